@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from mqttscope.cli.main import COMMANDS
+from mqttscope.cli.pipeline import COMMANDS as PIPELINE_COMMANDS
 from tests.conftest import ROOT
 
 SOURCE = ROOT / "mqttscope"
@@ -30,48 +32,18 @@ SMALL: dict[str, str] = {}
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
     "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
-    "cli/linting.py": "cli/test_lint.py: one run of the linter",
-    "cli/linting_settings.py": "cli/test_lint.py: what a run goes by",
-    "cli/proxying.py": "cli/test_proxy.py: one run of the proxy",
-    "cli/sniffing.py": "cli/test_sniff.py: one live capture",
-    "cli/replaying.py": "cli/test_replay.py, cli/test_replay_failures.py, corpus/test_replay_mosquitto.py: one replay",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
-    "cli/inspect.py": "cli/test_inspect.py, cli/test_sources.py, cli/test_jsonl.py",
-    "dev/generate.py": "test_generated.py",
-    "spark/cross_connection_stage.py": "spark/test_ingest_flows.py, spark/test_ingest.py: the second stage of a fold",
-    "spark/ingest_tasks.py": "spark/test_ingest_flows.py: what the tasks do",
-    "lint/shared_checks.py": "lint/test_rules.py: the examples of the rules that have them",
-    "events.py": "dissect/test_dissector.py: events are plain values",
-    "lake/tracker.py": "lake/test_tables.py, lake/test_kernel.py: what is remembered of a connection",
-    "lake/options.py": "lake/test_tables.py: what the tables hold",
-    "lint/examples.py": "lint/test_example_segments.py, lint/test_rules.py: conversations, by what is made of them",
-    "lint/context.py": "lint/test_engine.py: what rules look at",
-    "lint/rule.py": "lint/test_engine.py, lint/test_catalogue.py: the base of rules, and the laws of rules",
-    "mqtt/parts.py": "mqtt/test_codec.py: parts of packets",
-    "cli/mutating.py": "cli/test_mutate.py: one run of mutate",
-    "cli/mutating_flows.py": "cli/test_mutate.py: what is mutated",
-    "cli/mutating_found.py": "cli/test_mutate.py: the files of failing cases",
-    "mutate/broken.py": "mutate/test_closed_loop.py, mutate/test_catalogue.py: tables of statements",
-    "mutate/steps.py": "mutate/test_openings.py, mutate/test_exchanges.py: what mutations of flows share",
-    "mutate/surgery.py": "mutate/test_strings.py, mutate/test_lengths.py: changes of the bytes of a field",
-    "net/events.py": "net/test_flows.py: events are plain values",
-    "net/frame.py": "capture/test_files.py: frames are plain values",
-    "net/flow.py": "net/test_flows.py: what the table keeps is plain data",
-    "net/segment.py": "net/test_headers.py: segments are plain values",
-    "redact/values.py": "lake/test_public.py: packets as they are kept",
-    "report/base.py": "report/test_base.py",
-    "report/hexdump.py": "report/test_tree.py: the hexdump of a packet",
-    "report/notices.py": "report/test_text.py: events that are no packets",
     "report/registry.py": "cli/test_inspect.py, report/test_public.py: every format by its name",
-    "report/summary.py": "report/test_text.py: a packet in one line",
-    "cli/serving.py": "cli/test_serve.py: one run",
-    "session/matching.py": "session/test_subscriptions.py: what topics belong to",
-    "spark/answers/gathering.py": "spark/answers/test_fleet.py: every answer goes through it",
-    "spark/answers/rules.py": "spark/answers/test_fleet.py: a part of the report",
-    "spark/answers/talk.py": "spark/answers/test_fleet.py: a part of the report",
-    "report/fleet/model.py": "report/fleet/test_text.py: plain values",
 }
-"""Modules without a test file of their own name, and where their tests are."""
+"""Modules without a test file of their own name, and where their tests are.
+
+`test_every_module_has_its_test_file` says which modules need no entry.
+"""
+
+BRANCHES = (
+    ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.comprehension, ast.Lambda,
+)  # fmt: skip
+"""What makes code do one thing or another, or something several times."""
 
 
 def name(path: Path) -> str:
@@ -124,17 +96,103 @@ def test_everything_public_has_a_docstring() -> None:
     assert [one for path in FILES for one in silent(tree(path), f"{name(path)}: ")] == []
 
 
+def has_plain_values(path: Path) -> bool:
+    """Whether a module holds nothing but constants and classes, and nothing in it decides or repeats anything."""
+
+    def is_plain(node: ast.stmt) -> bool:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body) and not node.orelse
+        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr | ast.Assign | ast.AnnAssign | ast.ClassDef):
+            return False
+        return not any(isinstance(one, BRANCHES) for one in ast.walk(node))
+
+    return all(map(is_plain, tree(path).body))
+
+
+def mirror_of_command(path: Path) -> Path | None:
+    """The test file of the command of which a module holds the run, or a part of it; ``None`` for other modules.
+
+    The run of a command stands beside it and is called what the command does: ``linting`` and ``linting_settings``
+    beside ``lint``, ``serving`` beside ``serve``.
+    """
+    doing = path.stem.partition("_")[0]
+    for command, (module, _) in (COMMANDS | PIPELINE_COMMANDS).items():
+        beside = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+        if path.parent == beside.parent and doing == command.removesuffix("e") + "ing":
+            return mirror(beside)
+    return None
+
+
 def test_every_module_has_its_test_file() -> None:
-    """All but the rules: their examples are their tests (lint/test_rules.py)."""
+    """Each module has a test file of its own name, except for
+
+    * rules: their examples are their tests (lint/test_rules.py);
+    * plain values: there is nothing in them that could be wrong (`has_plain_values`);
+    * the run of a command, which is tested with its command (`mirror_of_command`);
+    * the modules of `TESTED_ELSEWHERE`.
+    """
 
     def has_tests(path: Path) -> bool:
-        told = TESTED_ELSEWHERE.get(str(path.relative_to(SOURCE)))
-        if told is None:
-            return mirror(path).is_file()
-        return all((ROOT / "tests" / target).is_file() for target in re.findall(r"[\w/]+\.py", told))
+        told = TESTED_ELSEWHERE.get(path.relative_to(SOURCE).as_posix())
+        if told is not None:
+            named = re.findall(r"[\w/]+\.py", told)
+            return bool(named) and all((ROOT / "tests" / target).is_file() for target in named)
+        return needs_no_exception(path)
 
     modules = [path for path in FILES if path.name != "__init__.py" and SOURCE / "lint" / "rules" not in path.parents]
     assert broken(has_tests, modules) == []
+
+
+def needs_no_exception(path: Path) -> bool:
+    """Whether a module is tested, as far as it has to be, without an entry in `TESTED_ELSEWHERE`."""
+    of_command = mirror_of_command(path)
+    return mirror(path).is_file() or has_plain_values(path) or (of_command is not None and of_command.is_file())
+
+
+def test_an_exception_has_no_test_file_of_its_own_name() -> None:
+    assert [inner for inner in TESTED_ELSEWHERE if needs_no_exception(SOURCE / inner)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_plain"),
+    [
+        ("from enum import Enum\nONE = 1\nclass A(Enum):\n    B = ONE", True),
+        ("if TYPE_CHECKING:\n    from a import b", True),
+        ("class A:\n    @property\n    def b(self): return self.c + 1", True),
+        ("def a(): pass", False),
+        ("if a:\n    import b", False),
+        ("if TYPE_CHECKING:\n    def a(): pass", False),
+        ("for a in b: pass", False),
+        ("class A:\n    def b(self): return 1 if self.c else 2", False),
+        ("class A:\n    def b(self): return self.c or 2", False),
+        ("class A:\n    def b(self): return [c for c in self]", False),
+        ("class A:\n    def b(self):\n        while self.c: self.d()", False),
+        ("class A:\n    b = field(default_factory=lambda: 1)", False),
+    ],
+)
+def test_what_plain_values_are(source: str, is_plain: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(source)
+
+    assert has_plain_values(path) is is_plain
+
+
+@pytest.mark.parametrize(
+    ("module", "test"),
+    [
+        ("cli/linting.py", "cli/test_lint.py"),
+        ("cli/linting_settings.py", "cli/test_lint.py"),
+        ("cli/serving.py", "cli/test_serve.py"),
+        ("cli/pipeline/watching.py", "cli/pipeline/test_watch.py"),
+        ("cli/watching.py", None),
+        ("cli/lint.py", None),
+        ("cli/lint_options.py", None),
+        ("cli/reading.py", None),
+        ("spark/linting.py", None),
+    ],
+)
+def test_runs_belong_to_the_command_beside_them(module: str, test: str | None) -> None:
+    assert mirror_of_command(SOURCE / module) == (None if test is None else ROOT / "tests" / test)
 
 
 def test_the_exceptions_are_of_files_that_exist() -> None:

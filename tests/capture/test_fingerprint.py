@@ -21,6 +21,8 @@ from mqttscope.capture.fingerprint import (
     LongerCaptures,
     fingerprint_at,
     fingerprint_of,
+    head_crc,
+    is_replaced,
     resume_offset,
 )
 from tests.capture.test_pcap import pcap_file
@@ -136,3 +138,26 @@ def test_how_much_was_read_before() -> None:
     assert resume_offset(file, content(data, len(data))) == (len(data), NO_FRAME)
     # All captures of one tool begin alike.
     assert resume_offset(file, content(data, 24)) == (0, NO_FRAME)
+
+
+def test_a_file_that_has_been_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(content := bytes(range(256)) * 20)
+    with path.open("rb") as file:
+        begins = head_crc(file, 5_000)
+
+    def replaced(now: bytes) -> bool:
+        path.write_bytes(now)
+        with path.open("rb") as file:
+            found = is_replaced(file, 5_000, begins)
+            assert file.tell() == 0 or found
+        return found
+
+    assert not replaced(content)
+    assert not replaced(content + b"more")
+    assert replaced(content[:4_999])
+    assert replaced(b"x" + content[1:])
+    # What comes later shows when it is read.
+    assert not replaced(content[:4_500] + bytes(900))
+    with path.open("rb") as file:
+        assert head_crc(file, 3) == crc32(content[:3])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import zlib
 from pathlib import Path
 
 import pytest
 
 from mqttscope.capture.files import open_capture
-from mqttscope.capture.fingerprint import head_crc, is_replaced
 from mqttscope.capture.sources import expand, fault, identity, is_named_like_capture, links_last
 from mqttscope.net.frame import CaptureError
 from tests.capture.test_files import capture_at
@@ -100,26 +98,3 @@ def test_files_are_the_same_under_any_name(here: Path) -> None:
         None, None, "is a link to what does not exist", "does not exist", "is no regular file"
     ]  # fmt: skip
     assert str(fault("nul\0")).startswith("cannot be opened: ")
-
-
-def test_a_file_that_has_been_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "a.pcap"
-    path.write_bytes(content := bytes(range(256)) * 20)
-    with path.open("rb") as file:
-        begins = head_crc(file, 5_000)
-
-    def replaced(now: bytes) -> bool:
-        path.write_bytes(now)
-        with path.open("rb") as file:
-            found = is_replaced(file, 5_000, begins)
-            assert file.tell() == 0 or found
-        return found
-
-    assert not replaced(content)
-    assert not replaced(content + b"more")
-    assert replaced(content[:4_999])
-    assert replaced(b"x" + content[1:])
-    # What comes later shows when it is read.
-    assert not replaced(content[:4_500] + bytes(900))
-    with path.open("rb") as file:
-        assert head_crc(file, 3) == zlib.crc32(content[:3])

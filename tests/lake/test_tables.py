@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.dissect import Options, dissect, dissect_segments
+from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.dissect import segments as segments_of
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS, TABLES, event_schema
 from mqttscope.lake.sort_position import Drop
-from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector, batch, event_batch
-from mqttscope.lint.finding import Scope
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import Segment
 from tests.lake.reading import (
@@ -21,11 +19,8 @@ from tests.lake.reading import (
     all_of_them,
     by_kernel,
     collect,
-    collected,
     options,
-    ordered,
     segment_rows,
-    usual,
 )
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
@@ -104,27 +99,6 @@ def test_nothing_is_kept_of_what_has_ended() -> None:
 
     assert not collector.trackers
     assert not collector._introductions
-
-
-def test_trackers_are_plain_data() -> None:
-    collector = Collector(LakeOptions(payload_limit=65_536, rules=all_of_them()))
-    for number, event in enumerate(dissect(open_capture([PATH]), collector.options.reading())):
-        collector.feed(event)
-        if number % 5 == 0 and (connection := getattr(event, "connection", None)) is not None:
-            tracker = collector.trackers.get(connection.number)
-            if tracker is not None:
-                again = load(dump(tracker))
-                assert again == tracker
-                collector.adopt(connection, again)
-    assert ordered(collected(collector)) == ordered(usual(PATH))
-
-
-def test_options_leave_wide_rules_to_others_and_count_by_connection() -> None:
-    options = LakeOptions(dissect=Options(ports={99: "mqtt"}), rules=all_of_them())
-
-    assert {rule.scope for rule in options.narrow_rules()} <= {Scope.PACKET, Scope.CONNECTION}
-    assert options.reading() == Options(ports={99: "mqtt"}, count_by_connection=True)
-    assert not options.dissect.count_by_connection
 
 
 def test_rows_must_fit_their_table() -> None:

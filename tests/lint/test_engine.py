@@ -29,7 +29,7 @@ from mqttscope.lint.examples import (
     server,
 )
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Scope, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
 from mqttscope.mqtt import Connect, encode
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
@@ -499,23 +499,6 @@ def test_tcp_proves_what_the_sender_had_received(crosses: bool) -> None:
     talk = conversation("proof", *opened(connack=Properties(maximum_qos=1)), crossing(step) if crosses else step)
 
     assert messages(Knows(), talk) == [str(not crosses)]
-
-
-def test_statements_follow_version_side_packet_and_field() -> None:
-    class Cites(Probe):
-        code = "TST117"
-        versions = (V5,)
-        looks_at = Publish
-        statements: ClassVar[dict[Any, dict[str, str]]] = {
-            V5: {"A": "", "B": "server publish", "C": "publish.topic_name", "D": "connect", "E": "client"}
-        }
-
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return self.report("topic_name", "")
-
-    (finding,) = run(Cites(), conversation("cites", *opened(), client(Publish(topic_name="a"))))[0]
-
-    assert finding.statements == ("5.0 A", "5.0 C", "5.0 E")
 
 
 class Thorough(Linter):

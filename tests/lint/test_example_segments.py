@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, PacketEvent
-from mqttscope.lint.example_segments import chunkings, expected, framed, segments, web_opened
+from mqttscope.lint.example_segments import chunkings, framed, segments, web_opened
 from mqttscope.lint.examples import client, closes, conversation, crossing, lost, opened, server
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Publish
@@ -83,15 +83,3 @@ def test_a_crossing_step_does_not_acknowledge_what_it_has_not_received(crosses: 
             assert (history.client.acknowledged >= history.server.position) is not crosses
             return
     raise AssertionError("no PINGREQ")
-
-
-def test_marks_count_the_packets_of_the_capture() -> None:
-    talk = conversation(
-        "marks",
-        *opened(),
-        lost(client(Pingreq())),
-        client(Pingreq(), Pingreq()).marked("a").marked("b", at=0),
-        closes("server").marked(""),
-    )
-
-    assert expected(talk) == [(3, "a"), (2, "b"), (None, "")]

@@ -22,9 +22,7 @@ from mqttscope.mqtt import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
     Unsuback,
-    Will,
     decode,
     encode,
 )
@@ -212,12 +210,6 @@ class TestTheEncoderObeys:
         assert encode(Connect(connect_flags=0xFF), V3_1_1) == parse("10 0c 00 04 4d 51 54 54 04 ff 00 00 00 00")
         assert encode(Connack(acknowledge_flags=0xFE), V3_1_1) == parse("20 02 fe 00")
 
-    def test_will_qos_3_and_reserved_option_bits(self) -> None:
-        raw = encode(Connect(will=Will("w", b"", 3)), V3_1_1)
-
-        assert raw[9] == 0x1E
-        assert encode(Subscribe(1, subscriptions=[Subscription("a", 3, reserved=0xC0)]))[-1] == 0xC3
-
     def test_ill_formed_text_is_written_as_the_bytes_it_came_from(self) -> None:
         raw = framed(0x30, string(b"a\xc3\x28"))
         found = decode(raw)
@@ -276,38 +268,6 @@ class TestMalformedValues:
         assert found.packet.topic_name == "t"
         assert found.packet.packet_identifier is None
         assert found.fields_read == ("dup", "qos", "retain", "topic_name")
-
-    def test_a_fault_in_a_value_leaves_the_packet_complete(self) -> None:
-        found = decode(parse("90 06 00 01 00 03 80 81"), V3_1_1)
-
-        assert isinstance(found, Malformed)
-        assert found.complete
-        assert found.packet == Suback(1, None, [0, 3, 0x80, 0x81])
-        assert [one.field for one in found.faults] == ["reason_codes[1]", "reason_codes[3]"]
-
-    def test_subscriptions_before_the_fault_are_kept(self) -> None:
-        found = decode(parse("82 09 00 01 00 01 61 01 00 09 62"), V3_1_1)
-
-        assert isinstance(found, Malformed)
-        assert isinstance(found.packet, Subscribe)
-        assert found.packet.subscriptions == [Subscription("a", 1)]
-
-    def test_a_will_is_kept_as_far_as_it_could_be_read(self) -> None:
-        found = decode(parse("10 11 00 04 4d 51 54 54 04 06 00 00 00 00 00 01 77 00 05"))
-
-        assert isinstance(found, Malformed)
-        assert isinstance(found.packet, Connect)
-        assert found.packet.will is not None
-        assert found.packet.will.will_topic == "w"
-
-    def test_a_will_goes_on_behind_a_fault_inside_its_properties(self) -> None:
-        found = decode(parse("10 14 00 04 4d 51 54 54 05 06 00 00 00 00 00 02 7e 00 00 01 77 00"), V5)
-
-        assert isinstance(found, Malformed)
-        assert [(one.reason, one.field) for one in found.faults] == [
-            (R.PROPERTY_UNKNOWN, "will.properties.unknown_0x7e"),
-            (R.FIELD_OVERRUN, "will.will_payload"),
-        ]
 
     def test_a_cut_packet_names_only_what_was_read_and_no_fault_of_the_cut(self) -> None:
         found = decode(parse("40 10 00 01"), V5)

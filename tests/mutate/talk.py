@@ -20,6 +20,8 @@ from mqttscope.mqtt import (
     ControlPacket,
     Direction,
     Disconnect,
+    Malformed,
+    MalformedReason,
     PacketType,
     Pingreq,
     Pingresp,
@@ -35,6 +37,7 @@ from mqttscope.mqtt import (
     Subscription,
     Unsuback,
     Unsubscribe,
+    decode,
     encode,
 )
 from mqttscope.mutate import Chance, apply, mutation
@@ -243,3 +246,9 @@ def packet_of(
     """The bytes that a mutation puts in the place of a packet."""
     case = mutated(name, version, sender=sender, flow=flow)
     return case.steps[case.at].data
+
+
+def reason(raw: bytes, version: ProtocolVersion = V5) -> MalformedReason | None:
+    """Why a packet is malformed."""
+    found = decode(raw, version)
+    return found.reason if isinstance(found, Malformed) else None

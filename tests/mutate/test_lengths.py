@@ -9,9 +9,8 @@ from mqttscope.mqtt.codec import packet_end
 from mqttscope.mutate import Chance, Kind, NotApplicableError, Verdict, apply, mutation
 from mqttscope.mutate.fields import all_fields
 from mqttscope.mutate.flow import SERVER
-from mqttscope.mutate.layout import Layout
 from mqttscope.mutate.lengths import cut_mutations, header_mutations, presence_mutations, random_mutations
-from tests.mutate.talk import V3_1, V3_1_1, V5, good, packet_of
+from tests.mutate.talk import V3_1, V3_1_1, V5, good, packet_of, reason
 
 MUTATIONS = list(random_mutations())
 
@@ -92,27 +91,6 @@ def test_in_3_1_requests_may_have_dup() -> None:
     assert mutation("subscribe:reserved-flag-1").verdict(V3_1) is Verdict.VIOLATION
 
 
-def reason(raw: bytes, version: object = V5) -> MalformedReason | None:
-    """Why a packet is malformed."""
-    found = decode(raw, version)  # type: ignore[arg-type]
-    return found.reason if isinstance(found, Malformed) else None
-
-
-def test_a_string_longer_than_its_packet() -> None:
-    raw = packet_of("connect.client_identifier:length-overrun")
-
-    assert reason(raw) is MalformedReason.FIELD_OVERRUN
-    assert packet_end(raw, 0, len(raw))[1] == len(raw)
-
-
-@pytest.mark.parametrize(("slug", "told"), [("length-plus-one", 9), ("length-minus-one", 7), ("length-zero", 0)])
-def test_a_string_that_is_almost_right(slug: str, told: int) -> None:
-    raw = packet_of(f"publish.topic_name:{slug}", V3_1_1)
-
-    assert int.from_bytes(raw[2:4], "big") in (told, told - 1)
-    assert packet_end(raw, 0, len(raw))[1] == len(raw)
-
-
 @pytest.mark.parametrize(("slug", "difference"), [("plus-one", 1), ("minus-one", -1)])
 def test_a_remaining_length_that_lies(slug: str, difference: int) -> None:
     raw = packet_of(f"subscribe.remaining_length:{slug}")
@@ -135,51 +113,12 @@ def test_a_packet_without_a_body_has_no_shorter_length() -> None:
         packet_of("pingreq.remaining_length:zero")
 
 
-def test_a_packet_that_ends_before_and_in_a_field() -> None:
-    before = packet_of("connect.client_identifier:cut-before")
-    inside = packet_of("connect.client_identifier:cut-inside")
-
-    assert reason(before) is MalformedReason.CLIENT_IDENTIFIER_MISSING
-    assert reason(inside) is MalformedReason.FIELD_OVERRUN
-    for raw in (before, inside):
-        assert packet_end(raw, 0, len(raw))[1] == len(raw)
-
-
-@pytest.mark.parametrize("place", ["before", "inside"])
-def test_a_packet_that_breaks_off_keeps_its_lengths(place: str) -> None:
-    cut = packet_of(f"connect.client_identifier:cut-{place}")
-    raw = packet_of(f"connect.client_identifier:cut-{place}-lying")
-    body, end = packet_end(raw, 0, len(raw))
-
-    assert raw[body:] == cut[packet_end(cut, 0, len(cut))[0] :]
-    assert raw[:body] == good(V5).entries[0].raw[:body]
-    assert end > len(raw)
-
-
-def test_a_packet_that_breaks_off_in_a_property_keeps_both_lengths() -> None:
-    raw = packet_of("publish.properties.content_type:cut-inside-lying")
-    whole = packet_of("publish.properties.content_type:maximum-length")
-    body, end = packet_end(raw, 0, len(raw))
-
-    assert end - len(raw) > 1
-    assert raw[body : body + 2] == whole[packet_end(whole, 0, len(whole))[0] :][:2]
-    assert raw.endswith(b"text/plai")
-
-
 def test_every_cut_has_a_lying_twin() -> None:
     names = {one.name for one in cut_mutations()}
 
     assert {name for name in names if not name.endswith("-lying")} == {
         name.removesuffix("-lying") for name in names if name.endswith("-lying")
     }
-
-
-def test_a_block_that_ends_in_a_property_leaves_the_rest_right() -> None:
-    raw = packet_of("connect.properties.authentication_method:cut-inside")
-    names = [one.field for one in Layout(raw, V5).pieces]
-
-    assert reason(raw) is MalformedReason.PROPERTY_LENGTH_OVERRUN
-    assert names[-1] == "client_identifier"
 
 
 def test_a_byte_too_many() -> None:

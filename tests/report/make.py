@@ -9,6 +9,7 @@ from mqttscope.events import UnparsedEvent as UnparsedEvent
 from mqttscope.mqtt import ControlPacket, Direction, Malformed, ProtocolVersion, Publish, Unparsed, decode, encode
 from mqttscope.redact.packets import CLEAR
 from mqttscope.report.base import Reporter, View
+from mqttscope.report.tree import Tree
 from mqttscope.session import Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
@@ -120,3 +121,9 @@ def shown(kind: type[Reporter], events: Iterable[Event], **view: object) -> list
         reporter.feed(event)
     reporter.close()
     return sink.lines
+
+
+def block_of(raw: bytes | Publish, version: int = 5, **view: object) -> list[str]:
+    """Lines of one packet."""
+    talk = Talk(V5 if version == 5 else V3_1_1)
+    return shown(Tree, [talk.say(raw)], **{"width": 80, **view})[0 if view.get("width") == 0 else 1 :]

@@ -1,3 +1,5 @@
+"""Packets in one line each; the lines about everything else: test_notices.py."""
+
 from __future__ import annotations
 
 import re
@@ -8,19 +10,16 @@ import pytest
 from mqttscope.events import Event
 from mqttscope.mqtt import (
     Connect,
-    Disconnect,
     Properties,
     Puback,
     Suback,
     Subscribe,
     Subscription,
-    Unparsed,
     Will,
 )
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.text import TextLines
-from mqttscope.session.connection_phase import CONNECTED
-from tests.report.make import START_NS, V3_1_1, V5, Talk, publish, shown
+from tests.report.make import START_NS, V5, Talk, publish, shown
 from tests.report.samples import conversation
 
 WIDE = """\
@@ -90,62 +89,11 @@ def test_what_is_malformed_is_told_in_full_even_where_it_is_narrow() -> None:
     )
 
 
-def test_an_assumed_version_is_marked_once_and_again_when_it_changes() -> None:
-    talk = Talk(V3_1_1, known=False)
-    sink_lines = shown(TextLines, [talk.say(publish()), talk.say(publish())], width=0)
-    assert [line for line in sink_lines if "3.1.1?" in line] == [
-        "── #0 MQTT 3.1.1? (assumed, from a run of packets; --mqtt-version sets it)"
-    ]
-
-
 def test_a_client_is_called_by_its_identifier_once_it_is_known() -> None:
     talk = Talk(V5, identifier=None)
     packets = (publish(), Connect(client_identifier="pump", protocol_level=5), publish())
     lines = shown(TextLines, (talk.say(one) for one in packets), width=0)
     assert [line.split()[2] for line in lines] == ["10.0.0.4:51234", "pump", "pump"]
-
-
-@pytest.mark.parametrize(
-    ("how", "by", "sent", "expected"),
-    [
-        pytest.param("fin", "client", Disconnect(), "DISCONNECT by client, closed by client", id="in good order"),
-        pytest.param("fin", "client", None, "closed by client without DISCONNECT", id="without DISCONNECT"),
-        pytest.param("reset", "server", None, "reset by server without DISCONNECT", id="reset"),
-        pytest.param("capture_end", None, None, "still open at the end of the capture", id="still open"),
-        pytest.param(
-            "fin", "client", Disconnect(reason_code=4),
-            "DISCONNECT by client (Disconnect with Will Message), closed by client", id="with a reason",
-        ),
-    ],
-)  # fmt: skip
-def test_how_a_connection_ended(how: str, by: str | None, sent: Disconnect | None, expected: str) -> None:
-    def events() -> Iterator[Event]:
-        talk = Talk()
-        talk.connection.phase = CONNECTED
-        if sent is not None:
-            yield talk.say(sent)
-        yield talk.closed(how, by)
-
-    assert f"#0 dev1 {expected} · " in shown(TextLines, events(), width=0)[-1]
-
-
-def test_what_is_special_about_a_connection_stands_where_it_opens() -> None:
-    talk = Talk()
-    talk.connection.transport = "websocket"
-    talk.connection.details = {"path": "/mqtt", "subprotocol": "mqtt", "extensions": []}
-    talk.connection.handshake_seen = False
-    talk.connection.roles_known, talk.connection.roles_evidence = False, "well-known port"
-    assert shown(TextLines, [talk.opened()], width=0)[0].endswith(
-        "#0 10.0.0.4:51234 → 10.0.0.2:1883 joined "
-        "(WebSocket, /mqtt, subprotocol mqtt; roles assumed from well-known port)"
-    )
-
-
-def test_bytes_of_a_connect_that_could_not_be_read_are_not_shown() -> None:
-    found = Unparsed("reset", 20, b"\x10\x20secret", 0, 1)
-    told = shown(TextLines, [Talk().unparsed(found)], width=0)[0]
-    assert told.endswith("UNPARSED   20 bytes of a packet cut off by the reset (CONNECT)")
-    assert b"secret".hex() in shown(TextLines, [Talk().unparsed(found)], width=0, show_secrets=True)[0]
 
 
 def test_an_answer_to_nothing_is_marked() -> None:
@@ -241,43 +189,3 @@ def test_one_byte_is_a_byte_and_one_frame_is_a_frame() -> None:
         assert told in text
     assert "dropped 1 frame while" in text
     assert not re.search(r"\b1 (bytes|frames|gaps)", text)
-
-
-@pytest.mark.parametrize(
-    ("told", "missed", "expected"),
-    [
-        pytest.param(
-            {"version": "TLS 1.3", "server_name": "broker.example"}, 0,
-            "· TLS 1.3 · server name broker.example · 3→ 1← records · 620→ 90← bytes", id="all known",
-        ),
-        pytest.param(
-            {"version": None, "server_name": None}, 7,
-            "· TLS version not seen · 3→ 1← records · 620→ 90← bytes · 7 bytes→ outside records", id="joined",
-        ),
-    ],
-)  # fmt: skip
-def test_the_end_of_tls_says_what_was_agreed_on_and_how_much_went_each_way(
-    told: dict[str, str | None], missed: int, expected: str
-) -> None:
-    talk = Talk(identifier=None)
-    talk.connection.transport = "tls"
-    talk.connection.details = {
-        **told,
-        "client": {
-            "records": {"handshake": 1, "application_data": 2},
-            "bytes": {"handshake": 500, "application_data": 120},
-            "unframed_bytes": missed,
-        },
-        "server": {"records": {"handshake": 1}, "bytes": {"handshake": 90}, "unframed_bytes": 0},
-    }
-
-    (line,) = shown(TextLines, [talk.closed()], width=0)
-
-    assert line.endswith(expected)
-    assert "packets" not in line
-
-
-def test_aliases_that_were_not_kept_are_told_at_the_end() -> None:
-    talk = Talk()
-    talk.connection.client_side.aliases_dropped = 2
-    assert shown(TextLines, [talk.closed()], width=0)[0].endswith("2 topic aliases not kept (limit 16777216 bytes)")

@@ -1,14 +1,15 @@
+"""Packets field by field: what the lines say; the bytes below them: test_hexdump.py."""
+
 from __future__ import annotations
 
 import re
 
 import pytest
 
-from mqttscope.mqtt import Connect, Properties, Publish, Subscribe, Subscription, Unsubscribe, trace
+from mqttscope.mqtt import Connect, Properties, Subscribe, Subscription, Unsubscribe
 from mqttscope.report import tree
 from mqttscope.report.tree import Tree
-from tests.mqtt.cases import CASES
-from tests.report.make import V3_1_1, V5, Talk, publish, shown
+from tests.report.make import Talk, block_of, publish, shown
 from tests.report.samples import conversation
 
 PUBLISH = """\
@@ -40,74 +41,34 @@ PUBLISH = """\
 """
 
 
-def block(raw: bytes | Publish, version: int = 5, **view: object) -> list[str]:
-    """Lines of one packet."""
-    talk = Talk(V5 if version == 5 else V3_1_1)
-    return shown(Tree, [talk.say(raw)], **{"width": 80, **view})[0 if view.get("width") == 0 else 1 :]
-
-
 def test_a_publish_in_full() -> None:
     properties = Properties(topic_alias=1, user_property=[("k", "v")])
     packet = publish("a/b", b'{"t":21.5, "a":[] }', qos=1, packet_identifier=10, retain=True, properties=properties)
-    assert "\n".join(block(packet)) + "\n" == PUBLISH
+    assert "\n".join(block_of(packet)) + "\n" == PUBLISH
 
 
 def test_a_fault_is_named_and_pointed_at() -> None:
-    lines = block(bytes.fromhex("30 07 00 02 c3 28 00 78 79"))
+    lines = block_of(bytes.fromhex("30 07 00 02 c3 28 00 78 79"))
     assert "  utf8_ill_formed at byte 4, topic_name: not well-formed UTF-8: c3" in lines
     assert "              ^^^^^^^^^^^ utf8_ill_formed" in lines
     assert any("\\xc3(" in line for line in lines)
 
 
 def test_all_faults_are_listed_and_pointed_at() -> None:
-    lines = block(bytes.fromhex("82 0b 00 01 00 00 02 c3 28 ff 00 01 61"))
+    lines = block_of(bytes.fromhex("82 0b 00 01 00 00 02 c3 28 ff 00 01 61"))
     faults = [line.split()[0] for line in lines if " at byte " in line]
     assert len(faults) >= 3
     for name in faults:
         assert any(("^" in line and name in line) or line.strip() == name for line in lines), name
 
 
-def test_bytes_that_never_came_are_pointed_at_behind_the_last_one() -> None:
-    lines = block(bytes.fromhex("30 20") + b"\0\x05topic" + b"\0" + b"x" * 6)
-    at = next(index for index, line in enumerate(lines) if "^^ truncated" in line)
-    assert lines[at] == "        ^^ truncated"
-    assert lines[at - 1] == "  0010"
-    assert "  18 bytes of this packet never came" in lines
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
-def test_every_byte_of_every_packet_is_in_the_dump_and_every_span_in_the_list(case: object) -> None:
-    raw, version = case.raw[:4000], case.version  # type: ignore[attr-defined]
-    lines = shown(Tree, [Talk(version).say(raw)], width=0, show_secrets=True, payload="hex")
-    digits = re.compile(r"^  [0-9a-f]{4,}  ((?:[0-9a-f]{2} )*[0-9a-f]{2}) ")
-    dumped = "".join(found[1] for line in lines if (found := digits.match(line + " ")))
-    assert bytes.fromhex(dumped) == raw
-    listed = [line for line in lines if re.match(r"  [a-zA-Z] +\d+(-\d+)? ", line)]
-    spans = trace(raw, version)
-    assert len(listed) == len(spans)
-    for line, span in zip(listed, spans, strict=True):
-        assert span.field.rpartition(".")[2] in line
-
-
-def test_a_long_payload_is_left_out_in_the_middle() -> None:
-    lines = block(publish("t", bytes(5000)))
-    assert any(re.search(r"… 47\d\d bytes$", line) for line in lines)
-    assert sum(line.startswith(("  0", "  1")) for line in lines) < 25
-    assert not any(re.search(r"  … \d+ bytes$", line) for line in block(publish("t", bytes(5000)), payload="hex"))
-
-
-def test_without_payload_the_dump_ends_before_it() -> None:
-    lines = block(publish("topic/name", b"A" * 300), payload="none")
-    assert sum("41 41 41 41" in line for line in lines) <= 1
-
-
 def test_a_payload_of_many_lines_is_cut_and_counted() -> None:
-    lines = block(publish("t", b"line\n" * 1000))
+    lines = block_of(publish("t", b"line\n" * 1000))
     assert "    … 800 more lines" in lines
 
 
 def test_text_that_is_short_stands_beside_its_bytes() -> None:
-    assert any(re.search(r"payload +on$", line) for line in block(publish("t", b"on")))
+    assert any(re.search(r"payload +on$", line) for line in block_of(publish("t", b"on")))
 
 
 def test_fields_that_are_many_are_counted() -> None:
@@ -118,7 +79,7 @@ def test_fields_that_are_many_are_counted() -> None:
 
 
 def test_a_huge_packet_is_explained_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "MAX_TRACED_BYTES", 1000)
+    monkeypatch.setattr(public, "MAX_TRACED_BYTES", 1000)
     packet = Unsubscribe(packet_identifier=1, topic_filters=["a"] * 3000)
     lines = shown(Tree, [Talk().say(packet)], width=80)
     assert any("unparsed" in line for line in lines)
@@ -128,7 +89,7 @@ def test_a_huge_packet_is_explained_to_a_limit(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_alias_that_is_not_known_is_said_to_be() -> None:
-    lines = block(publish("", b"x", properties=Properties(topic_alias=7)))
+    lines = block_of(publish("", b"x", properties=Properties(topic_alias=7)))
     assert any("7 → unknown" in line for line in lines)
 
 
@@ -163,13 +124,8 @@ def test_an_alias_that_is_not_known_is_said_to_be() -> None:
     ],
 )
 def test_meanings(packet: object, expected: list[str]) -> None:
-    lines = "\n".join(block(packet, width=0))  # type: ignore[arg-type]
+    lines = "\n".join(block_of(packet, width=0))  # type: ignore[arg-type]
     assert [one for one in expected if one not in lines] == []
-
-
-def test_in_40_columns_rows_have_eight_bytes() -> None:
-    lines = shown(Tree, [Talk().say(publish("a/b", bytes(range(20))))], width=40)
-    assert "  0000  30 1a 00 03 61 2f 62 00" in lines
 
 
 def test_every_event_of_a_conversation_is_there() -> None:
@@ -192,10 +148,10 @@ def test_every_event_of_a_conversation_is_there() -> None:
     ],
 )  # fmt: skip
 def test_one_byte_is_a_byte(raw: str, told: list[str]) -> None:
-    text = "\n".join(block(bytes.fromhex(raw)))
+    text = "\n".join(block_of(bytes.fromhex(raw)))
     assert [one for one in told if one not in text] == []
     assert not re.search(r"\b1 bytes", text)
 
 
 def test_one_more_line_is_a_line() -> None:
-    assert "    … 1 more line" in block(publish("t", b"line\n" * 201))
+    assert "    … 1 more line" in block_of(publish("t", b"line\n" * 201))

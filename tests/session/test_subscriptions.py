@@ -1,108 +1,12 @@
+"""Tables of subscriptions: requests, answers, what is remembered of them, and its limits."""
+
 from __future__ import annotations
 
 import pytest
 
-from mqttscope.mqtt import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from mqttscope.session import subscriptions as module
 from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS, Subscriptions
-
-SECOND = 1_000_000_000
-
-Row = Subscribe | Suback | Unsubscribe | Unsuback
-
-
-class Talk:
-    """Requests and answers, one a second, on one table."""
-
-    def __init__(self, *rows: Row, shared: bool = True) -> None:
-        self.table = Subscriptions()
-        self.shared = shared
-        self.number = 0
-        self.tell(*rows)
-
-    def tell(self, *rows: Row) -> Subscriptions:
-        for row in rows:
-            number, now = self.number, self.number * SECOND
-            if isinstance(row, Subscribe):
-                self.table.subscribe(row, number, number + 1, now, shared=self.shared)
-            elif isinstance(row, Suback):
-                self.table.granted(row, number, now)
-            elif isinstance(row, Unsubscribe):
-                self.table.unsubscribe(row, number, number + 1, now)
-            else:
-                self.table.unsubscribed(row, number, now)
-            self.number += 1
-        return self.table
-
-
-def subscribe(identifier: int, *filters: str, qos: int = 1, number: int | None = None, **options: object) -> Subscribe:
-    block = None if number is None else Properties(subscription_identifier=number)
-    return Subscribe(identifier, block, [Subscription(one, qos, **options) for one in filters])  # type: ignore[arg-type]
-
-
-def suback(identifier: int, *codes: int) -> Suback:
-    return Suback(identifier, reason_codes=list(codes))
-
-
-def unsubscribe(identifier: int, *filters: str) -> Unsubscribe:
-    return Unsubscribe(identifier, topic_filters=list(filters))
-
-
-def unsuback(identifier: int, *codes: int) -> Unsuback:
-    return Unsuback(identifier, reason_codes=list(codes) if codes else None)
-
-
-def filters(table: Subscriptions, topic: str) -> list[str]:
-    return [one.topic_filter for one in table.matching(topic)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "topic", "wanted"),
-    [
-        pytest.param([subscribe(1, "a")], "a", ["a"], id="from the SUBSCRIBE on"),
-        pytest.param([subscribe(1, "b")], "a", [], id="another filter"),
-        pytest.param([subscribe(1, "a/+"), subscribe(2, "a/b", "#")], "a/b", ["a/+", "a/b", "#"], id="overlapping"),
-        pytest.param([subscribe(1, "a"), suback(1, 0x80)], "a", [], id="refused"),
-        pytest.param([subscribe(1, "a", "b"), suback(1, 0x80, 1)], "b", ["b"], id="the other one was refused"),
-        pytest.param([subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a")], "a", ["a"], id="until the UNSUBACK"),
-        pytest.param(
-            [subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a"), unsuback(2)], "a", [], id="ended, in 3.1.1"
-        ),
-        pytest.param(
-            [subscribe(1, "a"), unsubscribe(2, "a"), unsuback(2, 0x87)], "a", ["a"], id="the UNSUBSCRIBE was refused"
-        ),
-        pytest.param(
-            [subscribe(1, "a"), unsubscribe(2, "a"), subscribe(3, "a"), unsuback(2, 0)],
-            "a", ["a"], id="subscribed again while the UNSUBSCRIBE was under way",
-        ),
-        pytest.param([subscribe(1, "#")], "$SYS/x", [], id="no wildcard for the server's own topics"),
-        pytest.param([subscribe(1, "a/b#", "+a")], "a/b", [], id="filters that are none"),
-        pytest.param([subscribe(1, "a"), subscribe(2, "a")], "a", ["a"], id="the same filter is one subscription"),
-        pytest.param([subscribe(1, "$share/g/a/+")], "a/b", ["$share/g/a/+"], id="shared"),
-        pytest.param([subscribe(1, "$share/g/a", "a")], "a", ["$share/g/a", "a"], id="shared and not"),
-        pytest.param([subscribe(1, "$share/g")], "$share/g", ["$share/g"], id="a share that is none"),
-    ],
-)  # fmt: skip
-def test_matching_subscriptions(rows: list[Row], topic: str, wanted: list[str]) -> None:
-    assert sorted(filters(Talk(*rows).table, topic)) == sorted(wanted)
-
-
-def test_before_5_0_a_share_is_an_ordinary_level_and_an_extension_at_best() -> None:
-    table = Talk(subscribe(1, "$share/g/a", "$queue/b", "$share/g/+"), shared=False).table
-
-    assert filters(table, "$share/g/a") == ["$share/g/a", "$share/g/+"]
-    assert filters(table, "a") == []
-    assert [one.topic_filter for one in table.match("a").extended] == ["$share/g/a", "$share/g/+"]
-    assert [one.topic_filter for one in table.match("b").extended] == ["$queue/b", "$share/g/+"]
-    assert table.live["$share/g/a"].shared is None
-
-
-def test_a_share_is_known_in_5_0() -> None:
-    one = Talk(subscribe(1, "$share/g/a/#")).table.live["$share/g/a/#"]
-
-    assert one.is_shared
-    assert one.shared == ("g", "a/#")
-    assert one.plain_filter == "a/#"
+from tests.session.requests import SECOND, Talk, filters, suback, subscribe, unsuback, unsubscribe
 
 
 def test_a_match_is_kept_until_the_table_changes() -> None:
@@ -297,37 +201,6 @@ def test_a_malformed_subscribe_may_lack_everything() -> None:
     assert talk.table.requests[1].answers == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "topic", "wanted"),
-    [
-        ("a/b", "A/B", "folding case"),
-        ("a/b", "a//b", "collapsing '//'"),
-        ("a/b", "/a/b", "trimming '/'"),
-        ("a/+", "a/b/", "trimming '/'"),
-        ("caf\u00e9", "cafe\u0301", "Unicode normalisation to NFC"),
-        ("\ufb01le", "file", "folding case"),
-        ("x\u00b2", "x2", "Unicode normalisation to NFKC"),
-        ("a/b", "a/c", None),
-    ],
-)
-def test_filters_that_match_after_a_change(name: str, topic: str, wanted: str | None) -> None:
-    near = Talk(subscribe(1, name)).table.near(topic)
-
-    assert near == (None if wanted is None else (name, wanted))
-
-
-def test_near_is_not_asked_for_topics_that_match_and_leaves_refused_filters_out() -> None:
-    assert Talk(subscribe(1, "a", "A")).table.near("a") is None
-    assert Talk(subscribe(1, "a"), suback(1, 0x87)).table.near("A") is None
-
-
-def test_a_leading_wildcard_stands_beside_a_topic_of_the_server() -> None:
-    table = Talk(subscribe(1, "#", "+/x", "$SYS/y", "$share/g/+/x")).table
-
-    assert table.match("$SYS/x").beside == ("#", "+/x", "$share/g/+/x")
-    assert table.match("$SYS/y").beside == ()
-
-
 def test_retained_messages_follow_a_subscribe_in_one_go() -> None:
     table = Talk(subscribe(1, "#")).table
 
@@ -355,14 +228,3 @@ def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch
         table.retained_sent(f"t{number}", 0)
 
     assert len(table.retained) == 4
-
-
-def test_retained_messages_are_asked_for_by_handling_and_novelty() -> None:
-    def asks(*rows: Row, name: str = "a") -> bool:
-        return Talk(*rows).table.live[name].asks_for_retained
-
-    assert asks(subscribe(1, "a"))
-    assert asks(subscribe(1, "a", retain_handling=1))
-    assert not asks(subscribe(1, "a"), subscribe(2, "a", retain_handling=1))
-    assert not asks(subscribe(1, "a", retain_handling=2))
-    assert not asks(subscribe(1, "$share/g/a"), name="$share/g/a")

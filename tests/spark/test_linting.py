@@ -10,7 +10,6 @@ import pytest
 from mqttscope.capture.locations import find
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
-from mqttscope.spark.java import SparkUnavailableError
 from mqttscope.spark.linting import judge
 from tests.cli.made import client, closes, site, write_capture
 from tests.cli.running import capture, invoke
@@ -101,40 +100,3 @@ def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_
         assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
     assert here.code == 3
     assert "nothing to judge: " in here.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("-", "--engine", "spark"), "standard input"),
-        (("a.pcap", "--engine", "flink"), "neither local nor spark"),
-        (("a.pcap", "--engine", "spark", "--filter", "connection == 1"), "no numbers of the run"),
-        (("a.pcap", "--engine", "spark", "--filter", "publish and packet < 3"), "no numbers of the run"),
-        (("a.pcap", "--engine", "spark", "--filter", "time < +3s"), "no numbers of the run"),
-        (("a.pcap", "--engine", "spark", "--keylog", "{keys}"), "decrypts nothing"),
-    ],
-)
-def test_what_cannot_be(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    keys = tmp_path / "keys.log"
-    keys.write_text("CLIENT_RANDOM " + "00" * 32 + " " + "11" * 48 + "\n")
-
-    done = invoke("lint", *(one.format(keys=keys) for one in arguments))
-    assert done.code == 2
-    assert message in done.err
-
-
-def test_no_verdict_where_nothing_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = (invoke("lint", "none.pcap", "--engine", engine) for engine in ("local", "spark"))
-    assert (there.code, there.err, there.out) == (3, here.err, here.out)
-    assert (there.out, there.err) == (b"", "mqttscope: none.pcap: does not exist\n")
-
-    def unavailable(*_: object, **__: object) -> None:
-        raise SparkUnavailableError("there is no Java")
-
-    monkeypatch.setattr("mqttscope.spark.session.spark_session", unavailable)
-    report = tmp_path / "report.json"
-    words = "lint", str(capture("planted-violations")), "--engine", "spark"
-    for more in ((), ("--format", "json"), ("--output", str(report))):
-        done = invoke(*words, *more)
-        assert (done.code, done.out, done.err) == (3, b"", "mqttscope: there is no Java\n")
-    assert not report.exists()

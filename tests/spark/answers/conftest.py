@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,8 +12,13 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionOpened
-from mqttscope.lake.writer import write_lake
-from tests.lake.reading import CAPTURES, options
+from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.report.fleet.model import Asked, FleetReport
+from tests.lake.reading import CAPTURES, Tables, options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def of_their_own() -> list[Path]:
@@ -32,3 +38,29 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fleet") / "lake"
     write_lake(of_their_own(), folder, options())
     return folder
+
+
+ALL = 10_000
+
+
+@pytest.fixture(scope="session")
+def tables(lake: Path) -> Tables:
+    return {name: read_table(lake, name).to_pylist() for name in TABLES if name != "ingest_errors"}
+
+
+@pytest.fixture(scope="session")
+def kept() -> dict[str, FleetReport]:
+    return {}
+
+
+@pytest.fixture
+def report(spark: SparkSession, lake: Path, kept: dict[str, FleetReport]) -> FleetReport:
+    """One report for all tests, with all rows of all lists."""
+    from mqttscope.spark.answers.fleet import PARTS, fleet_report
+
+    if not kept:
+        told: list[tuple[int, int]] = []
+        asked = Asked(top=ALL, group_by=["nothing", "Firmware"])
+        kept["whole"] = fleet_report(spark, lake, asked, progress=lambda *numbers: told.append(numbers))
+        assert told == [(number, len(PARTS)) for number in range(len(PARTS))]
+    return kept["whole"]

@@ -1,0 +1,127 @@
+"""Conversations as they are written down: steps, versions, marks."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.lint.example_segments import expected
+from mqttscope.lint.examples import (
+    Step,
+    client,
+    closes,
+    conversation,
+    crossing,
+    hexadecimal,
+    lost,
+    make_connect,
+    on,
+    opened,
+    server,
+    silent,
+)
+from mqttscope.mqtt import decode, encode
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp
+from mqttscope.mqtt.parts import Will
+from mqttscope.mqtt.properties import Properties
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+
+
+def test_marks_count_the_packets_of_the_capture() -> None:
+    talk = conversation(
+        "marks",
+        *opened(),
+        lost(client(Pingreq())),
+        client(Pingreq(), Pingreq()).marked("a").marked("b", at=0),
+        closes("server").marked(""),
+    )
+
+    assert expected(talk) == [(3, "a"), (2, "b"), (None, "")]
+
+
+def test_a_mark_is_of_the_last_packet_unless_it_names_another() -> None:
+    step = client(Pingreq(), Pingreq(), Pingreq())
+
+    assert step.marked("a").marks == ((2, "a"),)
+    assert step.marked("a", "b", at=0).marks == ((0, "a"), (0, "b"))
+    assert step.marked("a", at=-3).marks == ((0, "a"),)
+    assert step.marked("", at=None).marks == ((None, ""),)
+    assert step.marked("a").marked("b", at=1).marks == ((2, "a"), (1, "b"))
+    assert step.marks == (), "a step is not changed by its mark"
+
+
+@pytest.mark.parametrize("step", [closes("client"), closes("server", "reset"), silent(client(b"GET"))])
+def test_a_mark_of_what_is_no_packet_is_of_the_connection(step: Step) -> None:
+    assert step.marked("a").marks == ((None, "a"),)
+
+
+@pytest.mark.parametrize("version", ProtocolVersion)
+def test_the_version_is_that_of_the_first_connect(version: ProtocolVersion) -> None:
+    other = V5 if version is V3_1_1 else V3_1_1
+    steps = *opened(version), *on(1, *opened(other))
+
+    assert conversation("", *steps).version is version
+    assert conversation("", *steps, version=other).version is other
+
+
+def test_without_connect_it_is_5_0() -> None:
+    assert conversation("", client(b"\x10\x00"), server(Pingresp())).version is V5
+    assert conversation("").steps == ()
+
+
+def test_settings_are_its_own() -> None:
+    assert conversation("").settings == {}
+    assert conversation("").settings is not conversation("").settings
+    assert conversation("", settings={"a": 1}).settings == {"a": 1}
+
+
+def test_what_is_done_with_a_step_changes_nothing_else_of_it() -> None:
+    step = client(Pingreq(), after=3)
+
+    assert crossing(step) == Step("client", (Pingreq(),), 3, crosses=True)
+    assert lost(step) == Step("client", (Pingreq(),), 3, is_lost=True)
+    assert silent(step) == Step("client", (Pingreq(),), 3, silent=True)
+    assert on(2, step, lost(step)) == (
+        Step("client", (Pingreq(),), 3, connection=2),
+        Step("client", (Pingreq(),), 3, connection=2, is_lost=True),
+    )
+    assert closes("server", "reset", 2) == Step("server", (), 2, close="reset")
+
+
+@pytest.mark.parametrize("version", ProtocolVersion)
+def test_a_connection_is_opened_with_what_was_asked_for(version: ProtocolVersion) -> None:
+    block = Properties() if version is V5 else None
+    will = Will("w", b"gone", properties=block)
+    asked, answered = opened(
+        version, client_identifier="x", clean_start=False, keep_alive=7, user_name="u", password=b"p", will=will,
+        connect=block, session_present=True, connack=block,
+    )  # fmt: skip
+    (request,), (answer,) = asked.packets, answered.packets
+
+    assert (asked.side, answered.side) == ("client", "server")
+    assert isinstance(request, Connect)
+    assert request.version is version
+    # It is well-formed: what is read of its bytes is the same packet.
+    assert decode(encode(request, version), version) == request
+    assert (request.client_identifier, request.clean_start, request.keep_alive) == ("x", False, 7)
+    assert (request.user_name, request.password, request.will) == ("u", b"p", will)
+    assert answer == Connack(session_present=True, properties=block)
+
+
+def test_a_connect_has_a_client_and_a_keep_alive_unless_they_are_given() -> None:
+    assert (make_connect().client_identifier, make_connect().keep_alive) == ("c1", 60)
+    made = make_connect(client_identifier="", keep_alive=0)
+    assert (made.client_identifier, made.keep_alive) == ("", 0)
+    assert make_connect(V3_1).protocol_name == "MQIsdp"
+
+
+def test_bytes_have_comments() -> None:
+    text = """
+        c0 00   # PINGREQ, c0
+        d000
+        # nothing
+    """
+
+    assert hexadecimal(text) == b"\xc0\x00\xd0\x00"
+    assert hexadecimal("") == b""

@@ -1,0 +1,165 @@
+"""The base of rules: what is derived from a class, and what a finding of it cites.  Laws of all: test_catalogue.py."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.example_segments import segments
+from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Scope, Severity
+from mqttscope.lint.rule import PRACTICE, RULES, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Pingreq, Publish
+
+
+def test_statements_follow_version_side_packet_and_field() -> None:
+    class Cites(Rule):
+        code = "TST117"
+        severity = Severity.ERROR
+        versions = (V5,)
+        looks_at = Publish
+        statements: ClassVar[dict[Any, dict[str, str]]] = {
+            V5: {"A": "", "B": "server publish", "C": "publish.topic_name", "D": "connect", "E": "client"}
+        }
+
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+            return self.report("topic_name", "")
+
+    linter = Linter([Cites()], strict=True)
+    talk = conversation("cites", *opened(), client(Publish(topic_name="a")))
+    (finding,) = [one for event in dissect_segments(segments(talk)) for one in linter.feed(event)]
+
+    assert finding.statements == ("5.0 A", "5.0 C", "5.0 E")
+
+
+class Plain(Rule):
+    """What  it
+    finds.
+
+    Why.
+
+    Instead, this.
+    """
+
+    code = "TST101"
+    severity = Severity.WARNING
+    statements: ClassVar[dict[Any, dict[str, str]]] = {
+        V5: {"all": "", "side": "server", "type": "publish", "any": "client any, server connack", "deep": "any.a.b"}
+    }
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {"limit": 1, "names": ["a"]}
+
+
+def made(base: type[Rule] = Plain, **values: Any) -> type[Rule]:
+    """A rule like another one, but for these values."""
+    return type("Made", (base,), values)
+
+
+@pytest.mark.parametrize(
+    ("sender", "packet_type", "field", "cited"),
+    [
+        ("client", "publish", "topic_name", ["all", "type", "any"]),
+        ("server", "publish", "", ["all", "side", "type"]),
+        ("server", "connack", "", ["all", "side", "any"]),
+        ("client", None, "", ["all", "any"]),
+        ("server", None, "", ["all", "side"]),
+        ("server", "connect", "a.b", ["all", "side", "deep"]),
+        ("server", "connect", "a[3].b.c", ["all", "side", "deep"]),
+        ("server", "connect", "a.bc", ["all", "side"]),
+        ("server", "connect", "a", ["all", "side"]),
+    ],
+)
+def test_where_a_statement_applies(sender: str, packet_type: str | None, field: str, cited: list[str]) -> None:
+    assert Plain().statements_for(V5, sender, packet_type, field) == cited
+    assert Plain().statements_for(V3_1_1, sender, packet_type, field) == []
+
+
+@pytest.mark.parametrize(
+    ("digit", "scope"),
+    [("1", Scope.PACKET), ("2", Scope.CONNECTION), ("3", Scope.SESSION), ("4", Scope.BROKER), ("5", Scope.CONNECTION)],
+)
+def test_the_first_digit_of_the_code_says_how_far_one_has_to_look(digit: str, scope: Scope) -> None:
+    assert made(code=f"TST{digit}00").scope is scope
+
+
+def test_the_slug_is_the_name_of_the_file() -> None:
+    assert Plain.slug == "test-rule"
+
+
+def test_a_class_without_a_code_of_its_own_is_only_a_base() -> None:
+    class Base(Rule):
+        pass
+
+    assert not hasattr(Base, "slug")
+    assert made(__module__="elsewhere").slug == "test-rule"
+
+
+def test_only_rules_of_their_folder_can_be_selected() -> None:
+    own = made(code="TST198")
+
+    assert "TST198" not in RULES
+    assert own not in RULES.values()
+
+
+def test_a_code_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = made(Rule, __module__="mqttscope.lint.rules.a.first")
+    monkeypatch.setitem(RULES, "TST199", first)
+
+    with pytest.raises(TypeError, match="TST199 is the code of two rules"):
+        made(Rule, code="TST199", __module__="mqttscope.lint.rules.a.second")
+    assert RULES["TST199"] is first
+    # A module that is read again defines its rule again.
+    again = made(Rule, code="TST199", __module__=first.__module__)
+    assert RULES["TST199"] is again
+    assert again.slug == "first"
+
+
+def test_settings_are_those_of_the_class_unless_given() -> None:
+    assert Plain().set == {"limit": 1, "names": ["a"]}
+    assert Plain({"limit": 5}).set == {"limit": 5, "names": ["a"]}
+    assert Plain.settings == {"limit": 1, "names": ["a"]}
+
+
+def test_a_rule_implements_what_it_overrides_and_inherits_what_is_overridden() -> None:
+    class Checks(Plain):
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+            return None
+
+    class Inherits(Checks):
+        pass
+
+    assert not Plain.implements("check")
+    assert Checks.implements("check")
+    assert Inherits.implements("check")
+    assert not Checks.implements("check_close")
+
+
+def test_the_worst_severity_is_the_first_of_several() -> None:
+    several = made(severities=(Severity.ERROR, Severity.INFO))
+
+    assert Plain.worst() is Severity.WARNING
+    assert several.worst() is Severity.ERROR
+
+
+@pytest.mark.parametrize("family", [*PRACTICE, "TST"])
+def test_rules_of_practice_are_those_of_their_families(family: str) -> None:
+    assert made(code=f"{family}100").is_practice() is (family in PRACTICE)
+
+
+def test_paragraphs_are_lines() -> None:
+    assert Plain.paragraphs() == ["What it finds.", "Why.", "Instead, this."]
+    assert made(Rule).paragraphs() == [""]
+
+
+def test_needs_of_the_whole_are_those_of_both_sides() -> None:
+    assert Needs.WHOLE == Needs.WHOLE_SENDER | Needs.WHOLE_RECEIVER
+    assert Needs.BOTH_DIRECTIONS not in Needs.WHOLE
+    assert not Needs.NOTHING
+
+
+def test_messages_name_packets_in_capitals() -> None:
+    assert (packet_name(Pingreq()), packet_name(Publish())) == ("PINGREQ", "PUBLISH")

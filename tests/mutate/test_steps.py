@@ -1,0 +1,202 @@
+"""What mutations of flows share: where steps are put in, identifiers that are free, limits of the other side."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    Disconnect,
+    Malformed,
+    PacketType,
+    Pingreq,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Publish,
+    decode,
+)
+from mqttscope.mutate import Action, Chance, Flow, NotApplicableError
+from mqttscope.mutate.flow import CLIENT, SERVER, Step, recorded_steps
+from mqttscope.mutate.mutation import FlowTarget
+from mqttscope.mutate.steps import (
+    connect_of,
+    ending,
+    free_identifiers,
+    keep_alive,
+    marked,
+    opening,
+    other_side,
+    pause,
+    publish,
+    put,
+    send,
+    sends,
+    wait,
+)
+from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, made
+
+ALL = list(ProtocolVersion)
+
+
+def target_of(flow: Flow, sender: str = CLIENT, seed: int = 0) -> FlowTarget:
+    """A flow from the view of one side."""
+    return FlowTarget(flow, sender, Chance("steps", seed), recorded_steps(flow, sender))
+
+
+def connected(*, keep_alive: int = 60, properties: Properties | None = None, accepted: int = 0) -> Flow:
+    """CONNECT and CONNACK of 5.0."""
+    connect = Connect(protocol_level=5, keep_alive=keep_alive, client_identifier="a", properties=Properties())
+    answer = Connack(session_present=False, reason_code=accepted, properties=properties or Properties())
+    return made(V5, (CLIENT, connect), (SERVER, answer))
+
+
+def test_what_is_new_is_marked_as_the_mutation_s() -> None:
+    assert send(Pingreq(), V5) == Step(Action.SEND, b"\xc0\x00", mutated=True)
+    assert send(b"\xff", V5).data == b"\xff"
+    assert wait(PacketType.PUBACK, 7) == Step(Action.AWAIT, awaits=PacketType.PUBACK, packet_identifier=7, mutated=True)
+    assert pause(5) == Step(Action.PAUSE, nanoseconds=5, mutated=True)
+    recorded = target_of(good(V5)).steps[0]
+    assert not recorded.mutated
+    assert marked(recorded) == Step(recorded.action, recorded.data, recorded.entry, mutated=True)
+
+
+@pytest.mark.parametrize("sender", [CLIENT, SERVER])
+@pytest.mark.parametrize("version", ALL)
+def test_the_open_connection_lies_between_connack_and_disconnect(version: ProtocolVersion, sender: str) -> None:
+    flow = good(version)
+    target = target_of(flow, sender)
+
+    assert isinstance(flow.entries[opening(target) - 1].packet, Connack)
+    assert isinstance(flow.entries[ending(target)].packet, Disconnect)
+
+
+def test_a_connack_comes_after_authentication_and_from_the_server() -> None:
+    target = target_of(authenticated())
+
+    assert opening(target) == 4
+    assert target.flow.entries[ending(target)].packet == decode(authenticated().entries[-1].raw, V5)
+    assert ending(target) == len(target.steps) - 1
+
+
+def test_without_disconnect_the_connection_is_open_to_the_last_step() -> None:
+    target = target_of(connected())
+
+    assert (opening(target), ending(target)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        connected(accepted=0x87),
+        made(V5, (CLIENT, Connack(properties=Properties()))),
+        Flow([], V5),
+    ],
+    ids=["refused", "of the client", "empty"],
+)
+def test_a_connection_that_was_not_accepted_is_never_open(flow: Flow) -> None:
+    with pytest.raises(NotApplicableError, match="accepted"):
+        opening(target_of(flow))
+
+
+def test_steps_are_put_in_at_an_index_and_the_recorded_ones_go_on_or_not() -> None:
+    target = target_of(good(V5))
+    added = [send(Pingreq(), V5), wait(PacketType.PINGRESP)]
+
+    assert put(target, added, 3) == [*target.steps[:3], *added, *target.steps[3:]]
+    assert put(target, added, 3, rest=False) == [*target.steps[:3], *added]
+    assert put(target, added, len(target.steps)) == [*target.steps, *added]
+
+
+def test_chance_puts_steps_everywhere_on_the_open_connection_and_nowhere_else() -> None:
+    added = [pause(1)]
+    places = set()
+    for seed in range(600):
+        target = target_of(good(V5), seed=seed)
+        found = put(target, added)
+        places.add(found.index(added[0]))
+        assert [one for one in found if one is not added[0]] == target.steps
+
+    target = target_of(good(V5))
+    assert places == set(range(opening(target), ending(target) + 1))
+
+
+def test_free_identifiers_are_those_that_neither_side_uses_the_highest_first() -> None:
+    used = Puback(packet_identifier=65_534)
+    flow = connected()
+    flow.entries += made(V5, (SERVER, used)).entries
+    target = target_of(flow)
+
+    assert free_identifiers(target, 3) == [65_535, 65_533, 65_532]
+    assert free_identifiers(target, 0) == []
+
+
+def test_there_are_no_more_identifiers_than_65_535() -> None:
+    target = target_of(good(V3_1_1))
+    used = {getattr(one.packet, "packet_identifier", None) for one in target.flow.entries} - {None}
+    free = 65_535 - len(used)
+
+    assert len(used) == 4
+    assert free_identifiers(target, free)[-1] == 5
+    with pytest.raises(NotApplicableError, match="not enough free"):
+        free_identifiers(target, free + 1)
+
+
+def test_what_is_malformed_has_no_identifier_to_use() -> None:
+    flow = connected()
+    flow.entries += Flow.of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], version=V3_1_1).entries
+    assert isinstance(flow.entries[-1].packet, Malformed)
+
+    assert free_identifiers(target_of(flow), 1) == [65_535]
+
+
+@pytest.mark.parametrize("version", ALL)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_publish_is_well_formed_in_every_version(version: ProtocolVersion, qos: int) -> None:
+    packet = publish(target_of(good(version)), qos, 9, "/x")
+    found = decode(send(packet, version).data, version)
+
+    assert isinstance(found, Publish)
+    assert found == packet
+    assert (found.qos, found.packet_identifier) == (qos, 9 if qos else None)
+    assert found.topic_name == "mqttscope/mutate/x"
+
+
+def test_no_qos_is_asked_of_a_server_that_does_not_take_it() -> None:
+    assert publish(target_of(limited()), 0).qos == 0
+    with pytest.raises(NotApplicableError, match="the server takes no QoS 1"):
+        publish(target_of(limited()), 1, 1)
+    # The limit is one on what clients send.
+    assert publish(target_of(limited(), SERVER), 2, 1).qos == 2
+
+
+def test_the_other_side_is_the_one_that_receives() -> None:
+    assert (other_side(target_of(good(V5))), other_side(target_of(good(V5), SERVER))) == (SERVER, CLIENT)
+
+
+def test_keep_alive_is_the_server_s_where_it_has_one() -> None:
+    assert keep_alive(target_of(connected(keep_alive=30))) == 30
+    assert keep_alive(target_of(connected(keep_alive=30, properties=Properties(server_keep_alive=5)))) == 5
+    assert keep_alive(target_of(connected(keep_alive=30, properties=Properties(server_keep_alive=0)))) == 0
+
+
+def test_without_connect_there_is_no_keep_alive() -> None:
+    target = target_of(made(V5, (SERVER, Connack(properties=Properties()))))
+
+    for asked in (connect_of, keep_alive):
+        with pytest.raises(NotApplicableError, match="no CONNECT"):
+            asked(target)
+    assert connect_of(target_of(good(V5))).client_identifier == "device1"
+
+
+def test_steps_that_send_are_those_with_bytes() -> None:
+    target = target_of(good(V5))
+    target.steps.insert(3, Step(Action.SEND))
+    found = sends(target)
+
+    assert found[0] == 0
+    assert 3 not in found
+    assert {target.steps[index].action for index in found} == {Action.SEND}
+    assert len(found) == len(target.flow.places(CLIENT))
+    assert sends(target, start=4) == [index for index in found if index >= 4]

@@ -1,0 +1,244 @@
+"""The lines that are no packets: connections that open and close, gaps, bytes that could not be read, bad captures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqttscope.events import ConnectionClosed, DiscardedEvent, Event, UnparsedEvent
+from mqttscope.mqtt import (
+    Direction,
+    Disconnect,
+    PacketType,
+    Unparsed,
+)
+from mqttscope.net import events as net_events
+from mqttscope.net.frame import CaptureError
+from mqttscope.report import notices
+from mqttscope.report.text import TextLines
+from mqttscope.session.connection_phase import CONNECTED
+from tests.report.make import C2S, S2C, START_NS, V3_1_1, Talk, publish, shown
+
+
+def test_an_assumed_version_is_marked_once_and_again_when_it_changes() -> None:
+    talk = Talk(V3_1_1, known=False)
+    sink_lines = shown(TextLines, [talk.say(publish()), talk.say(publish())], width=0)
+    assert [line for line in sink_lines if "3.1.1?" in line] == [
+        "── #0 MQTT 3.1.1? (assumed, from a run of packets; --mqtt-version sets it)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "by", "sent", "expected"),
+    [
+        pytest.param("fin", "client", Disconnect(), "DISCONNECT by client, closed by client", id="in good order"),
+        pytest.param("fin", "client", None, "closed by client without DISCONNECT", id="without DISCONNECT"),
+        pytest.param("reset", "server", None, "reset by server without DISCONNECT", id="reset"),
+        pytest.param("capture_end", None, None, "still open at the end of the capture", id="still open"),
+        pytest.param(
+            "fin", "client", Disconnect(reason_code=4),
+            "DISCONNECT by client (Disconnect with Will Message), closed by client", id="with a reason",
+        ),
+    ],
+)  # fmt: skip
+def test_how_a_connection_ended(how: str, by: str | None, sent: Disconnect | None, expected: str) -> None:
+    def events() -> Iterator[Event]:
+        talk = Talk()
+        talk.connection.phase = CONNECTED
+        if sent is not None:
+            yield talk.say(sent)
+        yield talk.closed(how, by)
+
+    assert f"#0 dev1 {expected} · " in shown(TextLines, events(), width=0)[-1]
+
+
+def test_what_is_special_about_a_connection_stands_where_it_opens() -> None:
+    talk = Talk()
+    talk.connection.transport = "websocket"
+    talk.connection.details = {"path": "/mqtt", "subprotocol": "mqtt", "extensions": []}
+    talk.connection.handshake_seen = False
+    talk.connection.roles_known, talk.connection.roles_evidence = False, "well-known port"
+    assert shown(TextLines, [talk.opened()], width=0)[0].endswith(
+        "#0 10.0.0.4:51234 → 10.0.0.2:1883 joined "
+        "(WebSocket, /mqtt, subprotocol mqtt; roles assumed from well-known port)"
+    )
+
+
+def test_bytes_of_a_connect_that_could_not_be_read_are_not_shown() -> None:
+    found = Unparsed("reset", 20, b"\x10\x20secret", 0, 1)
+    told = shown(TextLines, [Talk().unparsed(found)], width=0)[0]
+    assert told.endswith("UNPARSED   20 bytes of a packet cut off by the reset (CONNECT)")
+    assert b"secret".hex() in shown(TextLines, [Talk().unparsed(found)], width=0, show_secrets=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("told", "missed", "expected"),
+    [
+        pytest.param(
+            {"version": "TLS 1.3", "server_name": "broker.example"}, 0,
+            "· TLS 1.3 · server name broker.example · 3→ 1← records · 620→ 90← bytes", id="all known",
+        ),
+        pytest.param(
+            {"version": None, "server_name": None}, 7,
+            "· TLS version not seen · 3→ 1← records · 620→ 90← bytes · 7 bytes→ outside records", id="joined",
+        ),
+    ],
+)  # fmt: skip
+def test_the_end_of_tls_says_what_was_agreed_on_and_how_much_went_each_way(
+    told: dict[str, str | None], missed: int, expected: str
+) -> None:
+    talk = Talk(identifier=None)
+    talk.connection.transport = "tls"
+    talk.connection.details = {
+        **told,
+        "client": {
+            "records": {"handshake": 1, "application_data": 2},
+            "bytes": {"handshake": 500, "application_data": 120},
+            "unframed_bytes": missed,
+        },
+        "server": {"records": {"handshake": 1}, "bytes": {"handshake": 90}, "unframed_bytes": 0},
+    }
+
+    (line,) = shown(TextLines, [talk.closed()], width=0)
+
+    assert line.endswith(expected)
+    assert "packets" not in line
+
+
+def test_aliases_that_were_not_kept_are_told_at_the_end() -> None:
+    talk = Talk()
+    talk.connection.client_side.aliases_dropped = 2
+    assert shown(TextLines, [talk.closed()], width=0)[0].endswith("2 topic aliases not kept (limit 16777216 bytes)")
+
+
+REASON = re.compile(r"``(\w+)``")
+
+
+def line_of(event: Event, **view: object) -> str:
+    """The one line of an event."""
+    (line,) = shown(TextLines, [event], **{"width": 0, **view})
+    return line
+
+
+def test_every_reason_of_the_layer_below_has_words() -> None:
+    """The docstrings of the fields list them."""
+    source = Path(net_events.__file__).read_text("utf-8")
+    told = {
+        kind: {*REASON.findall(source.partition(f"class {kind}:")[2].partition("@dataclass")[0])}
+        for kind in ("StreamGap", "SegmentDiscarded", "FlowClosed")
+    }
+
+    assert told["StreamGap"] == notices._GAPS.keys()
+    assert told["SegmentDiscarded"] == notices._DISCARDED.keys()
+    assert told["FlowClosed"] == notices._CLOSED.keys()
+
+
+@pytest.mark.parametrize("reason", [*notices._GAPS, "another"])
+def test_a_gap_says_why(reason: str) -> None:
+    words = notices._GAPS.get(reason, reason)
+
+    assert line_of(Talk().gap(1460, reason)).endswith(f" GAP        1460 bytes {words}")
+    assert line_of(Talk().gap(1, reason)).endswith(f" GAP        1 byte {words}")
+
+
+@pytest.mark.parametrize("reason", [*notices._DISCARDED, "another"])
+def test_a_segment_that_no_connection_takes_says_why(reason: str) -> None:
+    event = DiscardedEvent(Talk().connection, S2C, 7, START_NS, "a.pcap", 3, reason)
+
+    assert line_of(event).endswith(f"3 bytes {notices._DISCARDED.get(reason, reason)}")
+
+
+@pytest.mark.parametrize("reason", [*notices._UNPARSED, "another"])
+def test_bytes_of_no_packet_say_why_and_how_they_begin(reason: str) -> None:
+    talk = Talk()
+    words = notices._UNPARSED.get(reason, reason)
+
+    few, many = Unparsed(reason, 3, b"\x01\x02\x03", 0, None), Unparsed(reason, 90, bytes(90), 5, PacketType.PUBACK)
+
+    assert line_of(talk.unparsed(few), show_secrets=True).endswith(f"3 bytes {words}  0x010203")
+    assert line_of(talk.unparsed(many), show_secrets=True).endswith(
+        f"90 bytes {words} (PUBACK), 5 of them not captured  0x{'00' * notices.MAX_HEX}…"
+    )
+    # All but those of the header may be of a packet with a secret.
+    assert line_of(talk.unparsed(few)).endswith("  0x010203" if reason == "proxy_header" else f"3 bytes {words}")
+
+
+@pytest.mark.parametrize(
+    ("direction", "head", "words"),
+    [
+        (C2S, b"GET / HTTP/1.1\r\n\r\n", " (the client speaks HTTP, not MQTT)"),
+        (S2C, b"HTTP/1.1 400 Bad Request\r\n\r\n", " (the server answers in HTTP, not in MQTT)"),
+        (C2S, b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n", ""),
+        (C2S, b"\x00\x01", ""),
+    ],
+)
+def test_a_side_that_begins_with_another_protocol_is_told(direction: Direction, head: bytes, words: str) -> None:
+    def line(**changes: object) -> str:
+        talk = Talk(identifier=None)
+        for name, value in changes.items():
+            setattr(talk.connection, name, value)
+        found = Unparsed("resynchronised", len(head), head, 0, None)
+        return line_of(UnparsedEvent(talk.connection, direction, 1, START_NS, "a.pcap", found))
+
+    assert line().endswith(words)
+    assert ("not MQTT)" in line() or "not in MQTT)" in line()) is bool(words)
+    # Of what joins in the middle nobody knows what came first.
+    assert "MQTT)" not in line(handshake_seen=False)
+
+
+def test_only_the_first_bytes_of_a_side_are_another_protocol() -> None:
+    talk = Talk()
+    talk.say(publish())
+    talk.connection.client_side.packets = 1
+
+    assert "HTTP" not in line_of(talk.unparsed(Unparsed("resynchronised", 18, b"GET / HTTP/1.1\r\n\r\n", 0, None)))
+
+
+def test_a_packet_that_breaks_the_layout_names_its_first_fault_and_counts_the_others() -> None:
+    one = line_of(Talk().say(bytes.fromhex("30 07 00 02 c3 28 00 78 79")))
+    many = line_of(Talk().say(bytes.fromhex("82 0b 00 01 00 00 02 c3 28 ff 00 01 61")))
+
+    assert "utf8_ill_formed: topic_name at byte 4: not well-formed UTF-8: c3" in one
+    assert "more fault" not in one
+    assert re.search(r", [1-9] more faults?", many)
+
+
+def test_a_capture_that_cannot_be_opened_has_no_offset_and_no_frames() -> None:
+    assert line_of(CaptureError("a.pcap", "does not exist")) == "!! a.pcap: does not exist"
+    assert line_of(CaptureError("a.pcap", "ends", 0, 2)) == "!! a.pcap: ends at offset 0 (2 frames before it were read)"
+
+
+def test_secrets_of_a_path_are_shown_only_where_they_are_wanted() -> None:
+    talk = Talk()
+    talk.connection.transport = "websocket"
+    talk.connection.details = {"path": "/mqtt?token=Xyzzy-Plugh-4711", "extensions": ["a", "b"], "masked": True}
+
+    hidden, plain = line_of(talk.opened()), line_of(talk.opened(), show_secrets=True)
+    assert "Xyzzy" not in hidden
+    assert plain.endswith("(WebSocket, /mqtt?token=Xyzzy-Plugh-4711, extensions a b)")
+
+
+def test_a_proxy_and_a_version_that_was_given_are_named() -> None:
+    talk = Talk(V3_1_1)
+    talk.connection.details = {"proxy": {"client": "192.0.2.1:9", "server": "192.0.2.2:1883"}}
+    talk.connection.version_evidence = "given"
+
+    assert line_of(talk.opened()).endswith("opened (PROXY for 192.0.2.1:9 to 192.0.2.2:1883; MQTT 3.1.1 as given)")
+
+
+@pytest.mark.parametrize("how", [*notices._CLOSED, "another"])
+def test_how_it_ended_is_said_and_a_missing_disconnect_only_where_it_would_have_been_seen(how: str) -> None:
+    def line(gaps: int = 0) -> str:
+        talk = Talk()
+        talk.connection.phase = CONNECTED
+        talk.connection.gaps = gaps
+        event = talk.closed(how, None)
+        assert isinstance(event, ConnectionClosed)
+        return line_of(event)
+
+    assert f"#0 dev1 {notices._CLOSED.get(how, how)}" in line()
+    assert (" without DISCONNECT" in line()) is (how in ("fin", "reset"))
+    assert " without DISCONNECT" not in line(gaps=1)

@@ -1,0 +1,333 @@
+"""Which subscriptions a topic belongs to: the index finds what comparing a topic with each of them finds."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqttscope.lake.state import dump, load
+from mqttscope.mqtt import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from mqttscope.mqtt.topics import matches, parse_shared
+from mqttscope.session.matching import FAILURE, MAX_MATCHING, Match, Subscribed, SubscriptionIndex
+from mqttscope.session.subscriptions import Subscriptions
+from tests.session.requests import Row, Talk, filters, suback, subscribe, unsuback, unsubscribe
+
+FILTERS = (
+    "a", "a/b", "A/b", "a//b", "+", "#", "a/+", "a/#", "+/b", "/a", "a/", "$SYS/#", "+/x", "a#", "",
+    "$share/g/a/+", "$share/h/#", "$share/g/a", "$share/a", "$share//a", "$queue/a/#", "$queue/$queue/#",
+    "\u00e9", "e\u0301",
+)  # fmt: skip
+TOPICS = (
+    "a", "a/b", "A/B", "a//b", "b", "/a", "a/", "$SYS/x", "$share/g/a/b", "$queue/a/b", "\u00e9", "e\u0301", "a/+",
+)  # fmt: skip
+STEP = st.tuples(
+    st.sampled_from(["subscribe", "unsubscribe", "suback", "unsuback", "write down and read"]),
+    st.lists(st.sampled_from(FILTERS), min_size=1, max_size=4),
+    st.sampled_from([0, 1, 2, 0x80, 0x87]),
+)
+
+
+def plainly(table: Subscriptions, topic: str) -> tuple[list[str], list[str], list[str]]:
+    """Filters in force, ended, and extended that a topic belongs to, each compared with it."""
+
+    def extended(one: Subscribed) -> bool:
+        name = one.topic_filter
+        if name.startswith("$queue/"):
+            return matches(name.removeprefix("$queue/"), topic, shared=False)
+        share = parse_shared(name)
+        return share is not None and matches(share[1], topic, shared=False)
+
+    taken = [
+        one
+        for name, one in table.live.items()
+        if matches(one.plain_filter, topic, shared=False) or (name == topic and one.plain_filter == topic)
+    ]
+    others = [one for one in table.live.values() if one not in taken and not one.is_shared and extended(one)]
+    over = [one for one in table.ended.values() if matches(one.plain_filter, topic, shared=False)]
+    exact = [one for one in taken if one.topic_filter == topic]
+    in_force = [
+        one
+        for one in [*exact, *(one for one in taken if one not in exact)]
+        if one.granted is None or one.granted < FAILURE
+    ]
+    in_force.sort(key=lambda one: one.packet)
+    return (
+        [one.topic_filter for one in in_force],
+        [one.topic_filter for one in over],
+        [one.topic_filter for one in others],
+    )
+
+
+def nearly(table: Subscriptions, topic: str) -> tuple[str, str] | None:
+    def changes() -> Iterator[tuple[str, Callable[[str], str]]]:
+        yield "folding case", str.casefold
+        yield "collapsing '//'", lambda text: re.sub("/{2,}", "/", text)
+        yield "trimming '/'", lambda text: text.strip("/")
+        yield "Unicode normalisation to NFC", lambda text: unicodedata.normalize("NFC", text)
+        yield "Unicode normalisation to NFKC", lambda text: unicodedata.normalize("NFKC", text)
+
+    for words, change in changes():
+        for one in table.live.values():
+            fine = one.granted is None or one.granted < FAILURE
+            if fine and matches(change(one.plain_filter), change(topic), shared=False):
+                return one.topic_filter, words
+    return None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans(), st.lists(STEP, min_size=1, max_size=14))
+def test_a_table_matches_like_every_filter_by_itself(shared: bool, steps: list[tuple[str, list[str], int]]) -> None:
+    table = Subscriptions()
+    for number, (what, names, code) in enumerate(steps, 1):
+        identifier = number % 3 + 1
+        if what == "subscribe":
+            packet = Subscribe(identifier, subscriptions=[Subscription(name, 1) for name in names])
+            table.subscribe(packet, number, number, number, shared=shared)
+        elif what == "unsubscribe":
+            table.unsubscribe(Unsubscribe(identifier, topic_filters=names), number, number, number)
+        elif what == "write down and read":
+            table = load(dump(table))
+            assert table.index is None
+        else:
+            kind = what.removesuffix("ack").replace("sub", "subscribe").replace("unsubscribe", "unsubscribe")
+            request = table.request_for(identifier, kind)
+            codes = [code] * (len(request.topic_filters) if request else 1)
+            if what == "suback":
+                table.granted(Suback(identifier, reason_codes=codes), number, number)
+            else:
+                table.unsubscribed(Unsuback(identifier, reason_codes=codes), number, number)
+
+        for topic in TOPICS:
+            found = table.match(topic)
+            assert (
+                [one.topic_filter for one in found.subscriptions],
+                [one.topic_filter for one in found.ended],
+                [one.topic_filter for one in found.extended],
+            ) == plainly(table, topic)
+            assert found.known
+            if not found.subscriptions:
+                assert table.near(topic) == nearly(table, topic)
+
+
+def test_a_message_costs_nothing_for_subscriptions_that_do_not_match() -> None:
+    visited = []
+    for count in (100, 20_000):
+        table = Subscriptions()
+        rows = [Subscription(f"site/{number}/+", 0) for number in range(count)]
+        table.subscribe(Subscribe(1, subscriptions=rows), 1, 1, 1)
+        for number in range(50):
+            assert len(table.match(f"site/{number}/x").subscriptions) == 1
+            assert table.match(f"elsewhere/{number}").subscriptions == ()
+        assert table.index is not None
+        visited.append(table.index.patterns.visited)
+
+    assert visited[0] == visited[1]
+
+
+def test_a_topic_of_too_many_subscriptions_proves_nothing() -> None:
+    table = Subscriptions()
+    rows = [Subscription(f"$share/{number}/#", 0) for number in range(MAX_MATCHING + 1)]
+    table.subscribe(Subscribe(1, subscriptions=rows[:-1]), 1, 1, 1)
+    assert table.match("a").known
+    assert len(table.match("a").subscriptions) == MAX_MATCHING
+
+    table.subscribe(Subscribe(2, subscriptions=rows[-1:]), 2, 2, 2)
+    assert not table.match("a").known
+
+
+@pytest.mark.parametrize(
+    ("rows", "topic", "wanted"),
+    [
+        pytest.param([subscribe(1, "a")], "a", ["a"], id="from the SUBSCRIBE on"),
+        pytest.param([subscribe(1, "b")], "a", [], id="another filter"),
+        pytest.param([subscribe(1, "a/+"), subscribe(2, "a/b", "#")], "a/b", ["a/+", "a/b", "#"], id="overlapping"),
+        pytest.param([subscribe(1, "a"), suback(1, 0x80)], "a", [], id="refused"),
+        pytest.param([subscribe(1, "a", "b"), suback(1, 0x80, 1)], "b", ["b"], id="the other one was refused"),
+        pytest.param([subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a")], "a", ["a"], id="until the UNSUBACK"),
+        pytest.param(
+            [subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a"), unsuback(2)], "a", [], id="ended, in 3.1.1"
+        ),
+        pytest.param(
+            [subscribe(1, "a"), unsubscribe(2, "a"), unsuback(2, 0x87)], "a", ["a"], id="the UNSUBSCRIBE was refused"
+        ),
+        pytest.param(
+            [subscribe(1, "a"), unsubscribe(2, "a"), subscribe(3, "a"), unsuback(2, 0)],
+            "a", ["a"], id="subscribed again while the UNSUBSCRIBE was under way",
+        ),
+        pytest.param([subscribe(1, "#")], "$SYS/x", [], id="no wildcard for the server's own topics"),
+        pytest.param([subscribe(1, "a/b#", "+a")], "a/b", [], id="filters that are none"),
+        pytest.param([subscribe(1, "a"), subscribe(2, "a")], "a", ["a"], id="the same filter is one subscription"),
+        pytest.param([subscribe(1, "$share/g/a/+")], "a/b", ["$share/g/a/+"], id="shared"),
+        pytest.param([subscribe(1, "$share/g/a", "a")], "a", ["$share/g/a", "a"], id="shared and not"),
+        pytest.param([subscribe(1, "$share/g")], "$share/g", ["$share/g"], id="a share that is none"),
+    ],
+)  # fmt: skip
+def test_matching_subscriptions(rows: list[Row], topic: str, wanted: list[str]) -> None:
+    assert sorted(filters(Talk(*rows).table, topic)) == sorted(wanted)
+
+
+def test_before_5_0_a_share_is_an_ordinary_level_and_an_extension_at_best() -> None:
+    table = Talk(subscribe(1, "$share/g/a", "$queue/b", "$share/g/+"), shared=False).table
+
+    assert filters(table, "$share/g/a") == ["$share/g/a", "$share/g/+"]
+    assert filters(table, "a") == []
+    assert [one.topic_filter for one in table.match("a").extended] == ["$share/g/a", "$share/g/+"]
+    assert [one.topic_filter for one in table.match("b").extended] == ["$queue/b", "$share/g/+"]
+    assert table.live["$share/g/a"].shared is None
+
+
+def test_a_share_is_known_in_5_0() -> None:
+    one = Talk(subscribe(1, "$share/g/a/#")).table.live["$share/g/a/#"]
+
+    assert one.is_shared
+    assert one.shared == ("g", "a/#")
+    assert one.plain_filter == "a/#"
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "wanted"),
+    [
+        ("a/b", "A/B", "folding case"),
+        ("a/b", "a//b", "collapsing '//'"),
+        ("a/b", "/a/b", "trimming '/'"),
+        ("a/+", "a/b/", "trimming '/'"),
+        ("caf\u00e9", "cafe\u0301", "Unicode normalisation to NFC"),
+        ("\ufb01le", "file", "folding case"),
+        ("x\u00b2", "x2", "Unicode normalisation to NFKC"),
+        ("a/b", "a/c", None),
+    ],
+)
+def test_filters_that_match_after_a_change(name: str, topic: str, wanted: str | None) -> None:
+    near = Talk(subscribe(1, name)).table.near(topic)
+
+    assert near == (None if wanted is None else (name, wanted))
+
+
+def test_near_is_not_asked_for_topics_that_match_and_leaves_refused_filters_out() -> None:
+    assert Talk(subscribe(1, "a", "A")).table.near("a") is None
+    assert Talk(subscribe(1, "a"), suback(1, 0x87)).table.near("A") is None
+
+
+def test_a_leading_wildcard_stands_beside_a_topic_of_the_server() -> None:
+    table = Talk(subscribe(1, "#", "+/x", "$SYS/y", "$share/g/+/x")).table
+
+    assert table.match("$SYS/x").beside == ("#", "+/x", "$share/g/+/x")
+    assert table.match("$SYS/y").beside == ()
+
+
+def test_retained_messages_are_asked_for_by_handling_and_novelty() -> None:
+    def asks(*rows: Row, name: str = "a") -> bool:
+        return Talk(*rows).table.live[name].asks_for_retained
+
+    assert asks(subscribe(1, "a"))
+    assert asks(subscribe(1, "a", retain_handling=1))
+    assert not asks(subscribe(1, "a"), subscribe(2, "a", retain_handling=1))
+    assert not asks(subscribe(1, "a", retain_handling=2))
+    assert not asks(subscribe(1, "$share/g/a"), name="$share/g/a")
+
+
+def one(name: str, packet: int = 0, **fields: Any) -> Subscribed:
+    """A subscription of 5.0."""
+    share = parse_shared(name)
+    values = {
+        "maximum_qos": 1, "no_local": False, "retain_as_published": False, "retain_handling": 0,
+        "subscription_identifier": None, "packet": packet, "frame": packet + 1, "timestamp_ns": 0,
+    }  # fmt: skip
+    return Subscribed(name, name if share is None else share[1], **{**values, **fields})
+
+
+def matched(*rows: Subscribed, ended: Iterable[Subscribed] = (), topic: str = "a", known: bool = True) -> Match:
+    """What a topic belongs to, of these in force and those that ended."""
+    live = {row.topic_filter: row for row in rows}
+    over = {row.topic_filter: row for row in ended}
+    patterns = [row.topic_filter for row in rows if row.is_shared or set(row.topic_filter) & {"+", "#"}]
+    return SubscriptionIndex.of(live, patterns, over).match(topic, live, over, known=known)
+
+
+def test_a_topic_of_no_subscription() -> None:
+    found = matched(one("b"))
+
+    assert found == Match(True, (), (), (), (), 0, 0, (), (), False, False, False, False)
+    assert not matched(one("a"), known=False).known
+
+
+def test_the_granted_qos_is_the_highest_of_those_in_force() -> None:
+    found = matched(
+        one("a", maximum_qos=0),
+        one("+", maximum_qos=2, granted=1),
+        one("#", maximum_qos=2, granted=FAILURE),
+        ended=[one("a", maximum_qos=2)],
+    )
+
+    assert [row.topic_filter for row in found.subscriptions] == ["a", "+"]
+    assert (found.granted_qos, found.highest_qos) == (1, 2)
+
+
+@pytest.mark.parametrize(("granted", "qos"), [(None, 2), (0, 0), (1, 1), (2, 2), (0x7F, 2)])
+def test_a_qos_is_granted_or_asked_for_and_never_above_2(granted: int | None, qos: int) -> None:
+    assert one("a", maximum_qos=2, granted=granted).qos == qos
+    assert one("a", maximum_qos=3).qos == 2
+
+
+def test_subscriptions_come_in_the_order_of_their_requests() -> None:
+    found = matched(one("a", 5), one("#", 2), one("+", 9))
+
+    assert [row.packet for row in found.subscriptions] == [2, 5, 9]
+
+
+def test_identifiers_are_those_in_force_and_possible_ones_those_before() -> None:
+    before = one("a", subscription_identifier=1)
+    found = matched(
+        one("a", 3, subscription_identifier=2, replaced=before, formerly=(1, 7)),
+        one("+", 4),
+        ended=[one("#", subscription_identifier=3)],
+    )
+
+    assert found.identifiers == (2,)
+    assert sorted(found.possible_identifiers) == [1, 1, 2, 3, 7]
+    assert not found.all_identified
+    assert found.replaces
+    assert matched(one("a", subscription_identifier=2)).all_identified
+    assert not matched(one("a", subscription_identifier=2)).replaces
+
+
+def test_no_local_has_to_be_of_all_and_retain_as_published_of_one() -> None:
+    both = one("a", no_local=True, retain_as_published=True), one("+", no_local=False)
+
+    assert not matched(*both).all_no_local
+    assert matched(*both).retain_as_published
+    assert matched(both[0]).all_no_local
+    assert not matched(both[1]).retain_as_published
+    assert matched(both[1], ended=[one("a", retain_as_published=True)]).retain_as_published
+
+
+def test_what_is_dropped_is_found_no_more_and_what_is_put_again_is() -> None:
+    live = {"+": one("+"), "a/#": one("a/#")}
+    index = SubscriptionIndex.of(live, live, {})
+    assert index.overlapping("a", live, 10)[0] == ["+", "a/#"]
+    assert index.nearest("A", live) == ("+", "folding case")
+
+    index.drop("+")
+    gone = live.pop("+")
+    assert [row.topic_filter for row in index.match("a", live, {}, known=True).subscriptions] == ["a/#"]
+    assert index.overlapping("a", live, 10)[0] == ["a/#"]
+    assert index.nearest("B", live) is None
+
+    live["+"] = gone
+    index.put(gone, pattern=True)
+    assert {row.topic_filter for row in index.match("a", live, {}, known=True).subscriptions} == {"+", "a/#"}
+    assert set(index.overlapping("a", live, 10)[0]) == {"+", "a/#"}
+    assert index.nearest("B", live) == ("+", "folding case")
+
+
+def test_a_filter_that_was_refused_is_near_nothing() -> None:
+    live = {"a": one("a", granted=0x87), "A/": one("A/", 1)}
+    index = SubscriptionIndex.of(live, (), {})
+
+    assert index.nearest("A", live) == ("A/", "trimming '/'")

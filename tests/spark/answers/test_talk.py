@@ -1,0 +1,168 @@
+"""Who talks on which topic, how long messages take, what is retained: as plain Python counts it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+from mqttscope.mqtt.topics import matches
+from mqttscope.report.fleet.model import FleetReport
+from tests.lake.reading import Row, Tables
+from tests.spark.test_joins import retained_by_hand, source_by_hand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+from mqttscope.spark.answers.talk import acknowledged, listeners, spoken
+from tests.spark.answers.by_hand import own, spread, who
+
+
+def test_latency(report: FleetReport, tables: Tables) -> None:
+    messages = tables["messages"]
+    for answered in report.latency.acknowledged:
+        direction = {"client": "client_to_server", "server": "server_to_client"}[answered.sender]
+        those = [one for one in messages if one["direction"] == direction and one["qos"] == answered.qos]
+        assert answered.latency == spread([one["latency_ns"] for one in those if one["latency_ns"] is not None])
+        assert answered.unanswered == sum(one["completed_ns"] is None for one in those)
+    retained = {(row["connection_id"], row["timestamp_ns"]): row["retain"] for row in own(messages)}
+    waited: dict[str, list[int]] = defaultdict(list)
+    unknown = 0
+    sources = source_by_hand(messages)
+    for row in messages:
+        if row["direction"] == "client_to_server" or row["dup"]:
+            continue
+        source, time, _ = sources[row["connection_id"], row["direction"], row["stream_offset"]]
+        if row["retain"] and (source is None or retained[source[:2]]):
+            continue
+        if time is None:
+            unknown += 1
+        else:
+            waited[row["topic"]].append(time)
+    assert report.latency.end_to_end == spread([time for times in waited.values() for time in times])
+    assert report.latency.unknown == unknown
+    assert {row.name: row.latency for row in report.latency.topics.rows} == {
+        name: spread(times) for name, times in waited.items()
+    }
+    slow = [row.latency.p90 or 0 for row in report.latency.topics.rows]
+    assert slow == sorted(slow, reverse=True)
+
+
+def listening(packets: list[Row]) -> set[tuple[str, str, str]]:
+    """Server, filter and client of subscriptions that were not refused."""
+    found = set()
+    answers = {
+        (row["connection_id"], row["packet_identifier"], row["packet_in_connection"]): row["reason_codes"]
+        for row in packets
+        if row["type"] == "suback"
+    }
+    for row in packets:
+        if row["type"] != "subscribe":
+            continue
+        later = sorted(
+            (number, codes)
+            for (connection, identifier, number), codes in answers.items()
+            if (connection, identifier) == (row["connection_id"], row["packet_identifier"])
+            and number > row["packet_in_connection"]
+        )
+        codes = later[0][1] if later else []
+        for position, one in enumerate(row["subscriptions"] or ()):
+            if position >= len(codes) or codes[position] < 0x80:
+                found.add((row["server"], one["topic_filter"], who(row)))
+    return found
+
+
+def test_who_talks_on_which_topic(report: FleetReport, tables: Tables) -> None:
+    messages = [row for row in tables["messages"] if row["topic"]]
+    subscribed = listening(tables["packets"])
+    topics = {(row["server"], row["topic"]) for row in messages}
+    assert {(row.server, row.topic) for row in report.talk.topics.rows} == topics
+    for row in report.talk.topics.rows:
+        those = [one for one in messages if (one["server"], one["topic"]) == (row.server, row.topic)]
+        assert row.published == len(own(those))
+        assert row.publishers.names == sorted({who(one) for one in own(those)})[:5]
+        assert row.receivers.count == len({who(one) for one in those if one["direction"] == "server_to_client"})
+        heard = {name for server, one, name in subscribed if server == row.server and matches(one, row.topic)}
+        assert (row.subscribers.count, row.subscribers.names) == (len(heard), sorted(heard)[:5])
+    assert report.talk.unheard == sum(
+        row.published > 0 and not row.subscribers.count for row in report.talk.topics.rows
+    )
+    filters = {(row.server, row.topic_filter): row for row in report.talk.filters.rows}
+    assert set(filters) == {one[:2] for one in subscribed}
+    for (server, topic_filter), one in filters.items():
+        assert one.topics == sum(matches(topic_filter, topic) for where, topic in topics if where == server)
+    assert report.talk.idle == sum(not row.topics for row in filters.values()) > 0
+
+
+def test_retained_messages_and_connecting(report: FleetReport, tables: Tables) -> None:
+    messages = tables["messages"]
+    retained = [row for row in messages if row["retain"]]
+    kept = report.retained
+    last_ns = max(row["timestamp_ns"] for row in messages)
+    held = {one[:2]: one for one in sorted(retained_by_hand(messages, last_ns), key=lambda one: one[3])}
+    assert kept.delivered == len(retained) - len(own(retained))
+    assert kept.set + kept.cleared + kept.refused == len(own(retained))
+    assert kept.held == sum(one[5] is None for one in held.values()) > 0
+    assert {(row.server, row.topic): row.since_ns for row in kept.topics.rows if row.since_ns} == {
+        name: one[3] for name, one in held.items()
+    }
+    assert report.expiry.published == sum(row["message_expiry_interval"] is not None for row in own(messages)) > 0
+    connects = sum(row["type"] == "connect" for row in tables["packets"])
+    assert report.reconnects.connects == connects == sum(count for _, count in report.reconnects.minutes)
+    assert report.reconnects.storms.rows[0].client is None
+
+
+def test_each_side_of_a_server_is_counted_by_topic(spark: SparkSession) -> None:
+    """A client without an identifier is called by its address; one that sends and receives counts on both sides."""
+    frame = spark.createDataFrame(
+        [
+            ("s", "t", "client_to_server", "a", "1:1", 5),
+            ("s", "t", "client_to_server", None, "2:2", 3),
+            ("s", "t", "server_to_client", "a", "1:1", 5),
+            ("s", "u", "server_to_client", "a", "1:1", 5),
+            ("other", "t", "client_to_server", "a", "1:1", 9),
+        ],
+        "server string, topic string, direction string, client_identifier string, client string, payload_length int",
+    )
+    found = {(row["server"], row["topic"]): row.asDict() for row in spoken(frame).collect()}
+
+    assert found["s", "t"] == {
+        "server": "s", "topic": "t", "published": 2, "delivered": 1, "payload_bytes": 8,
+        "publishers": 2, "publishers_names": ["2:2", "a"], "receivers": 1, "receivers_names": ["a"],
+    }  # fmt: skip
+    assert (found["s", "u"]["published"], found["s", "u"]["payload_bytes"]) == (0, 0)
+    assert (found["s", "u"]["publishers"], found["s", "u"]["publishers_names"]) == (0, [])
+    assert found["other", "t"]["payload_bytes"] == 9
+
+
+def test_answers_are_counted_by_sender_and_qos(spark: SparkSession) -> None:
+    rows = [
+        ("client_to_server", 0, None, None, "sent", 0),
+        ("client_to_server", 1, 10, 10, "complete", 0),
+        ("client_to_server", 1, 30, 30, "refused", 2),
+        ("client_to_server", 1, None, None, "open", 0),
+        ("server_to_client", 2, None, None, "open", 1),
+    ]
+    frame = spark.createDataFrame(
+        rows, "direction string, qos int, latency_ns bigint, completed_ns bigint, state string, retransmissions int"
+    )
+    first, second = (row.asDict() for row in acknowledged(frame).collect())
+
+    assert first == {
+        "sender": "client", "qos": 1, "measured": 2, "percentiles": [10, 30, 30], "maximum": 30,
+        "unanswered": 1, "refused": 1, "retransmitted": 1,
+    }  # fmt: skip
+    assert (second["sender"], second["qos"], second["measured"]) == ("server", 2, 0)
+    assert (second["percentiles"], second["maximum"], second["unanswered"]) == (None, None, 1)
+
+
+def test_every_listener_comes_once_and_none_that_was_refused(spark: SparkSession, lake: Path, tables: Tables) -> None:
+    packets = spark.read.parquet(str(lake / "packets"))
+    found = [(row["server"], row["topic_filter"], row["who"]) for row in listeners(packets).collect()]
+
+    assert len(set(found)) == len(found)
+    assert set(found) == listening(tables["packets"])

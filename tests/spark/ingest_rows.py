@@ -1,0 +1,53 @@
+"""Rows as Spark hands them to the tasks of a fold, and the report of a task that is run in process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+import pyarrow as pa
+
+from mqttscope.spark.ingest_tasks import Report, Work, fold_flows
+from tests.lake.reading import CAPTURES, TYPES, options
+
+(QOS,) = (path for path in CAPTURES if path.parent.name == "v5-qos")
+EXTRA = (("message", pa.string()), ("offset", pa.int64()), ("count", pa.int64()), ("notice", pa.string()))
+
+
+INPUT = pa.schema([*TYPES, *EXTRA])
+
+
+Values = tuple[Any, ...]
+
+
+def aside(kind: str, **values: Any) -> Values:
+    """A row that belongs to no flow."""
+    return tuple(({"kind": kind, "file": 0, "capture": "a.pcap"} | values).get(name) for name in INPUT.names)
+
+
+def batches(*asides: Values, segments: Iterable[Values] = (), size: int = 50) -> Iterator[pa.RecordBatch]:
+    """Rows as Spark hands them over: those without a flow first."""
+    rows = sorted(segments, key=lambda row: (row[1], *row[3:5]))
+    rows = [*asides, *((*row, None, None, None, None) for row in rows)]
+    for at in range(0, len(rows), size):
+        columns = [
+            pa.array(one, kind) for one, kind in zip(zip(*rows[at : at + size], strict=True), INPUT.types, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=INPUT)
+
+
+def folded(work: Work, *asides: Values, segments: Iterable[Values] = (), size: int = 50) -> Report:
+    (row,) = (
+        row for one in fold_flows(batches(*asides, segments=segments, size=size), work) for row in one.to_pylist()
+    )
+    return Report.load(row["report"])
+
+
+def work(root: Path, **changes: Any) -> Work:
+    return replace(Work(str(root), 3, options()), **changes)
