@@ -54,7 +54,9 @@ def outputs_option(text: str = "Write findings to this file; FORMAT=FILE adds a 
 class RuleOptions:
     """Which rules are checked."""
 
-    select: tuple[str, ...] = _codes("select", "Check only these rules: PUB101, PUB, ALL. [default: the standards']")
+    select: tuple[str, ...] = _codes(
+        "select", "Check only these rules: PUB101, PUB, ALL. [default: those of the standards]"
+    )
     extend_select: tuple[str, ...] = _codes("extend-select", "Check these rules as well.")
     ignore: tuple[str, ...] = _codes("ignore", "Do not check these rules.")
 

@@ -14,7 +14,7 @@ Examples:
   mqttscope mutate site.pcapng --broker mqtt://127.0.0.1:1899 --spawn 'mosquitto -p 1899'
   mqttscope mutate --list --mutation '*:utf8-*'
 
-As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password-file.
+As in replay: --ca, --cert, --key, --server-name, --insecure, --user, --password-file, --connect-timeout.
 """,
 )
 def command(given: MutateOptions) -> int:
