@@ -140,7 +140,7 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
         [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, timeout=60, check=True
     )
 
-    assert done.stdout.split() == ["mqttscope", "mqttscope.pytest_plugin", "mqtt_upstream"]
+    assert done.stdout.split() == ["mqttscope", "mqttscope.errors", "mqttscope.pytest_plugin", "mqtt_upstream"]
 
 
 def test_nothing_else_needs_pytest() -> None:

@@ -368,3 +368,26 @@ def test_what_counts_as_a_number_in_place_of_a_name(expression: str, wrong: bool
 
 def test_nothing_is_left_to_do_in_comments() -> None:
     assert broken(lambda path: not re.search(r"#.*\b(TODO|FIXME|XXX|HACK)\b", text(path))) == []
+
+
+RESERVED = {
+    "Flow": "net/flow.py",
+    "Message": "session/history.py",
+    "Report": "lint/finding.py",
+    "Session": None,
+    "Sessions": None,
+    "Kind": None,
+    "Run": None,
+}
+"""Words with one meaning each, and where the class of that name stands; ``None``: it is too little of a name."""
+
+
+def test_reserved_words_have_one_meaning() -> None:
+    """A flow is a pair of endpoints of TCP, a message an Application Message, a report what a rule says."""
+    found: dict[str, list[str]] = {word: [] for word in RESERVED}
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef) and node.name in found:
+                found[node.name].append(path.relative_to(SOURCE).as_posix())
+
+    assert found == {word: [] if home is None else [home] for word, home in RESERVED.items()}

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe
-from mqttscope.mutate import Case, Flow, NotApplicableError, case, cases, select
+from mqttscope.mutate import Case, NotApplicableError, RecordedFlow, case, cases, select
 from mqttscope.replay.client import adapt
 from mqttscope.replay.script import C2S, S2C, Script
 from mqttscope.session.connection import Connection
@@ -46,7 +46,7 @@ class Numbered:
 class Numbering:
     """The cases of a capture: all mutations of the first flow, those of the next, and then a second turn."""
 
-    flows: Sequence[Flow]
+    flows: Sequence[RecordedFlow]
     """All flows of the capture, whichever are asked for: numbers must not depend on that."""
     seed: int
     sender: str
@@ -79,9 +79,9 @@ class Numbering:
                 first += count
 
 
-def flow_of(script: Script, capture_hash: str, number: int) -> Flow:
+def flow_of(script: Script, capture_hash: str, number: int) -> RecordedFlow:
     """The connection in the form that mutations are applied to."""
-    return Flow.of(script.entries, version=script.version, capture_hash=capture_hash, connection=number)
+    return RecordedFlow.of(script.entries, version=script.version, capture_hash=capture_hash, connection=number)
 
 
 def fitted(

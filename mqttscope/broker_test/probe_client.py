@@ -42,7 +42,7 @@ from mqttscope.replay.live import LiveConnection, ends_exchange
 from mqttscope.replay.script import Script
 from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect
-from mqttscope.transport.errors import Kind, LinkError
+from mqttscope.transport.errors import LinkError, LinkErrorKind
 from mqttscope.transport.link import Link, Listener
 from mqttscope.transport.target import Target
 
@@ -412,7 +412,7 @@ async def broker_health(access: BrokerAccess, version: ProtocolVersion, seconds:
     try:
         served = await probe.connect(seconds)
     except LinkError as error:
-        return BrokerHealth.DEAD if error.kind is Kind.REFUSED else BrokerHealth.SILENT
+        return BrokerHealth.DEAD if error.kind is LinkErrorKind.REFUSED else BrokerHealth.SILENT
     except RefusedError:
         served = True
     await (probe.leave() if served else probe.drop())

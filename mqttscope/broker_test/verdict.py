@@ -22,13 +22,13 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RETURN_CODES, MalformedReason, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubcomp, Pubrec, Suback, Unsuback
-from mqttscope.mutate import Case, Demand, Flow, MutatedFlow, Mutation
+from mqttscope.mutate import Case, Demand, MutatedFlow, Mutation, RecordedFlow
 from mqttscope.mutate.flow import CLIENT, recorded_steps
-from mqttscope.mutate.mutation import ACCEPT, Kind
+from mqttscope.mutate.mutation import ACCEPT, MutationKind
 
 NOTHING = Mutation(
     "flow:as-recorded",
-    Kind.FLOW,
+    MutationKind.FLOW,
     "Nothing is changed: this is the connection as it was recorded.",
     legal_in=tuple(ProtocolVersion),
     reaction=ACCEPT,
@@ -61,7 +61,7 @@ class Baseline:
         return " and ".join(parts)
 
 
-def unmutated(flow: Flow) -> Case:
+def unmutated(flow: RecordedFlow) -> Case:
     """The flow as a case in which everything is as recorded."""
     steps = recorded_steps(flow, CLIENT)
     # All of it is looked at, from the CONNECT on.

@@ -47,7 +47,7 @@ class Held:
     """A segment that is held back."""
 
     segment: Segment
-    flow: Flow
+    flow: TlsFlow
     left: int = 0
     """Frames that tshark has not answered."""
     waiting: bool = False
@@ -56,7 +56,7 @@ class Held:
 
 
 @dataclass(slots=True, eq=False)
-class Flow:
+class TlsFlow:
     """A TCP connection in which a ClientHello was seen."""
 
     key: bytes
@@ -143,9 +143,9 @@ class LiveDecryption:
         self.given_up: Counter[str] = Counter()
         """Connections that were no longer decrypted, by the limit that was hit."""
         self._command = decrypting(find_tshark(), "-", "{keys}", (SERVER_PORT,))
-        self._flows: dict[bytes, Flow] = {}
-        self._waiting: dict[Flow, None] = {}
-        self._closed: dict[Flow, float] = {}
+        self._flows: dict[bytes, TlsFlow] = {}
+        self._waiting: dict[TlsFlow, None] = {}
+        self._closed: dict[TlsFlow, float] = {}
         self._workers: list[Tshark[Held]] = []
         self._current: Tshark[Held] | None = None
         self._ready: deque[Passed] = deque()
@@ -169,7 +169,7 @@ class LiveDecryption:
                     if not begins(item) or self.failures >= MAX_FAILURES:
                         yield item
                         continue
-                    flow = flows[item.key] = flows[reverse_key(item.key)] = Flow(item.key)
+                    flow = flows[item.key] = flows[reverse_key(item.key)] = TlsFlow(item.key)
                 self._take(flow, item)
                 while ready:
                     yield ready.popleft()
@@ -219,7 +219,7 @@ class LiveDecryption:
         while self._ready:
             yield self._ready.popleft()
 
-    def _take(self, flow: Flow, segment: Segment) -> None:
+    def _take(self, flow: TlsFlow, segment: Segment) -> None:
         """One more segment of a connection that is known."""
         flow.last = time.monotonic()
         from_client = segment.key == flow.key
@@ -247,7 +247,7 @@ class LiveDecryption:
                 self._closed.setdefault(flow, flow.last)
         self._release(flow)
 
-    def _begin(self, flow: Flow, segment: Segment) -> None:
+    def _begin(self, flow: TlsFlow, segment: Segment) -> None:
         """A ClientHello: from here on there may be something to decrypt."""
         self._flows[segment.key] = self._flows[reverse_key(segment.key)] = flow
         flow.begin(segment, self.sessions)
@@ -256,7 +256,7 @@ class LiveDecryption:
         self.sessions += 1
         self._new_keys |= self.keylog.poll()
 
-    def _decide(self, flow: Flow, *, last: bool) -> None:
+    def _decide(self, flow: TlsFlow, *, last: bool) -> None:
         """Feed what waits if its keys are there; the ``last`` time without all of them, or not at all."""
         random = flow.random
         if not last and not (random and self.keylog.complete(random)):
@@ -276,7 +276,7 @@ class LiveDecryption:
                 self._feed(flow, held)
         self._release(flow)
 
-    def _feed(self, flow: Flow, held: Held) -> None:
+    def _feed(self, flow: TlsFlow, held: Held) -> None:
         """Give tshark a segment that waits, if it is still to be decrypted."""
         worker = flow.worker
         if worker is not None and worker.unanswered > MAX_UNANSWERED_BYTES:
@@ -293,7 +293,7 @@ class LiveDecryption:
         if worker.cost > LARGEST_BYTES:
             self._retire(worker, f"tshark had grown by {LARGEST_BYTES >> 20} MiB")
 
-    def _release(self, flow: Flow) -> None:
+    def _release(self, flow: TlsFlow) -> None:
         """Pass on what is at the head of a connection and done; what ends the connection comes behind its plaintext."""
         held, ready = flow.held, self._ready
         while held and not held[0].left and not held[0].waiting:
@@ -351,7 +351,7 @@ class LiveDecryption:
 
     def _hear(self, worker: Tshark[Held]) -> None:
         """Take the answers of a tshark, and pass on what was waiting for them."""
-        touched: dict[Flow, None] = {}
+        touched: dict[TlsFlow, None] = {}
         for held, records in worker.answers():
             held.left -= 1
             held.records += records
@@ -394,12 +394,12 @@ class LiveDecryption:
             if flow.worker is worker:
                 self._give_up(flow, why)
 
-    def _give_up(self, flow: Flow, why: str) -> None:
+    def _give_up(self, flow: TlsFlow, why: str) -> None:
         if flow.ended != 3:
             self.given_up[why] += 1
         self._leave(flow)
 
-    def _leave(self, flow: Flow) -> None:
+    def _leave(self, flow: TlsFlow) -> None:
         """What follows in a connection is not decrypted, unless it begins again; what is under way still comes."""
         if flow.waiting:
             self._wait_no_more(flow)
@@ -411,12 +411,12 @@ class LiveDecryption:
         self._closed.pop(flow, None)
         self._release(flow)
 
-    def _wait_no_more(self, flow: Flow) -> None:
+    def _wait_no_more(self, flow: TlsFlow) -> None:
         del self._waiting[flow]
         self._held_bytes -= flow.waiting_bytes
         flow.waiting, flow.waiting_bytes = False, 0
 
-    def _forget(self, flow: Flow) -> None:
+    def _forget(self, flow: TlsFlow) -> None:
         for key in (flow.key, reverse_key(flow.key)):
             if self._flows.get(key) is flow:
                 del self._flows[key]

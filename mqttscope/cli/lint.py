@@ -120,7 +120,7 @@ def command(given: LintOptions) -> int:
 
     CAPTURE is a file, a glob, a directory, or - for standard input. mqttscope rules lists the rules.
     """
-    from mqttscope.cli.linting import Run, SparkRun
+    from mqttscope.cli.linting import LintRun, SparkRun
     from mqttscope.cli.output import Output, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.lint.finding import Finding
@@ -154,7 +154,7 @@ def command(given: LintOptions) -> int:
     }
     name, master = given.engine
     if name == LOCAL:
-        return Run(settings, reading, **shape).execute()
+        return LintRun(settings, reading, **shape).execute()
     if given.files.via is not None:
         raise click.UsageError("--engine spark takes no --via")
     return SparkRun(settings, reading, master=master, **shape).execute()

@@ -51,7 +51,7 @@ MAX_CLIENTS = 100_000
 """Clients that are remembered to say what was fixed since the baseline."""
 
 
-class Run:
+class LintRun:
     """Settings at work."""
 
     def __init__(
@@ -346,7 +346,7 @@ class Run:
             warn(f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete")
 
 
-class SparkRun(Run):
+class SparkRun(LintRun):
     """Settings at work on Spark.  ``master``: where; ``None`` on all cores of this machine."""
 
     def __init__(self, *arguments: Any, master: str | None, **others: Any) -> None:

@@ -27,7 +27,7 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.mutate import Flow, NotApplicableError
+from mqttscope.mutate import NotApplicableError, RecordedFlow
 from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
@@ -50,7 +50,7 @@ class Flows:
     truncated: bool = False
     """A capture could not be read to its end."""
 
-    def flows(self, scripts: list[Script] | None = None) -> list[Flow]:
+    def flows(self, scripts: list[Script] | None = None) -> list[RecordedFlow]:
         """The connections, or fitted copies of them, in the form that is mutated."""
         return [
             flow_of(one, self.capture_hash, one.connection.number)

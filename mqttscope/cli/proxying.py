@@ -15,7 +15,7 @@ import click
 
 from mqttscope.capture.write import write_file
 from mqttscope.cli.ending import at_endings, limit_ending
-from mqttscope.cli.linting import Run as LintRun
+from mqttscope.cli.linting import LintRun
 from mqttscope.cli.linting_settings import resolve
 from mqttscope.cli.live_options import ProxyOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
@@ -138,10 +138,10 @@ def run(given: ProxyOptions) -> int:
     route.listen_tls = given.listening.context()
     route.upstream_tls = given.tls.context(upstream)
     sys.setswitchinterval(SWITCH_S)
-    return asyncio.run(Run(given, upstream).execute(route))
+    return asyncio.run(ProxyRun(given, upstream).execute(route))
 
 
-class Run:
+class ProxyRun:
     """The linter, the lines and the limits of one run."""
 
     def __init__(self, given: ProxyOptions, upstream: Upstream) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mqttscope.cli import advice
-from mqttscope.cli.linting import Run
+from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, RecordedOptions, RunOptions
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions, compile_filter
@@ -159,7 +159,7 @@ def _converted(scripts: list[Script], version: ProtocolVersion, *, lossy: bool) 
         raise RewriteError(f"{error}\n--lossy converts the rest, and says in the report what is lost") from None
 
 
-def limit_findings(lint: Run, given: RunOptions, sink: Sink) -> None:
+def limit_findings(lint: LintRun, given: RunOptions, sink: Sink) -> None:
     """Let the findings of a live run end after ``--limit``, where they are for people."""
     if given.form == "text":
         lint.reporters = [Limited(one, sink, given.limit) for one in lint.reporters]
@@ -192,21 +192,21 @@ def prepare_record(
     options: DissectOptions,
     sink: Callable[[], Sink],
     activity: str,
-) -> tuple[Run | None, Recording | None, DissectOptions]:
+) -> tuple[LintRun | None, Recording | None, DissectOptions]:
     """The linter of ``--lint``, the recording of ``--write`` or for the linter, and the options that hold.
 
     ``where`` names the capture where there is no file; ``sink`` gives the place of findings.  `CannotWriteError` where
     the file cannot be made, a usage error where it is a capture that is read.
     """
     name = given.write or where
-    lint: Run | None = None
+    lint: LintRun | None = None
     listener: Callable[[Event], None] | None = None
     dissector = Dissector(options)
     if given.lint:
         from mqttscope.cli.linting_settings import resolve
 
         settings = resolve(given.judging, form="full" if given.form == "text" else "jsonl")
-        lint = Run(settings, Reading((name,)), colour=given.colour, sink=sink())
+        lint = LintRun(settings, Reading((name,)), colour=given.colour, sink=sink())
         dissector, listener, options = lint.dissector, lint.feed, settings.options
     if given.write is None and listener is None:
         return lint, None, options

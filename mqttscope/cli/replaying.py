@@ -13,7 +13,7 @@ import click
 import orjson
 
 from mqttscope.cli.ending import at_endings
-from mqttscope.cli.linting import Run as LintRun
+from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ReplayOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.options import ProtocolOptions
@@ -55,13 +55,13 @@ MAX_COMPARED_WHEN_STOPPED = 50_000
 
 def run(given: ReplayOptions) -> int:
     """Run a replay with the options of the command; returns the exit code."""
-    found = Run(given)
+    found = ReplayCommand(given)
     if given.dry_run:
         return found.tell_plan()
     return found.execute()
 
 
-class Run:
+class ReplayCommand:
     """One run with its options."""
 
     def __init__(self, given: ReplayOptions) -> None:

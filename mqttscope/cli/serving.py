@@ -14,7 +14,7 @@ import orjson
 
 from mqttscope.capture.write import write_file
 from mqttscope.cli.ending import at_endings, limit_ending
-from mqttscope.cli.linting import Run as LintRun
+from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
 from mqttscope.cli.output import FileSink, Output, warn
@@ -49,10 +49,10 @@ class CannotServeError(MqttscopeError, click.ClickException):
 
 def run(given: ServeOptions) -> int:
     """Serve with the options of the command; returns the exit code."""
-    return Run(given).execute()
+    return ServeRun(given).execute()
 
 
-class Run:
+class ServeRun:
     """One run with its options."""
 
     def __init__(self, given: ServeOptions) -> None:

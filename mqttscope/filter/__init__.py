@@ -15,7 +15,7 @@ from __future__ import annotations
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.filter.errors import FilterError
 from mqttscope.filter.evaluate import build
-from mqttscope.filter.fields import Field, Kind, lookup, names
+from mqttscope.filter.fields import Field, FieldKind, lookup, names
 
 _OF_THE_RUN = ("connection", "packet")
 """Fields that count over all captures."""
@@ -78,4 +78,4 @@ def compile(text: str) -> Filter:  # noqa: A001 - filter.compile reads as re.com
     return Filter(text)
 
 
-__all__ = ["Field", "Filter", "FilterError", "Kind", "compile", "lookup", "names"]
+__all__ = ["Field", "FieldKind", "Filter", "FilterError", "compile", "lookup", "names"]

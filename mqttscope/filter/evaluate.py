@@ -12,7 +12,7 @@ from typing import Any
 
 from mqttscope.filter import literals, operators
 from mqttscope.filter.errors import FilterError
-from mqttscope.filter.fields import Field, Get, Kind, keyed, lookup, names
+from mqttscope.filter.fields import Field, FieldKind, Get, keyed, lookup, names
 from mqttscope.filter.operators import Hit, Test
 from mqttscope.filter.parser import All, Bare, Comparison, Exists, FieldName, Item, Node, Not, Some, Token, parse, shown
 
@@ -101,19 +101,19 @@ def instead_of(name: str) -> tuple[str, ...]:
 
 _ORDERED = ("==", "<", "<=", ">", ">=", "in")
 _TEXTUAL = ("==", "in", "contains", "startswith", "endswith", "like")
-_OPERATORS: dict[Kind, tuple[str, ...]] = {
-    Kind.FLAG: ("==",),
-    Kind.NUMBER: _ORDERED,
-    Kind.TIME: _ORDERED,
-    Kind.VERSION: _ORDERED,
-    Kind.TEXT: _TEXTUAL,
-    Kind.BYTES: _TEXTUAL,
-    Kind.WORD: _TEXTUAL,
-    Kind.ENDPOINT: _TEXTUAL,
-    Kind.ADDRESS: _TEXTUAL,
-    Kind.PRESENCE: (),
-    Kind.PAIRS: (),
-    Kind.SECRET: (),
+_OPERATORS: dict[FieldKind, tuple[str, ...]] = {
+    FieldKind.FLAG: ("==",),
+    FieldKind.NUMBER: _ORDERED,
+    FieldKind.TIME: _ORDERED,
+    FieldKind.VERSION: _ORDERED,
+    FieldKind.TEXT: _TEXTUAL,
+    FieldKind.BYTES: _TEXTUAL,
+    FieldKind.WORD: _TEXTUAL,
+    FieldKind.ENDPOINT: _TEXTUAL,
+    FieldKind.ADDRESS: _TEXTUAL,
+    FieldKind.PRESENCE: (),
+    FieldKind.PAIRS: (),
+    FieldKind.SECRET: (),
 }
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -154,7 +154,7 @@ class _Compiler:
             return operators.negation(self.node(node.part))
         if isinstance(node, Exists):
             found = self.field(node.field)
-            if found.many or found.kind is Kind.PRESENCE:
+            if found.many or found.kind is FieldKind.PRESENCE:
                 return operators.truth(found.get)
             return operators.presence(found.get)
         return self.bare(node)
@@ -164,7 +164,7 @@ class _Compiler:
         if found is None:
             # Names of packet types are words, in which capital letters mean nothing.
             found = lookup(written.name.lower())
-            if found is not None and found.kind is not Kind.PRESENCE:
+            if found is not None and found.kind is not FieldKind.PRESENCE:
                 found = None
         if found is None:
             hint = self.suggest(written.name)
@@ -173,7 +173,7 @@ class _Compiler:
         self.asked.add(found.name)
         if written.key is None:
             return found
-        if found.kind is not Kind.PAIRS:
+        if found.kind is not FieldKind.PAIRS:
             hint = 'brackets belong to user properties: user_property["k"]'
             raise self.fail(f"{written.name} has no names to look up", written.position, written.length, hint)
         return keyed(found, literals.text(written.key, self.fail))
@@ -198,10 +198,10 @@ class _Compiler:
     def bare(self, node: Bare) -> Test:
         written = node.field
         found = self.field(written)
-        if found.kind in (Kind.PRESENCE, Kind.FLAG):
+        if found.kind in (FieldKind.PRESENCE, FieldKind.FLAG):
             return operators.any_true(found.get) if found.many else operators.truth(found.get)
         hint = f"write 'exists {written.name}'"
-        if found.kind is not Kind.SECRET:
+        if found.kind is not FieldKind.SECRET:
             hint = f"compare it with a value, or {hint}"
         kind = found.kind.value
         raise self.fail(f"{written.name} is {kind}, not a condition", written.position, written.length, hint)
@@ -209,7 +209,7 @@ class _Compiler:
     def comparison(self, node: Comparison) -> Test:
         found = self.field(node.field)
         name, operator = node.field.name, node.operator
-        if found.kind is Kind.SECRET:
+        if found.kind is FieldKind.SECRET:
             hint = f"only 'exists {name}' can be asked"
             raise self.fail(f"the value of {name} is a secret", node.field.position, node.field.length, hint)
         if operator != "matches" and operator not in _OPERATORS[found.kind]:
@@ -231,9 +231,9 @@ class _Compiler:
 
     def wrong_operator(self, found: Field, node: Comparison) -> FilterError:
         name, allowed = node.field.name, _OPERATORS[found.kind]
-        if found.kind is Kind.PRESENCE:
+        if found.kind is FieldKind.PRESENCE:
             hint = f"it stands alone: {name}, or not {name}"
-        elif found.kind is Kind.PAIRS:
+        elif found.kind is FieldKind.PAIRS:
             hint = f'compare {name}.name, {name}.value or {name}["k"]'
         elif node.operator in ("<", "<=", ">", ">=") and lookup(f"{name}.length") is not None:
             hint = f"did you mean {name}.length?"
@@ -274,7 +274,7 @@ class _Compiler:
     def value(self, found: Field, token: Token) -> tuple[Any, bool]:
         """One value of the field's kind, and whether it is a relative time."""
         kind = found.kind
-        if kind is Kind.TIME:
+        if kind is FieldKind.TIME:
             return literals.moment(token, self.fail)
         return _READERS[kind](self, found, token), False
 
@@ -330,7 +330,7 @@ class _Compiler:
         relative: set[bool] = set()
         for item in node.items:
             if item.high is None:
-                if found.kind is Kind.ADDRESS:
+                if found.kind is FieldKind.ADDRESS:
                     written = item.low.text if item.low.kind == "atom" else self.quoted(found, item.low)
                     network = literals.network(written)
                     if network is not None:
@@ -345,7 +345,7 @@ class _Compiler:
         if len(relative) > 1:
             raise self.refuse("times from the start of the capture and of the calendar cannot be mixed here", node.sign)
         get = self.since_origin(found.get) if True in relative else found.get
-        hit = operators.member(singles, ranges, networks=found.kind is Kind.ADDRESS)
+        hit = operators.member(singles, ranges, networks=found.kind is FieldKind.ADDRESS)
         make = operators.listed if found.many else operators.single
         return make(get, hit, negated=node.negated)
 
@@ -369,28 +369,28 @@ class _Compiler:
         if operator == "like":
             if token.kind != "string":
                 raise self.refuse(f"{shown(token)} is not a quoted regular expression", token)
-            pattern = operators.pattern(token.text[1:-1], binary=found.kind is Kind.BYTES)
+            pattern = operators.pattern(token.text[1:-1], binary=found.kind is FieldKind.BYTES)
             if isinstance(pattern, tuple):
                 message, offset = pattern
                 raise self.fail(f"not a regular expression: {message}", token.position + 1 + offset, 1)
             hit = operators.searcher(pattern)
         else:
-            needle = self.binary(found, token) if found.kind is Kind.BYTES else self.quoted(found, token)
+            needle = self.binary(found, token) if found.kind is FieldKind.BYTES else self.quoted(found, token)
             hit = operators.text_part(operator, needle)
-        if found.kind is Kind.WORD and not all(isinstance(one, str) for one in found.words.values()):
+        if found.kind is FieldKind.WORD and not all(isinstance(one, str) for one in found.words.values()):
             codes = frozenset(value for word, value in found.words.items() if hit(word))
             return codes.__contains__
         return hit
 
 
 _Reader = Callable[[_Compiler, Field, Token], Any]
-_READERS: dict[Kind, _Reader] = {
-    Kind.NUMBER: _Compiler.number,
-    Kind.FLAG: _Compiler.flag,
-    Kind.TEXT: _Compiler.quoted,
-    Kind.BYTES: _Compiler.binary,
-    Kind.VERSION: _Compiler.version,
-    Kind.ENDPOINT: _Compiler.endpoint,
-    Kind.ADDRESS: _Compiler.address,
-    Kind.WORD: _Compiler.word,
+_READERS: dict[FieldKind, _Reader] = {
+    FieldKind.NUMBER: _Compiler.number,
+    FieldKind.FLAG: _Compiler.flag,
+    FieldKind.TEXT: _Compiler.quoted,
+    FieldKind.BYTES: _Compiler.binary,
+    FieldKind.VERSION: _Compiler.version,
+    FieldKind.ENDPOINT: _Compiler.endpoint,
+    FieldKind.ADDRESS: _Compiler.address,
+    FieldKind.WORD: _Compiler.word,
 }

@@ -40,7 +40,7 @@ from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets
 Get = Callable[[Any, Any], Any]
 
 
-class Kind(StrEnum):
+class FieldKind(StrEnum):
     """What values a field has; decides which operators and which values it is compared with."""
 
     FLAG = "a flag"
@@ -62,7 +62,7 @@ class Field:
     """One field."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     get: Get
     many: bool = False
     """Whether ``get`` gives a sequence: a comparison is true when it is for any value in it."""
@@ -243,79 +243,79 @@ def _faults(name: str) -> Get:
 
 def common_fields() -> Iterator[Field]:
     """Fields of events, connections, captures, and of what malformed packets, gaps and unparsed bytes have."""
-    yield Field("event", Kind.WORD, _event, words=_words(tuple(EVENTS.values())))
-    yield Field("type", Kind.WORD, packet_type, words=TYPES)
+    yield Field("event", FieldKind.WORD, _event, words=_words(tuple(EVENTS.values())))
+    yield Field("type", FieldKind.WORD, packet_type, words=TYPES)
     for number in PacketType:
-        yield Field(type_name(number), Kind.PRESENCE, _is_type(number))
+        yield Field(type_name(number), FieldKind.PRESENCE, _is_type(number))
     for name in ("time", "timestamp"):
-        yield Field(name, Kind.TIME, attribute("timestamp_ns"))
+        yield Field(name, FieldKind.TIME, attribute("timestamp_ns"))
     for name in ("timestamp_ns", "frame"):
-        yield Field(name, Kind.NUMBER, attribute(name))
-    yield Field("packet", Kind.NUMBER, attribute("number"))
-    yield Field("length", Kind.NUMBER, _length, unit="bytes")
-    yield Field("remaining_length", Kind.NUMBER, _remaining_length, unit="bytes")
-    yield Field("capture", Kind.TEXT, attribute("capture"))
-    yield Field("message", Kind.TEXT, of_class(CaptureError, "message"))
-    yield Field("topic", Kind.TEXT, attribute("topic"), topic=True)
-    yield Field("direction", Kind.WORD, attribute("direction"), words=DIRECTIONS)
+        yield Field(name, FieldKind.NUMBER, attribute(name))
+    yield Field("packet", FieldKind.NUMBER, attribute("number"))
+    yield Field("length", FieldKind.NUMBER, _length, unit="bytes")
+    yield Field("remaining_length", FieldKind.NUMBER, _remaining_length, unit="bytes")
+    yield Field("capture", FieldKind.TEXT, attribute("capture"))
+    yield Field("message", FieldKind.TEXT, of_class(CaptureError, "message"))
+    yield Field("topic", FieldKind.TEXT, attribute("topic"), topic=True)
+    yield Field("direction", FieldKind.WORD, attribute("direction"), words=DIRECTIONS)
     yield from _connection_fields()
     yield from _broken_fields()
 
 
 def _connection_fields() -> Iterator[Field]:
-    yield Field("connection", Kind.NUMBER, of_connection("number"))
-    yield Field("client_identifier", Kind.TEXT, of_connection("client_identifier"))
-    yield Field("version", Kind.VERSION, of_connection("version"))
-    yield Field("transport", Kind.WORD, of_connection("transport"), words=_words(TRANSPORTS), open=True)
+    yield Field("connection", FieldKind.NUMBER, of_connection("number"))
+    yield Field("client_identifier", FieldKind.TEXT, of_connection("client_identifier"))
+    yield Field("version", FieldKind.VERSION, of_connection("version"))
+    yield Field("transport", FieldKind.WORD, of_connection("transport"), words=_words(TRANSPORTS), open=True)
     for name in ("version_known", "roles_known", "handshake_seen"):
-        yield Field(name, Kind.FLAG, of_connection(name))
+        yield Field(name, FieldKind.FLAG, of_connection(name))
     for side in SIDES:
-        yield Field(side, Kind.ENDPOINT, of_connection(side))
-        yield Field(f"{side}.address", Kind.ADDRESS, _address(side))
-        yield Field(f"{side}.port", Kind.NUMBER, _port(side))
+        yield Field(side, FieldKind.ENDPOINT, of_connection(side))
+        yield Field(f"{side}.address", FieldKind.ADDRESS, _address(side))
+        yield Field(f"{side}.port", FieldKind.NUMBER, _port(side))
     # What only the lines of a connection that ends or is closed have; before that the values are not final.
     ends = ConnectionEnding, ConnectionClosed
-    yield Field("how", Kind.WORD, of_class(ends, "connection.closed_how"), words=_words(CLOSINGS))
+    yield Field("how", FieldKind.WORD, of_class(ends, "connection.closed_how"), words=_words(CLOSINGS))
     for name, path in (("by", "closed_by"), ("disconnect_by", "disconnect_by")):
-        yield Field(name, Kind.WORD, of_class(ends, f"connection.{path}"), words=_words(SIDES))
-    yield Field("disconnect_reason", Kind.NUMBER, of_class(ends, "connection.disconnect_reason"))
+        yield Field(name, FieldKind.WORD, of_class(ends, f"connection.{path}"), words=_words(SIDES))
+    yield Field("disconnect_reason", FieldKind.NUMBER, of_class(ends, "connection.disconnect_reason"))
     get = of_class(ConnectionClosed, "connection.one_sided")
-    yield Field("one_sided", Kind.WORD, get, words={str(one): str(one) for one in Direction})
+    yield Field("one_sided", FieldKind.WORD, get, words={str(one): str(one) for one in Direction})
     for name in ("gaps", "gap_bytes", "discarded_segments", "discarded_bytes", "copied_segments"):
-        yield Field(name, Kind.NUMBER, of_class(ConnectionClosed, f"connection.{name}"), unit=unit_of(name))
+        yield Field(name, FieldKind.NUMBER, of_class(ConnectionClosed, f"connection.{name}"), unit=unit_of(name))
 
 
 def _broken_fields() -> Iterator[Field]:
     for name, cls in _BROKEN:
-        yield Field(name, Kind.PRESENCE, _is_event(cls))
+        yield Field(name, FieldKind.PRESENCE, _is_event(cls))
     reasons = _words(tuple(str(one) for one in MalformedReason))
-    yield Field("malformed.reason", Kind.WORD, of_class(MalformedEvent, "malformed.reason"), words=reasons)
-    yield Field("malformed.faults.reason", Kind.WORD, _faults("reason"), many=True, words=reasons)
-    yield Field("malformed.faults.field", Kind.TEXT, _faults("field"), many=True)
+    yield Field("malformed.reason", FieldKind.WORD, of_class(MalformedEvent, "malformed.reason"), words=reasons)
+    yield Field("malformed.faults.reason", FieldKind.WORD, _faults("reason"), many=True, words=reasons)
+    yield Field("malformed.faults.field", FieldKind.TEXT, _faults("field"), many=True)
     for name in ("field", "detail"):
-        yield Field(f"malformed.{name}", Kind.TEXT, of_class(MalformedEvent, f"malformed.{name}"))
+        yield Field(f"malformed.{name}", FieldKind.TEXT, of_class(MalformedEvent, f"malformed.{name}"))
     for name in ("offset", "missing", "reason_code"):
         get = of_class(MalformedEvent, f"malformed.{name}")
-        yield Field(f"malformed.{name}", Kind.NUMBER, get, unit=unit_of(name))
-    yield Field("gap.length", Kind.NUMBER, of_class(GapEvent, "length"), unit="bytes")
-    yield Field("gap.reason", Kind.WORD, of_class(GapEvent, "reason"), words=_words(GAP_REASONS), open=True)
-    yield Field("discarded.length", Kind.NUMBER, of_class(DiscardedEvent, "length"), unit="bytes")
+        yield Field(f"malformed.{name}", FieldKind.NUMBER, get, unit=unit_of(name))
+    yield Field("gap.length", FieldKind.NUMBER, of_class(GapEvent, "length"), unit="bytes")
+    yield Field("gap.reason", FieldKind.WORD, of_class(GapEvent, "reason"), words=_words(GAP_REASONS), open=True)
+    yield Field("discarded.length", FieldKind.NUMBER, of_class(DiscardedEvent, "length"), unit="bytes")
     get = of_class(DiscardedEvent, "reason")
-    yield Field("discarded.reason", Kind.WORD, get, words=_words(DISCARD_REASONS), open=True)
+    yield Field("discarded.reason", FieldKind.WORD, get, words=_words(DISCARD_REASONS), open=True)
     for name in ("length", "missing"):
-        yield Field(f"unparsed.{name}", Kind.NUMBER, of_class(UnparsedEvent, f"unparsed.{name}"), unit="bytes")
+        yield Field(f"unparsed.{name}", FieldKind.NUMBER, of_class(UnparsedEvent, f"unparsed.{name}"), unit="bytes")
     get = of_class(UnparsedEvent, "unparsed.reason")
-    yield Field("unparsed.reason", Kind.WORD, get, words=_words(UNPARSED_REASONS), open=True)
+    yield Field("unparsed.reason", FieldKind.WORD, get, words=_words(UNPARSED_REASONS), open=True)
     get = of_class(UnparsedEvent, "unparsed.packet_type")
-    yield Field("unparsed.packet_type", Kind.WORD, get, words=TYPES)
+    yield Field("unparsed.packet_type", FieldKind.WORD, get, words=TYPES)
 
 
-_KINDS: dict[type, Kind] = {
-    bool: Kind.FLAG,
-    int: Kind.NUMBER,
-    str: Kind.TEXT,
-    bytes: Kind.BYTES,
-    tuple: Kind.PAIRS,
+_KINDS: dict[type, FieldKind] = {
+    bool: FieldKind.FLAG,
+    int: FieldKind.NUMBER,
+    str: FieldKind.TEXT,
+    bytes: FieldKind.BYTES,
+    tuple: FieldKind.PAIRS,
 }
 """By the class of the values; what has fields of its own is there or not."""
 _SINGULAR = {"topic_filters": "topic_filter", "reason_codes": "reason_code", "reasons": "reason"}
@@ -328,7 +328,7 @@ class Place:
 
     cls: type[ControlPacket]
     path: tuple[str, ...]
-    kind: Kind
+    kind: FieldKind
     get: Get
     many: bool = False
     plain: bool = False
@@ -364,7 +364,7 @@ def _names(packet: str, path: tuple[str, ...]) -> list[str]:
 
 def _places(cls: type[ControlPacket]) -> Iterator[Place]:
     for name in ("header_flags", "missing"):
-        yield Place(cls, (name,), Kind.NUMBER, _reader(name), plain=True)
+        yield Place(cls, (name,), FieldKind.NUMBER, _reader(name), plain=True)
     for one in fields_of(cls.packet_type):
         if one.is_reason_code:
             yield from _reason_places(one)
@@ -377,7 +377,7 @@ def _places(cls: type[ControlPacket]) -> Iterator[Place]:
 def _place(field: PacketField) -> Place:
     """Where a field is that is neither a reason code nor a property."""
     words, (first, *inner) = field.words, field.words
-    kind = Kind.SECRET if field.secret else _KINDS.get(field.value_type, Kind.PRESENCE)
+    kind = FieldKind.SECRET if field.secret else _KINDS.get(field.value_type, FieldKind.PRESENCE)
     if "[]" in field.path:
         rows = _list(first)
         get = _option(rows, field) if inner else rows
@@ -430,9 +430,9 @@ def _property_places(field: PacketField, identifier: int) -> Iterator[Place]:
 
     kind = _KINDS[field.value_type]
     yield Place(field.packet, field.words, kind, get, many=True)
-    if kind is Kind.PAIRS:
-        yield Place(field.packet, (*field.words, "name"), Kind.TEXT, _part(get, 0), many=True)
-        yield Place(field.packet, (*field.words, "value"), Kind.TEXT, _part(get, 1), many=True)
+    if kind is FieldKind.PAIRS:
+        yield Place(field.packet, (*field.words, "name"), FieldKind.TEXT, _part(get, 0), many=True)
+        yield Place(field.packet, (*field.words, "value"), FieldKind.TEXT, _part(get, 1), many=True)
 
 
 def _part(pairs: Get, index: int) -> Get:
@@ -443,12 +443,12 @@ def _reason_places(field: PacketField) -> Iterator[Place]:
     """The reason codes of a packet, and their names."""
     cls, name = field.packet, field.name
     if field.path.endswith("[]"):
-        yield Place(cls, (name,), Kind.NUMBER, _list(name), many=True)
-        yield Place(cls, ("reasons",), Kind.TEXT, _reasons(cls, name), many=True)
+        yield Place(cls, (name,), FieldKind.NUMBER, _list(name), many=True)
+        yield Place(cls, ("reasons",), FieldKind.TEXT, _reasons(cls, name), many=True)
     else:
         get = _reason_code(field)
-        yield Place(cls, (name,), Kind.NUMBER, get)
-        yield Place(cls, ("reason",), Kind.TEXT, _reason(cls, get))
+        yield Place(cls, (name,), FieldKind.NUMBER, get)
+        yield Place(cls, ("reason",), FieldKind.TEXT, _reason(cls, get))
 
 
 def _reason_code(field: PacketField) -> Get:
@@ -492,8 +492,8 @@ def _join(name: str, places: list[Place]) -> Field:
     kind = first.kind
     assert all(one.kind is kind for one in places), name
     last = name.rpartition(".")[2]
-    topic = kind is Kind.TEXT and "topic" in last
-    made = Field(name, kind, first.get, unit=unit_of(name) if kind is Kind.NUMBER else "", topic=topic)
+    topic = kind is FieldKind.TEXT and "topic" in last
+    made = Field(name, kind, first.get, unit=unit_of(name) if kind is FieldKind.NUMBER else "", topic=topic)
     if name == last and all(one.plain for one in places):
         made.get = _anywhere(name)
     elif len(places) > 1 or first.many:
@@ -555,32 +555,32 @@ def lookup(name: str) -> Field | None:
         return found
     base_name, _, last = name.rpartition(".")
     base = registry().get(base_name)
-    if base is None or base.kind is Kind.SECRET:
+    if base is None or base.kind is FieldKind.SECRET:
         return None
-    if last == "length" and base.kind in (Kind.TEXT, Kind.BYTES):
+    if last == "length" and base.kind in (FieldKind.TEXT, FieldKind.BYTES):
         return _length_of(base, name)
-    if last == "count" and base.many and (base.kind is not Kind.PRESENCE or base_name.endswith("subscriptions")):
+    if last == "count" and base.many and (base.kind is not FieldKind.PRESENCE or base_name.endswith("subscriptions")):
         get = base.get
-        return Field(name, Kind.NUMBER, lambda event, packet: len(get(event, packet)) or None)
+        return Field(name, FieldKind.NUMBER, lambda event, packet: len(get(event, packet)) or None)
     return None
 
 
 def _length_of(base: Field, name: str) -> Field:
     get = base.get
     if base.many:
-        measure: Callable[[Any], int] = utf8_length if base.kind is Kind.TEXT else len
+        measure: Callable[[Any], int] = utf8_length if base.kind is FieldKind.TEXT else len
 
         def lengths(event: Any, packet: Any) -> list[int]:
             return [measure(value) for value in get(event, packet)]
 
-        return Field(name, Kind.NUMBER, lengths, many=True, unit="bytes")
-    if base.kind is Kind.TEXT:
+        return Field(name, FieldKind.NUMBER, lengths, many=True, unit="bytes")
+    if base.kind is FieldKind.TEXT:
 
         def text_length(event: Any, packet: Any) -> int | None:
             value = get(event, packet)
             return None if value is None else utf8_length(value)
 
-        return Field(name, Kind.NUMBER, text_length, unit="bytes")
+        return Field(name, FieldKind.NUMBER, text_length, unit="bytes")
     # Bytes that the capture lost can only be those of the payload, the last field of a packet.
     lost = base.name.rpartition(".")[2] == "payload"
 
@@ -588,7 +588,7 @@ def _length_of(base: Field, name: str) -> Field:
         value = get(event, packet)
         return None if value is None else len(value) + (packet.missing if lost else 0)
 
-    return Field(name, Kind.NUMBER, length, unit="bytes")
+    return Field(name, FieldKind.NUMBER, length, unit="bytes")
 
 
 def keyed(base: Field, key: str) -> Field:
@@ -598,7 +598,7 @@ def keyed(base: Field, key: str) -> Field:
     def values(event: Any, packet: Any) -> Sequence[str]:
         return [value for name, value in get(event, packet) if name == key]
 
-    return Field(f"{base.name}[…]", Kind.TEXT, values, many=True)
+    return Field(f"{base.name}[…]", FieldKind.TEXT, values, many=True)
 
 
 def names() -> list[str]:

@@ -24,7 +24,7 @@ LONGEST_NS = (1 << 63) - 1
 
 
 @dataclass(slots=True)
-class Message:
+class TrackedMessage:
     """A message that may still be answered."""
 
     head: list[Any]
@@ -59,13 +59,13 @@ class Message:
 class Exchanges:
     """Messages of one connection that wait for an answer, at most one for each packet identifier and side."""
 
-    client: dict[int, Message] = field(default_factory=dict)
+    client: dict[int, TrackedMessage] = field(default_factory=dict)
     """Those that the client sent."""
-    server: dict[int, Message] = field(default_factory=dict)
+    server: dict[int, TrackedMessage] = field(default_factory=dict)
 
     def feed(
-        self, event: PacketEvent | MalformedEvent, packet: ControlPacket, message: Message | None
-    ) -> Message | None:
+        self, event: PacketEvent | MalformedEvent, packet: ControlPacket, message: TrackedMessage | None
+    ) -> TrackedMessage | None:
         """Take a packet; returns the message that it ends, if any.  ``message`` is what a PUBLISH begins."""
         from_client = event.direction is C2S
         own, other = (self.client, self.server) if from_client else (self.server, self.client)
@@ -83,7 +83,7 @@ class Exchanges:
             return self._answer(other, kind, packet, event)
         return None
 
-    def close(self) -> Iterator[Message]:
+    def close(self) -> Iterator[TrackedMessage]:
         """The connection has ended: what was not answered."""
         for table in (self.client, self.server):
             for message in table.values():
@@ -92,7 +92,9 @@ class Exchanges:
             table.clear()
 
     @staticmethod
-    def _begin(own: dict[int, Message], packet: packets.Publish, message: Message) -> Message | None:
+    def _begin(
+        own: dict[int, TrackedMessage], packet: packets.Publish, message: TrackedMessage
+    ) -> TrackedMessage | None:
         identifier = packet.packet_identifier
         if not packet.qos or identifier is None:
             return message
@@ -108,8 +110,8 @@ class Exchanges:
 
     @staticmethod
     def _answer(
-        other: dict[int, Message], kind: int, packet: ControlPacket, event: PacketEvent | MalformedEvent
-    ) -> Message | None:
+        other: dict[int, TrackedMessage], kind: int, packet: ControlPacket, event: PacketEvent | MalformedEvent
+    ) -> TrackedMessage | None:
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         running = other.get(identifier)
         if running is None:

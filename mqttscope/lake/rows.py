@@ -28,7 +28,7 @@ from mqttscope.lake.declared import (
     properties_row,
     text,
 )
-from mqttscope.lake.messages import Message
+from mqttscope.lake.messages import TrackedMessage
 from mqttscope.lake.options import MAX_RAW_BYTES
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion, reason_name
@@ -185,7 +185,7 @@ def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tup
 
 def new_message(
     event: PacketEvent | MalformedEvent, packet: ControlPacket, row: Values, fields: Row, intro: Introduction
-) -> Message | None:
+) -> TrackedMessage | None:
     """What a PUBLISH begins, from its row; ``None`` for other packets and where its payload could not be read."""
     if type(packet) is not Publish or "payload_length" not in fields:
         return None
@@ -199,7 +199,7 @@ def new_message(
         packet.dup, None if block is None else block.message_expiry_interval, fields["payload_length"],
         fields["payload_sha256"], len(packet.raw) + packet.missing,
     ]  # fmt: skip
-    return Message(head, event.timestamp_ns, packet.qos, bad or None)
+    return TrackedMessage(head, event.timestamp_ns, packet.qos, bad or None)
 
 
 def gap_row(event: GapEvent | UnparsedEvent | DiscardedEvent, intro: Introduction, number: int) -> Values:

@@ -19,7 +19,7 @@ from mqttscope.events import (
 )
 from mqttscope.lake import rows
 from mqttscope.lake.keys import connection_id, stage_key
-from mqttscope.lake.messages import Message
+from mqttscope.lake.messages import TrackedMessage
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, INTERNAL, OPEN, TABLES, event_schema
 from mqttscope.lake.sort_position import Drop, SortPosition
@@ -244,7 +244,7 @@ class Collector:
             message = rows.new_message(event, packet, row, fields, intro)
             self._ended(tracker.exchanges.feed(event, packet, message))
 
-    def _ended(self, message: Message | None) -> None:
+    def _ended(self, message: TrackedMessage | None) -> None:
         if message is not None:
             self.rows["messages"].append(message.row())
 

@@ -14,8 +14,8 @@ version, or that it is legal, and what the receiver has to do.
 
 from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of
 from mqttscope.mutate.catalogue import as_json, catalogue, mutation, select
-from mqttscope.mutate.flow import Action, Change, Entry, Flow, MutatedFlow, Step
-from mqttscope.mutate.mutation import Chance, Demand, Kind, Mutation, NotApplicableError, Reaction, Verdict
+from mqttscope.mutate.flow import Action, Change, Entry, MutatedFlow, RecordedFlow, Step
+from mqttscope.mutate.mutation import Chance, Demand, Mutation, MutationKind, NotApplicableError, Reaction, Verdict
 
 __all__ = [
     "Action",
@@ -24,12 +24,12 @@ __all__ = [
     "Change",
     "Demand",
     "Entry",
-    "Flow",
-    "Kind",
     "MutatedFlow",
     "Mutation",
+    "MutationKind",
     "NotApplicableError",
     "Reaction",
+    "RecordedFlow",
     "Step",
     "Verdict",
     "again",

@@ -14,8 +14,8 @@ from mqttscope.mutate.mutation import (
     ANY,
     PROTOCOL_ERROR,
     Demand,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     Reaction,
     Target,
@@ -62,7 +62,7 @@ def _reason_code(kind: PacketType, path: str, slug: str, code: int, versions: tu
     name = path.removesuffix("[0]")
     return Mutation(
         f"{kind.name.lower()}.{name}:{slug}",
-        Kind.PACKET,
+        MutationKind.PACKET,
         f"The reason code of {kind.name} is 0x{code:02x}, which its table does not have.",
         change_packet=by_attributes(make),
         packet_type=kind,
@@ -93,7 +93,7 @@ def answer_mutations() -> Iterator[Mutation]:
 
     yield Mutation(
         "disconnect:session-expiry-from-server",
-        Kind.PACKET,
+        MutationKind.PACKET,
         "A server's DISCONNECT has a Session Expiry Interval.",
         change_packet=by_attributes(expiry),
         packet_type=PacketType.DISCONNECT,
@@ -112,7 +112,7 @@ def answer_mutations() -> Iterator[Mutation]:
 
     yield Mutation(
         "disconnect.session_expiry_interval:raised-from-zero",
-        Kind.PACKET,
+        MutationKind.PACKET,
         "DISCONNECT sets a Session Expiry Interval where CONNECT had none or 0.",
         change_packet=by_attributes(raised),
         packet_type=PacketType.DISCONNECT,
@@ -131,7 +131,7 @@ def answer_mutations() -> Iterator[Mutation]:
 
     yield Mutation(
         "auth.authentication_method:other",
-        Kind.PACKET,
+        MutationKind.PACKET,
         "AUTH has another Authentication Method than CONNECT.",
         change_packet=by_attributes(other_method),
         packet_type=PacketType.AUTH,
@@ -150,7 +150,7 @@ def answer_mutations() -> Iterator[Mutation]:
 
     yield Mutation(
         "auth.authentication_method:missing",
-        Kind.PACKET,
+        MutationKind.PACKET,
         "AUTH has no Authentication Method.",
         change_packet=by_attributes(no_method),
         packet_type=PacketType.AUTH,
@@ -169,7 +169,7 @@ def _sent_by(kind: PacketType, code: int, sender: str, statement: str) -> Mutati
     other = SERVER if sender == CLIENT else CLIENT
     return Mutation(
         f"{kind.name.lower()}.reason_code:of-{other}-{code:02x}",
-        Kind.PACKET,
+        MutationKind.PACKET,
         f"A {sender} sends {kind.name} with 0x{code:02x}, which only a {other} sends.",
         change_packet=by_attributes(make),
         packet_type=kind,
@@ -202,7 +202,7 @@ def _counts() -> Iterator[Mutation]:
         ):
             yield Mutation(
                 f"{kind.name.lower()}.reason_codes:{slug}",
-                Kind.PACKET,
+                MutationKind.PACKET,
                 f"{kind.name} has {words} than the request has Topic Filters.",
                 change_packet=by_attributes(make),
                 packet_type=kind,

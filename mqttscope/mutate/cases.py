@@ -23,8 +23,8 @@ from mqttscope.mutate.flow import (
     Action,
     Change,
     Entry,
-    Flow,
     MutatedFlow,
+    RecordedFlow,
     Step,
     differences,
     recorded_steps,
@@ -154,7 +154,7 @@ class Case:
         }
 
 
-def apply(one: Mutation, flow: Flow, chance: Chance, *, sender: str | None = None) -> MutatedFlow:
+def apply(one: Mutation, flow: RecordedFlow, chance: Chance, *, sender: str | None = None) -> MutatedFlow:
     """Apply a mutation to a flow; `NotApplicableError` where the flow has nothing for it.
 
     ``sender`` is the side that is played; the mutation's first one unless given.
@@ -174,7 +174,7 @@ def _new(step: Step) -> bool:
     return step.mutated and step.entry is None and step.action is Action.SEND
 
 
-def _apply_to_packet(one: Mutation, flow: Flow, chance: Chance, side: str) -> MutatedFlow:
+def _apply_to_packet(one: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
     assert one.change_packet is not None
     reason = NotApplicableError(f"the {side} sends no packet that {one.name} is for")
     for index in chance.shuffled(flow.places(side, one.packet_type)):
@@ -193,7 +193,7 @@ def _apply_to_packet(one: Mutation, flow: Flow, chance: Chance, side: str) -> Mu
     return _put_in(one, flow, chance, side)
 
 
-def _put_in(one: Mutation, flow: Flow, chance: Chance, side: str) -> MutatedFlow:
+def _put_in(one: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
     """Mutate a packet that the flow does not have, put in on the open connection."""
     assert one.packet_type is not None
     steps = recorded_steps(flow, side)
@@ -226,27 +226,27 @@ def _changed(one: Mutation, where: Target) -> bytes:
     return made
 
 
-def order(flow: Flow, seed: int, sender: str, turn: int) -> list[Mutation]:
+def order(flow: RecordedFlow, seed: int, sender: str, turn: int) -> list[Mutation]:
     """The mutations of one turn through the catalogue, in the order of their numbers."""
     chance = Chance(flow.capture_hash, flow.connection, seed, "turn", turn)
     return chance.shuffled(select(version=flow.version, sender=sender))
 
 
-def case(flow: Flow, seed: int, number: int, *, sender: str = CLIENT) -> Case:
+def case(flow: RecordedFlow, seed: int, number: int, *, sender: str = CLIENT) -> Case:
     """The case of a number; `NotApplicableError` where its mutation has nothing to do in this flow."""
     count = len(select(version=flow.version, sender=sender))
     one = order(flow, seed, sender, number // count)[number % count]
     return _case(one, flow, seed, number, sender)
 
 
-def _case(one: Mutation, flow: Flow, seed: int, number: int, sender: str) -> Case:
+def _case(one: Mutation, flow: RecordedFlow, seed: int, number: int, sender: str) -> Case:
     chance = Chance(flow.capture_hash, flow.connection, seed, number)
     made = apply(one, flow, chance, sender=sender)
     return Case(number, seed, flow.capture_hash, flow.connection, one, made)
 
 
 def cases(
-    flow: Flow,
+    flow: RecordedFlow,
     seed: int,
     pattern: str = "*",
     *,
@@ -276,7 +276,7 @@ def cases(
             yield found
 
 
-def again(flow: Flow, document: dict[str, Any]) -> Case:
+def again(flow: RecordedFlow, document: dict[str, Any]) -> Case:
     """Make the case of a JSON form again from its flow: by its mutation, seed and number.
 
     The name is taken from the document and not from the number, since a later catalogue counts otherwise.

@@ -24,8 +24,8 @@ from mqttscope.mutate.mutation import (
     MALFORMED,
     PROTOCOL_ERROR,
     Demand,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     PacketChange,
     Reaction,
@@ -62,7 +62,7 @@ def version_mutations() -> Iterator[Mutation]:
         statements = _BROKEN.get(kind, ())
         yield Mutation(
             f"{kind.name.lower()}:layout-of-5.0",
-            Kind.PACKET,
+            MutationKind.PACKET,
             f"{kind.name} is laid out as in MQTT 5.0, with a Property Length.",
             change_packet=_as_in_5,
             packet_type=kind,
@@ -74,7 +74,7 @@ def version_mutations() -> Iterator[Mutation]:
     for version in ProtocolVersion:
         yield Mutation(
             f"connect:of-{version.text}",
-            Kind.PACKET,
+            MutationKind.PACKET,
             f"CONNECT is one of MQTT {version.text} from first to last, and what follows it is not.",
             change_packet=_announcing(version),
             packet_type=PacketType.CONNECT,
@@ -181,7 +181,7 @@ def _connack(slug: str, description: str, make: Callable[[Any, Target], None], f
     more.setdefault("reaction", ACCEPT)
     return Mutation(
         f"connack:{slug}",
-        Kind.PACKET,
+        MutationKind.PACKET,
         description,
         change_packet=by_attributes(make),
         packet_type=PacketType.CONNACK,
@@ -207,7 +207,7 @@ def _connect(slug: str, description: str, make: Callable[[Any, Target], None], f
     more.setdefault("reaction", MALFORMED)
     return Mutation(
         f"connect:{slug}",
-        Kind.PACKET,
+        MutationKind.PACKET,
         description,
         change_packet=by_attributes(make),
         packet_type=PacketType.CONNECT,
@@ -234,7 +234,7 @@ def connect_mutations() -> Iterator[Mutation]:
 
         yield Mutation(
             f"connect:{slug}",
-            Kind.PACKET,
+            MutationKind.PACKET,
             f"The protocol name of CONNECT {words}.",
             change_packet=name,
             packet_type=PacketType.CONNECT,
@@ -258,7 +258,7 @@ def _levels() -> Iterator[Mutation]:
         # No sentence binds the client here: a level is a version, known to the server or not.
         yield Mutation(
             f"connect:protocol-level-{level}",
-            Kind.PACKET,
+            MutationKind.PACKET,
             f"The protocol level of CONNECT is {level}, which no version has.",
             change_packet=change,
             packet_type=PacketType.CONNECT,
@@ -275,7 +275,7 @@ def _levels() -> Iterator[Mutation]:
 
         yield Mutation(
             f"connect:protocol-level-of-{version.text}",
-            Kind.PACKET,
+            MutationKind.PACKET,
             f"The protocol level of CONNECT is that of {version.text}, its layout that of another version.",
             change_packet=other,
             packet_type=PacketType.CONNECT,

@@ -20,8 +20,8 @@ from mqttscope.mutate.mutation import (
     Demand,
     FlowChange,
     FlowTarget,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     Reaction,
 )
@@ -36,7 +36,7 @@ _ACKS: dict[str, type[_Ack]] = {"puback": Puback, "pubrec": Pubrec, "pubrel": Pu
 
 def _flow(slug: str, description: str, change: FlowChange, **more: object) -> Mutation:
     more.setdefault("senders", _BOTH)
-    return Mutation(f"flow:{slug}", Kind.FLOW, description, change_flow=change, **more)  # type: ignore[arg-type]
+    return Mutation(f"flow:{slug}", MutationKind.FLOW, description, change_flow=change, **more)  # type: ignore[arg-type]
 
 
 def exchange_mutations() -> Iterator[Mutation]:

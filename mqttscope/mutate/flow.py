@@ -66,7 +66,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Flow:
+class RecordedFlow:
     """One connection."""
 
     entries: list[Entry]
@@ -84,7 +84,7 @@ class Flow:
         version: ProtocolVersion | None = None,
         capture_hash: str = "",
         connection: int = 0,
-    ) -> Flow:
+    ) -> RecordedFlow:
         """A flow of recorded packets; the version is the CONNECT's unless given (3.1.1 where there is none)."""
         entries = [Entry(one.from_client, one.packet, one.raw, one.timestamp_ns) for one in recorded]
         if version is None:
@@ -93,7 +93,7 @@ class Flow:
         return cls(entries, version, capture_hash, connection)
 
     @classmethod
-    def of_bytes(cls, packets: Sequence[tuple[str, bytes]], *, version: ProtocolVersion) -> Flow:
+    def of_bytes(cls, packets: Sequence[tuple[str, bytes]], *, version: ProtocolVersion) -> RecordedFlow:
         """A flow of ``(side, bytes of one packet)``."""
         return cls([Entry(side == CLIENT, decode(raw, version), raw) for side, raw in packets], version)
 
@@ -187,7 +187,7 @@ class MutatedFlow:
         return b"".join(one.data for one in self.steps if one.action is Action.SEND)
 
 
-def recorded_steps(flow: Flow, sender: str) -> list[Step]:
+def recorded_steps(flow: RecordedFlow, sender: str) -> list[Step]:
     """The flow without a mutation, from one side's view."""
     steps = []
     for index, one in enumerate(flow.entries):

@@ -31,8 +31,8 @@ from mqttscope.mutate.mutation import (
     ALL_VERSIONS,
     ANY,
     MALFORMED,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     PacketChange,
     Target,
@@ -56,7 +56,7 @@ def random_mutations() -> Iterator[Mutation]:
         ("byte", "One byte of a packet is an extreme value.", _byte),
     )
     for slug, description, change in rows:
-        yield Mutation(f"random:{slug}", Kind.RANDOM, description, change_packet=change, senders=_BOTH)
+        yield Mutation(f"random:{slug}", MutationKind.RANDOM, description, change_packet=change, senders=_BOTH)
 
 
 def _bytes(target: Target) -> bytes:
@@ -151,7 +151,7 @@ def header_mutations() -> Iterator[Mutation]:
         for bit in range(4):
             yield Mutation(
                 f"{name}:reserved-flag-{bit}",
-                Kind.PACKET,
+                MutationKind.PACKET,
                 f"Bit {bit} of the fixed header of {kind.name} ({_BITS[bit]} in a PUBLISH) is turned over.",
                 change_packet=_flip(bit),
                 packet_type=kind,
@@ -165,7 +165,7 @@ def header_mutations() -> Iterator[Mutation]:
             )
         yield Mutation(
             f"{name}:reserved-flags-inverted",
-            Kind.PACKET,
+            MutationKind.PACKET,
             f"All four flag bits of the fixed header of {kind.name} are turned over.",
             change_packet=_flags(~PACKETS[kind].fixed_flags & 15),
             packet_type=kind,
@@ -210,7 +210,7 @@ def field_length_mutations() -> Iterator[Mutation]:
 
                 yield Mutation(
                     f"{field.name}{suffix}:{slug}",
-                    Kind.WIRE,
+                    MutationKind.WIRE,
                     f"{field.name}{suffix} {words}.",
                     change_packet=change,
                     packet_type=field.packet_type,
@@ -273,7 +273,7 @@ def _cut(field: Field, *, inside: bool) -> Mutation:
     where = "in" if inside else "before"
     return Mutation(
         f"{field.name}:cut-{'inside' if inside else 'before'}",
-        Kind.WIRE,
+        MutationKind.WIRE,
         f"The {'block' if field.row else 'packet'} ends {where} {field.name}, with a length that says so.",
         change_packet=change,
         packet_type=field.packet_type,
@@ -295,7 +295,7 @@ def _broken_off(field: Field, *, inside: bool) -> Mutation:
     where = "in" if inside else "before"
     return Mutation(
         f"{field.name}:cut-{'inside' if inside else 'before'}-lying",
-        Kind.WIRE,
+        MutationKind.WIRE,
         f"The packet breaks off {where} {field.name}, and its lengths are those of the whole packet.",
         change_packet=change,
         packet_type=field.packet_type,
@@ -353,7 +353,7 @@ def remaining_length_mutations() -> Iterator[Mutation]:
         for slug, words, change, statements in _REMAINING:
             yield Mutation(
                 f"{name}.remaining_length:{slug}",
-                Kind.WIRE,
+                MutationKind.WIRE,
                 f"The Remaining Length of {kind.name} {words}.",
                 change_packet=change,
                 packet_type=kind,
@@ -408,7 +408,7 @@ def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[
 
     yield Mutation(
         f"{kind.name.lower()}:extra-byte",
-        Kind.WIRE,
+        MutationKind.WIRE,
         f"{kind.name} has a byte behind its last field, and a Remaining Length that counts it.",
         change_packet=change,
         packet_type=kind,
@@ -431,7 +431,7 @@ def presence_mutations() -> Iterator[Mutation]:
             fixed = field.packet_type in FIXED_BEFORE_5 and V3_1_1 in field.versions
             yield Mutation(
                 f"{field.name}:{slug}",
-                Kind.PACKET,
+                MutationKind.PACKET,
                 f"{field.name} {words}, and the Remaining Length is right.",
                 change_packet=_with(field, times),
                 packet_type=field.packet_type,

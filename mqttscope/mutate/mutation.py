@@ -25,7 +25,7 @@ from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect
-from mqttscope.mutate.flow import CLIENT, SERVER, Flow, Step
+from mqttscope.mutate.flow import CLIENT, SERVER, RecordedFlow, Step
 from mqttscope.mutate.layout import Layout
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ ALL_VERSIONS = (V3_1, V3_1_1, V5)
 LATER = (V3_1_1, V5)
 
 
-class Kind(StrEnum):
+class MutationKind(StrEnum):
     """What a mutation works on."""
 
     WIRE = "wire"
@@ -162,7 +162,7 @@ class Target:
     """Its bytes."""
     version: ProtocolVersion
     sender: str
-    flow: Flow
+    flow: RecordedFlow
     index: int
     """Of the entry in the flow."""
     chance: Chance
@@ -198,7 +198,7 @@ class Target:
 class FlowTarget:
     """A flow to be mutated, from the view of one side."""
 
-    flow: Flow
+    flow: RecordedFlow
     sender: str
     chance: Chance
     steps: list[Step]
@@ -233,7 +233,7 @@ class Mutation:
     """One named change."""
 
     name: str
-    kind: Kind
+    kind: MutationKind
     description: str
     """One sentence."""
     change_packet: PacketChange | None = None
@@ -307,7 +307,7 @@ _CLOSES = {
 """The general statement that has the receiver of an error close, by version and sender of the error."""
 
 
-def target(flow: Flow, index: int, chance: Chance) -> Target:
+def target(flow: RecordedFlow, index: int, chance: Chance) -> Target:
     """The packet at an index of the flow, as a mutation gets it."""
     entry = flow.entries[index]
     made = copy.deepcopy(entry.packet)

@@ -21,8 +21,8 @@ from mqttscope.mutate.mutation import (
     MALFORMED,
     PROTOCOL_ERROR,
     Demand,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     PacketChange,
     Reaction,
@@ -93,7 +93,7 @@ def number_mutations() -> Iterator[Mutation]:
             wrong = value == forbidden if forbidden == 0 else 0 < forbidden <= value
             yield Mutation(
                 f"{field.name}:{slug}",
-                Kind.WIRE,
+                MutationKind.WIRE,
                 f"{field.name} is {value:,}{', which is forbidden' if wrong else ''}.",
                 change_packet=_number(field, value),
                 packet_type=field.packet_type,
@@ -124,7 +124,7 @@ def _variable_byte_integers(field: Field) -> Iterator[Mutation]:
 
         yield Mutation(
             f"{field.name}:{slug}",
-            Kind.WIRE,
+            MutationKind.WIRE,
             f"{field.name} {words}.",
             change_packet=change,
             packet_type=field.packet_type,
@@ -156,7 +156,7 @@ def _identifiers(field: Field) -> Iterator[Mutation]:
     refused = Reaction(Demand.CLOSE, (0x82, 0x81))
     yield Mutation(
         f"{field.name}:zero",
-        Kind.WIRE,
+        MutationKind.WIRE,
         f"{field.name} is 0, which is no identifier.",
         change_packet=_number(field, 0),
         packet_type=kind,
@@ -168,7 +168,7 @@ def _identifiers(field: Field) -> Iterator[Mutation]:
     )
     yield Mutation(
         f"{field.name}:maximum",
-        Kind.WIRE,
+        MutationKind.WIRE,
         f"{field.name} is 65,535"
         + (", the greatest." if asks else ", which belongs to nothing that waits for an answer."),
         change_packet=_greatest(field),
@@ -209,7 +209,7 @@ def binary_mutations() -> Iterator[Mutation]:
             legal = not field.path.endswith(("authentication_data",))
             yield Mutation(
                 f"{field.name}:{'large' if rest and slug == 'maximum-length' else slug}",
-                Kind.WIRE,
+                MutationKind.WIRE,
                 f"{field.name} {words}.",
                 change_packet=_payload(data) if rest else _binary(field, whole),
                 packet_type=field.packet_type,
@@ -259,7 +259,7 @@ def boundary_mutations() -> Iterator[Mutation]:
     for length in VARIABLE_BYTE_INTEGER_BOUNDARIES:
         yield Mutation(
             f"publish.remaining_length:boundary-{length}",
-            Kind.WIRE,
+            MutationKind.WIRE,
             f"The payload fills PUBLISH up to a Remaining Length of {length:,}.",
             change_packet=_filled(length),
             packet_type=PacketType.PUBLISH,
@@ -273,7 +273,7 @@ def boundary_mutations() -> Iterator[Mutation]:
         for length in VARIABLE_BYTE_INTEGER_BOUNDARIES[:4]:
             yield Mutation(
                 f"{kind.name.lower()}.{prefix}properties.{LENGTH}:boundary-{length}",
-                Kind.WIRE,
+                MutationKind.WIRE,
                 f"A User Property fills the {where} up to {length:,} bytes.",
                 change_packet=_padded(prefix, length),
                 packet_type=kind,

@@ -17,8 +17,8 @@ from mqttscope.mutate.mutation import (
     Demand,
     FlowChange,
     FlowTarget,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     Reaction,
     exists_in,
@@ -33,7 +33,7 @@ _FIRST = ("3.1 V31-CONNECT-first", "3.1.1 MQTT-3.1.0-1", "5.0 MQTT-3.1.0-1")
 
 
 def _flow(slug: str, description: str, change: FlowChange, **more: object) -> Mutation:
-    return Mutation(f"flow:{slug}", Kind.FLOW, description, change_flow=change, **more)  # type: ignore[arg-type]
+    return Mutation(f"flow:{slug}", MutationKind.FLOW, description, change_flow=change, **more)  # type: ignore[arg-type]
 
 
 def opening_mutations() -> Iterator[Mutation]:

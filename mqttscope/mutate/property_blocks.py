@@ -16,8 +16,8 @@ from mqttscope.mutate.mutation import (
     ANY,
     MALFORMED,
     PROTOCOL_ERROR,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     Reaction,
     Target,
@@ -63,7 +63,7 @@ def _not_allowed(kind: PacketType, prefix: str, row: Property) -> Mutation:
     place = "its Will" if prefix else "it"
     return Mutation(
         f"{_name(kind, prefix)}:with-{row.name.replace('_', '-')}",
-        Kind.PACKET,
+        MutationKind.PACKET,
         f"{kind.name} has the property {row.name}, which {place} must not have.",
         change_packet=change,
         packet_type=kind,
@@ -99,7 +99,7 @@ def _repeated(kind: PacketType, prefix: str, row: Property) -> Mutation:
         by_sender = {SERVER: ("5.0 MQTT-3.14.2-2",)}
     return Mutation(
         f"{_name(kind, prefix)}.{row.name}:repeated",
-        Kind.PACKET,
+        MutationKind.PACKET,
         f"{kind.name} has the property {row.name} twice{' in its Will' if prefix else ''}.",
         change_packet=change,
         packet_type=kind,
@@ -121,7 +121,7 @@ def _unknown(kind: PacketType, prefix: str) -> Iterator[Mutation]:
 
         yield Mutation(
             f"{_name(kind, prefix)}:{slug}",
-            Kind.PACKET,
+            MutationKind.PACKET,
             f"{kind.name} has a property with the identifier 0x{identifier:02x}, which no property has.",
             change_packet=change,
             packet_type=kind,
@@ -180,7 +180,7 @@ def _lengths(kind: PacketType, prefix: str) -> Iterator[Mutation]:
     for slug, words, make, statements in rows:
         yield Mutation(
             f"{_name(kind, prefix)}.{LENGTH}:{slug}",
-            Kind.WIRE,
+            MutationKind.WIRE,
             f"The Property Length of {kind.name}{chr(39) + 's Will' if prefix else ''} {words}.",
             change_packet=_lie(prefix, make),
             packet_type=kind,
@@ -202,7 +202,7 @@ def _lengths(kind: PacketType, prefix: str) -> Iterator[Mutation]:
     bare_end = kind in (PacketType.CONNACK,)
     yield Mutation(
         f"{_name(kind, prefix)}:missing",
-        Kind.PACKET,
+        MutationKind.PACKET,
         f"{kind.name}{chr(39) + 's Will' if prefix else ''} has no Property Length.",
         change_packet=remove,
         packet_type=kind,
@@ -237,7 +237,7 @@ def _many(kind: PacketType, prefix: str) -> Mutation:
 
     return Mutation(
         f"{_name(kind, prefix)}.user_property:thousand",
-        Kind.PACKET,
+        MutationKind.PACKET,
         f"{kind.name}{chr(39) + 's Will' if prefix else ''} has 1,000 User Properties more.",
         change_packet=change,
         packet_type=kind,
@@ -262,7 +262,7 @@ def _identifier(kind: PacketType, prefix: str) -> Mutation:
 
     return Mutation(
         f"{_name(kind, prefix)}:identifier-not-minimal",
-        Kind.WIRE,
+        MutationKind.WIRE,
         f"The identifier of a property of {kind.name}{chr(39) + 's Will' if prefix else ''} takes two bytes.",
         change_packet=change,
         packet_type=kind,

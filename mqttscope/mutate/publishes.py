@@ -15,8 +15,8 @@ from mqttscope.mutate.mutation import (
     MALFORMED,
     PROTOCOL_ERROR,
     Demand,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     Reaction,
     Target,
@@ -31,7 +31,7 @@ _TOPIC_INVALID = Reaction(Demand.CLOSE, (0x90, 0x82, 0x81))
 def _publish(name: str, description: str, make: Callable[[Any, Target], None], field: str, **more: Any) -> Mutation:
     return Mutation(
         name,
-        Kind.PACKET,
+        MutationKind.PACKET,
         description,
         change_packet=more.pop("change_packet", None) or by_attributes(make),
         packet_type=PacketType.PUBLISH,

@@ -13,8 +13,8 @@ from mqttscope.mutate.mutation import (
     ANY,
     MALFORMED,
     Demand,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     PacketChange,
     Reaction,
@@ -125,7 +125,7 @@ def string_mutations() -> Iterator[Mutation]:
     for field, part, name in _strings():
         senders, versions = senders_of(field.packet_type), field.versions
         common = {
-            "kind": Kind.WIRE,
+            "kind": MutationKind.WIRE,
             "packet_type": field.packet_type,
             "field": field.name.partition(".")[2],
             "versions": versions,

@@ -14,8 +14,8 @@ from mqttscope.mutate.mutation import (
     MALFORMED,
     PROTOCOL_ERROR,
     Demand,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     Reaction,
     Target,
@@ -73,7 +73,7 @@ def _filter(kind: PacketType, slug: str, text: str, words: str, **more: Any) -> 
     path = "subscriptions.topic_filter" if kind == PacketType.SUBSCRIBE else "topic_filters"
     return Mutation(
         f"{kind.name.lower()}.{path}:{slug}",
-        Kind.PACKET,
+        MutationKind.PACKET,
         f"A Topic Filter of {kind.name} {words}.",
         change_packet=by_attributes(make),
         packet_type=kind,
@@ -99,7 +99,7 @@ def filter_mutations() -> Iterator[Mutation]:
 def _subscribe(slug: str, description: str, make: Callable[[Any, Target], None], **more: Any) -> Mutation:
     return Mutation(
         f"subscribe{slug}",
-        Kind.PACKET,
+        MutationKind.PACKET,
         description,
         change_packet=by_attributes(make),
         packet_type=PacketType.SUBSCRIBE,
@@ -126,7 +126,7 @@ def subscribe_mutations() -> Iterator[Mutation]:
     )
     yield Mutation(
         "unsubscribe:empty",
-        Kind.PACKET,
+        MutationKind.PACKET,
         "UNSUBSCRIBE has no Topic Filter.",
         change_packet=by_attributes(no_filters),
         packet_type=PacketType.UNSUBSCRIBE,
@@ -244,7 +244,7 @@ def _counts() -> Iterator[Mutation]:
 
     yield Mutation(
         "unsubscribe.topic_filters:never-subscribed",
-        Kind.PACKET,
+        MutationKind.PACKET,
         "UNSUBSCRIBE names a Topic Filter that was never subscribed to; it is acknowledged all the same.",
         change_packet=by_attributes(unknown),
         packet_type=PacketType.UNSUBSCRIBE,

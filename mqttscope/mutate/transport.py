@@ -19,8 +19,8 @@ from mqttscope.mutate.mutation import (
     Demand,
     FlowChange,
     FlowTarget,
-    Kind,
     Mutation,
+    MutationKind,
     NotApplicableError,
     Reaction,
 )
@@ -48,7 +48,7 @@ DRIP_NS = 100_000_000
 
 
 def _flow(slug: str, description: str, change: FlowChange, **more: object) -> Mutation:
-    return Mutation(f"flow:{slug}", Kind.FLOW, description, change_flow=change, **more)  # type: ignore[arg-type]
+    return Mutation(f"flow:{slug}", MutationKind.FLOW, description, change_flow=change, **more)  # type: ignore[arg-type]
 
 
 def _legal(slug: str, description: str, change: FlowChange, **more: object) -> Mutation:

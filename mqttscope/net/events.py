@@ -125,7 +125,7 @@ FlowEvent = FlowOpened | StreamData | StreamGap | StreamOverlap | StreamClosed |
 
 
 @dataclass(slots=True)
-class Report:
+class FlowReport:
     """Where the events of one direction go, and the frame (number, capture time, capture) they are owed to."""
 
     flow: Flow

@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from mqttscope.net.events import FlowClosed, Report
+from mqttscope.net.events import FlowClosed, FlowReport
 from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET
 from mqttscope.net.segment import plain_key, reverse_key
 from mqttscope.net.views import VIEW_NS
@@ -142,7 +142,7 @@ class FlowRegister:
         self._queued.pop(flow.key, None)
         self.buffered_bytes -= flow.initiator.buffer.size + flow.responder.buffer.size
 
-    def _settle(self, half: HalfStream, peer: HalfStream, now: int, report: Report) -> None:
+    def _settle(self, half: HalfStream, peer: HalfStream, now: int, report: FlowReport) -> None:
         """Give up holes where a limit says so, and set the time to look at the first that remains."""
         wait = NEVER
         if half.state is HELD:
@@ -171,7 +171,7 @@ class FlowRegister:
             self.total_limit_hits += 1
             self.buffered_bytes -= initiator.buffer.size + responder.buffer.size
             for half, from_initiator in ((initiator, True), (responder, False)):
-                half.empty(Report(flow, from_initiator, last_place(flow), events))
+                half.empty(FlowReport(flow, from_initiator, last_place(flow), events))
                 half.clear = half.state in (ASSUMED, OPEN)
 
     def _conclude(self, flow: Flow, place: _Place, events: list[FlowEvent]) -> None:
@@ -207,8 +207,8 @@ class FlowRegister:
         if flow.closed:
             return
         before = flow.initiator.buffer.size + flow.responder.buffer.size
-        flow.initiator.flush(Report(flow, True, place, events))
-        flow.responder.flush(Report(flow, False, place, events))
+        flow.initiator.flush(FlowReport(flow, True, place, events))
+        flow.responder.flush(FlowReport(flow, False, place, events))
         self.buffered_bytes -= before
         both_ended = flow.initiator.ended and flow.responder.ended
         self._mark_closed(flow, "fin" if both_ended else how, place, events)
@@ -250,7 +250,7 @@ class FlowRegister:
         for _, half, peer, from_initiator in (self._index[flow.key], self._index[reverse_key(flow.key)]):
             if half.deadline_ns > now:
                 continue
-            report = Report(flow, from_initiator, place, events)
+            report = FlowReport(flow, from_initiator, place, events)
             if half.state is HELD:
                 half.release(report)
             while (end := half.hole_end()) >= 0 and (half.acknowledged >= end or not peer.segments):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from mqttscope.net.events import FlowOpened, Report, StreamData
+from mqttscope.net.events import FlowOpened, FlowReport, StreamData
 from mqttscope.net.flow import Entry, Flow, Verdict
 from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.handshake import (
@@ -272,7 +272,7 @@ class FlowTable(FlowRegister):
         """Count a segment of a connection before ``flow``, or report what of it fills a gap that was given up."""
         first = plain_key(segment.key) == plain_key(one.key)
         own = one.initiator if first else one.responder
-        report = Report(one, first, (segment.frame, segment.timestamp_ns, segment.capture), events)
+        report = FlowReport(one, first, (segment.frame, segment.timestamp_ns, segment.capture), events)
         if not own.take_late(own.locate(segment.sequence), segment.payload, report):
             self._count_copy(flow, half)
 
@@ -315,8 +315,8 @@ class FlowTable(FlowRegister):
         elif segment.flags & SYN and not segment.flags & RST:
             entry = self._learn_roles(entry, segment)
         flow, half, peer, from_initiator = entry
-        report = Report(flow, from_initiator, place, events)
-        peer_report = Report(flow, not from_initiator, place, events)
+        report = FlowReport(flow, from_initiator, place, events)
+        peer_report = FlowReport(flow, not from_initiator, place, events)
         if flow.closed:
             self._take_late(flow, half, peer, segment, report)
             return
@@ -346,7 +346,7 @@ class FlowTable(FlowRegister):
         self._account(flow, before, events)
         self._conclude(flow, place, events)
 
-    def _take_late(self, flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: Report) -> None:
+    def _take_late(self, flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: FlowReport) -> None:
         """Count a segment of a flow that is over, and report data that no stream has."""
         self.late_segments += 1
         if segment.timestamp_ns < flow.last_timestamp_ns and segment.capture != flow.last_capture:
@@ -420,7 +420,7 @@ class FlowTable(FlowRegister):
             elif flow.doubt in _BESIDE and flow.doubt is not Verdict.EARLY:
                 place = (one.frame, one.timestamp_ns, one.capture)
                 entry[1].stray_segments += 1
-                Report(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")
+                FlowReport(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")
             else:
                 self._apply(one, entry, events)
         flow.doubt = Verdict.SAME
@@ -556,7 +556,7 @@ def delivered(entry: Entry, segment: Segment) -> StreamData:
     )
 
 
-def _take(entry: Entry, segment: Segment, report: Report, peer_report: Report) -> None:
+def _take(entry: Entry, segment: Segment, report: FlowReport, peer_report: FlowReport) -> None:
     """Apply a segment that is no reset to an open flow."""
     flow, half, peer, _ = entry
     flags = segment.flags

@@ -22,7 +22,7 @@ from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, revers
 from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
 
 if TYPE_CHECKING:
-    from mqttscope.net.events import Report
+    from mqttscope.net.events import FlowReport
     from mqttscope.net.flow import Flow
     from mqttscope.net.reassembly import HalfStream
     from mqttscope.net.segment import Segment
@@ -461,7 +461,9 @@ def _differs(half: HalfStream, segment: Segment) -> bool:
     return start >= 0 and differs(half, start, segment.payload)
 
 
-def take_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: Report, answer: Report) -> bool:
+def take_syn(
+    flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: FlowReport, answer: FlowReport
+) -> bool:
     """Apply the SYN of a segment to an open flow; ``False`` when the whole segment is to be ignored.
 
     ``half`` is the direction of the segment, with ``report``; ``peer`` is the other one, with ``answer``.

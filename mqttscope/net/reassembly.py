@@ -217,7 +217,7 @@ STRAY_RUN = 3
 """So many contiguous segments outside the window prove that the stream goes on there."""
 
 
-class Report(Protocol):
+class ReportsEvents(Protocol):
     """Takes what happens to one direction (`events.Report` makes events of it); lengths and offsets are in bytes."""
 
     place: tuple[int, int, str]
@@ -354,7 +354,7 @@ class HalfStream:
         """How many bytes between two stream offsets were reported as gaps and have not come since."""
         return sum(max(0, min(end, last) - max(start, first)) for first, last in self.given_up)
 
-    def take_late(self, start: int, payload: bytes, report: Report) -> int:
+    def take_late(self, start: int, payload: bytes, report: ReportsEvents) -> int:
         """Report what fills gaps that were given up: a stream cannot go back.  Returns how many bytes these are."""
         end = start + len(payload)
         late = self.lacks(start, end)
@@ -370,7 +370,7 @@ class HalfStream:
             self.given_up = [(first, last) for first, last in left if first < last][-MAX_GIVEN_UP:]
         return late
 
-    def synchronize(self, sequence: int, report: Report) -> None:
+    def synchronize(self, sequence: int, report: ReportsEvents) -> None:
         """Start the stream at a SYN with this sequence number, or confirm its start."""
         self.initial_sequence = sequence
         if self.ended:
@@ -386,7 +386,7 @@ class HalfStream:
         self.state = OPEN
         self._drain(report)
 
-    def acknowledge(self, acknowledgment: int, report: Report) -> None:
+    def acknowledge(self, acknowledgment: int, report: ReportsEvents) -> None:
         """Take note of an acknowledgment by the peer; it releases a held start."""
         if self.state is UNSEEN:
             self.sequence = acknowledgment
@@ -400,7 +400,7 @@ class HalfStream:
         if self.state is HELD:
             self.release(report)
 
-    def receive_empty(self, sequence: int, young: bool, report: Report) -> None:
+    def receive_empty(self, sequence: int, young: bool, report: ReportsEvents) -> None:
         """Take a segment without data, SYN, FIN and RST: it says how far its sender has come."""
         self.empty_segments += 1
         if self.state is UNSEEN:
@@ -418,7 +418,7 @@ class HalfStream:
             else:
                 self.sent = max(self.sent, position)
 
-    def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: Report) -> None:
+    def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: ReportsEvents) -> None:
         """Take the data of one segment; ``missing`` bytes behind it were cut off by the snap length.
 
         ``young`` says that the flow was first seen so recently that bytes may have been under way at that time.
@@ -481,7 +481,7 @@ class HalfStream:
             self._insert(start, payload, missing, report)
         self._drain(report)
 
-    def finish(self, sequence: int, report: Report) -> None:
+    def finish(self, sequence: int, report: ReportsEvents) -> None:
         """Take a FIN, whose sequence number is ``sequence``: the stream ends when all before it is there."""
         if self.state is UNSEEN:
             self.sequence = sequence
@@ -496,7 +496,7 @@ class HalfStream:
         self.fin_offset, self.fin_place = position, report.place
         self._drain(report)
 
-    def reset(self, report: Report) -> None:
+    def reset(self, report: ReportsEvents) -> None:
         """End the direction by a reset, of whichever side; what is buffered was flushed before."""
         if not self.ended:
             self.state = RESET
@@ -507,7 +507,7 @@ class HalfStream:
         highest = max(self.offset, self.sent, self.acknowledged)
         return min(self.acknowledged, self.offset) <= self.locate(sequence) <= highest + RESET_WINDOW
 
-    def release(self, report: Report) -> None:
+    def release(self, report: ReportsEvents) -> None:
         """Let a held start go: the stream begins at the first byte that is there."""
         now = report.place
         if len(self.buffer.starts) == 1:
@@ -517,20 +517,20 @@ class HalfStream:
         self._drain(report)
         report.place = now
 
-    def give_up(self, report: Report) -> None:
+    def give_up(self, report: ReportsEvents) -> None:
         """Report the first hole as a gap and deliver what follows it."""
         end = self.hole_end()
         self._skip(end - self.offset, "not_captured" if self.acknowledged >= end else "unproven", report)
         self._drain(report)
 
-    def empty(self, report: Report) -> None:
+    def empty(self, report: ReportsEvents) -> None:
         """Give up all holes, so that nothing is buffered any more."""
         if self.state is HELD:
             self.release(report)
         while self.hole_end() >= 0:
             self.give_up(report)
 
-    def flush(self, report: Report) -> None:
+    def flush(self, report: ReportsEvents) -> None:
         """Deliver or give up everything, also what only the peer's acknowledgments tell of: nothing more will come."""
         self.empty(report)
         beyond = self.acknowledged - self.offset
@@ -549,13 +549,13 @@ class HalfStream:
         self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)
 
-    def _hold(self, payload: bytes, missing: int, report: Report) -> None:
+    def _hold(self, payload: bytes, missing: int, report: ReportsEvents) -> None:
         self.state = HELD
         self.held_place = report.place
         self.sent = len(payload) + missing
         self.buffer.insert(0, payload, missing)
 
-    def _resume(self, sequence: int, length: int, report: Report) -> bool:
+    def _resume(self, sequence: int, length: int, report: ReportsEvents) -> bool:
         """Whether data outside the window is the stream after all; then it goes on there, behind a gap."""
         self.stray_segments += 1
         self.stray_count = self.stray_count + 1 if sequence == self.stray_sequence else 1
@@ -569,7 +569,7 @@ class HalfStream:
         self.acknowledged = self.sent = self.offset
         return True
 
-    def _insert(self, start: int, payload: bytes, missing: int, report: Report) -> None:
+    def _insert(self, start: int, payload: bytes, missing: int, report: ReportsEvents) -> None:
         """Put what is new of a segment into the buffer, and compare the rest with what is known."""
         repeated = differences = late = 0
         first_difference = -1
@@ -599,7 +599,7 @@ class HalfStream:
             place = first_difference if differences else known.first_difference
             report.overlap(differences + known.differences, place)
 
-    def _deliver(self, data: bytes, report: Report) -> None:
+    def _deliver(self, data: bytes, report: ReportsEvents) -> None:
         if not data:
             return
         report.data(data, self.offset)
@@ -616,7 +616,7 @@ class HalfStream:
             if len(self.history) > HISTORY_PAYLOADS:
                 self.shorten()
 
-    def _skip(self, length: int, reason: str, report: Report) -> None:
+    def _skip(self, length: int, reason: str, report: ReportsEvents) -> None:
         self.keep_beginning()
         report.gap(length, self.offset, reason)
         self.given_up.append((self.offset, self.offset + length))
@@ -638,7 +638,7 @@ class HalfStream:
         if not self.beginning and self.offset and sum(map(len, self.history)) == self.offset:
             self.beginning = b"".join(self.history)[:BEGINNING_BYTES]
 
-    def _drain(self, report: Report) -> None:
+    def _drain(self, report: ReportsEvents) -> None:
         """Deliver the buffered pieces that are in order now, and end the stream when its FIN is reached."""
         while self.buffer and self.buffer.starts[0] == self.offset:
             data, missing = self.buffer.take(self.offset)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import TABLES
-from mqttscope.spark.ingest_tasks import REPORT_DDL, Report
+from mqttscope.spark.ingest_tasks import REPORT_DDL, TaskReport
 from mqttscope.spark.tables import parquet_paths, run_all
 
 if TYPE_CHECKING:
@@ -172,4 +172,4 @@ def _write(batches: Iterable[pa.RecordBatch], work: _Sum) -> Iterator[pa.RecordB
             if one.num_rows:
                 columns = [one.column(field.name).cast(field.type) for field in schema]
                 files.write(work.table, pa.RecordBatch.from_arrays(columns, schema=schema))
-    yield Report(files.names, files.rows, files.checksums).dump()
+    yield TaskReport(files.names, files.rows, files.checksums).dump()

@@ -21,7 +21,7 @@ from mqttscope.lake.sort_position import Drop
 from mqttscope.spark.ingest_tasks import (
     REPORT_DDL,
     IngestFailedError,
-    Report,
+    TaskReport,
     Work,
     clocked,
     ends_of,
@@ -66,7 +66,7 @@ def cross_connection_stage(
     keys: Sequence[str],
     aside: Sequence[dict[str, Any]],
     partitions: int,
-) -> list[Report]:
+) -> list[TaskReport]:
     """Run the rules that look beyond one connection; gives the reports of the tasks.
 
     ``rows``: the input of the first stage, what the lake remembers of flows included.  ``keys``: files of
@@ -78,7 +78,7 @@ def cross_connection_stage(
         parts.append(by_key(rows, found))
     if before.scope_state_files:
         parts.append(_key_states(spark, rows, root, before))
-    reports: list[Report] = []
+    reports: list[TaskReport] = []
     if parts:
         order = ORDER_BY_TIME if work.by_time else ORDER
         placed = reduce(union_all, parts).repartition(partitions, "flow").sortWithinPartitions(*order)
@@ -125,7 +125,7 @@ def ingest_keys(batches: Iterable[pa.RecordBatch], work: Work, asides: Asides) -
         )  # fmt: skip
         for kind, found in unpacked(_named(made)):
             files.write(kind, found)
-    yield Report(files.names, files.rows, files.checksums).dump()
+    yield TaskReport(files.names, files.rows, files.checksums).dump()
 
 
 def _named(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

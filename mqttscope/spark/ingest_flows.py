@@ -22,7 +22,7 @@ from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, STATE
 from mqttscope.lake.writer import dropping_captures
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.spark.cross_connection_stage import cross_connection_stage
-from mqttscope.spark.ingest_tasks import REPORT_DDL, Report, Work, ends_of, fold_flows
+from mqttscope.spark.ingest_tasks import REPORT_DDL, TaskReport, Work, ends_of, fold_flows
 from mqttscope.spark.rows import COLUMNS, DROPS, READ, SUMMARY, notice_of
 from mqttscope.spark.tables import kept, parquet_paths, run_all
 
@@ -99,7 +99,7 @@ def fold(
         return done
     after.open_files, after.state_files, after.scope_state_files = {}, [], []
     # Without any row there is no task.
-    same = reports[0] if reports else Report()
+    same = reports[0] if reports else TaskReport()
     wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
     done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
     reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
@@ -119,7 +119,7 @@ def fold(
     return done
 
 
-def take(report: Report, after: Manifest, done: Folded) -> None:
+def take(report: TaskReport, after: Manifest, done: Folded) -> None:
     """Put what a task wrote into the manifest."""
     add_files(after, report.files, report.checksums)
     for kind, rows in report.rows.items():
@@ -186,12 +186,12 @@ def found_wrong(
     return [(note["file"], told) for note in ordered if (told := _error(note)) is not None]
 
 
-def write_errors(root: Path, generation: int, found: Sequence[CaptureError | CaptureDrops]) -> Report:
+def write_errors(root: Path, generation: int, found: Sequence[CaptureError | CaptureDrops]) -> TaskReport:
     """Write what is wrong with captures into the table of errors."""
     with LakeFiles(root, generation) as files:
         if found:
             files.write("ingest_errors", errors_of(found))
-    return Report(files.names, files.rows, files.checksums)
+    return TaskReport(files.names, files.rows, files.checksums)
 
 
 def _place(note: dict[str, Any]) -> tuple[int, int]:

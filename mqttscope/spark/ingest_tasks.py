@@ -62,7 +62,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Report:
+class TaskReport:
     """What a task did."""
 
     files: dict[str, list[str]] = field(default_factory=dict)
@@ -91,14 +91,14 @@ class Report:
         return [row for row in self.aside if row["kind"] == kind]
 
     @classmethod
-    def load(cls, text: str) -> Report:
+    def load(cls, text: str) -> TaskReport:
         """The report of such a row."""
         return cls(**orjson.loads(text))
 
 
 def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
     """Run the kernel over the sorted rows of whole flows; what belongs to no flow comes first."""
-    report = Report()
+    report = TaskReport()
     aside, rest = asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
     report.notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] == ERROR]
@@ -228,7 +228,7 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Record
 class _Look:
     """Looks at segments on their way into the kernel."""
 
-    def __init__(self, work: Work, report: Report) -> None:
+    def __init__(self, work: Work, report: TaskReport) -> None:
         self._before_ns = work.before_ns
         self._report = report
         self._place = "before the first segment"

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest
-from mqttscope.spark.ingest_tasks import Report
+from mqttscope.spark.ingest_tasks import TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run_all(tasks: Sequence[DataFrame]) -> list[Report]:
+def run_all(tasks: Sequence[DataFrame]) -> list[TaskReport]:
     """Run data frames of reports in one job and gather what they say."""
-    return [Report.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
+    return [TaskReport.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
 
 
 def union_all(one: DataFrame, other: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ from mqttscope.transport.target import Target
 from mqttscope.transport.websocket import WebSocketError
 
 
-class Kind(StrEnum):
+class LinkErrorKind(StrEnum):
     """What a `LinkError` is about."""
 
     UNRESOLVABLE = "unresolvable"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 class LinkError(MqttscopeError):
     """A connection that was not made; the text is one sentence that names the broker and says why."""
 
-    def __init__(self, kind: Kind, text: str) -> None:
+    def __init__(self, kind: LinkErrorKind, text: str) -> None:
         super().__init__(text)
         self.kind = kind
 
@@ -60,26 +60,26 @@ def link_error(error: BaseException, target: Target, *, timeout_s: float, server
     return LinkError(kind, f"cannot connect to {target}: {why}")
 
 
-def _why(error: BaseException, target: Target, timeout_s: float, server_name: str) -> tuple[Kind, str]:
+def _why(error: BaseException, target: Target, timeout_s: float, server_name: str) -> tuple[LinkErrorKind, str]:
     if isinstance(error, WebSocketError):
-        return Kind.WEBSOCKET, str(error)
+        return LinkErrorKind.WEBSOCKET, str(error)
     if isinstance(error, socket.gaierror | UnicodeError):
-        return Kind.UNRESOLVABLE, f"the host name {target.host} cannot be resolved ({reason(error)})"
+        return LinkErrorKind.UNRESOLVABLE, f"the host name {target.host} cannot be resolved ({reason(error)})"
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _WRONG_NAME:
-            return Kind.TLS, f"its certificate is not for {server_name}"
-        return Kind.TLS, _CERTIFICATE.get(error.verify_code, reason(error))
+            return LinkErrorKind.TLS, f"its certificate is not for {server_name}"
+        return LinkErrorKind.TLS, _CERTIFICATE.get(error.verify_code, reason(error))
     if isinstance(error, ssl.SSLError):
         if error.reason in _NO_TLS:
-            return Kind.TLS, "it does not speak TLS"
-        return Kind.TLS, f"TLS failed: {reason(error)}"
+            return LinkErrorKind.TLS, "it does not speak TLS"
+        return LinkErrorKind.TLS, f"TLS failed: {reason(error)}"
     if isinstance(error, TimeoutError):
-        return Kind.TIMEOUT, f"no answer within {timeout_s:g} s"
+        return LinkErrorKind.TIMEOUT, f"no answer within {timeout_s:g} s"
     if isinstance(error, ConnectionRefusedError):
-        return Kind.REFUSED, "nothing listens there (connection refused)"
+        return LinkErrorKind.REFUSED, "nothing listens there (connection refused)"
     if isinstance(error, ConnectionError) and target.tls:
-        return Kind.TLS, "it closed the connection during the TLS handshake; perhaps it does not speak TLS"
-    return Kind.OTHER, reason(error)
+        return LinkErrorKind.TLS, "it closed the connection during the TLS handshake; perhaps it does not speak TLS"
+    return LinkErrorKind.OTHER, reason(error)
 
 
 def reason(error: BaseException) -> str:

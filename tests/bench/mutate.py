@@ -31,7 +31,7 @@ from mqttscope.broker_test.verdict import Observation
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Malformed, PacketType
-from mqttscope.mutate import Action, Case, Demand, Flow, Reaction, cases
+from mqttscope.mutate import Action, Case, Demand, Reaction, RecordedFlow, cases
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.replay.script import Script, read_scripts
 from mqttscope.transport.target import parse_broker
@@ -233,7 +233,7 @@ async def reactions(port: int, pattern: str, number: int, seed: int) -> set[Seen
     return found
 
 
-def without_pauses(flow: Flow, pattern: str, number: int, seed: int) -> Iterator[Case]:
+def without_pauses(flow: RecordedFlow, pattern: str, number: int, seed: int) -> Iterator[Case]:
     """So many cases of a connection that do not pause; behind the last mutation it begins again with other choices."""
     every = cases(flow, seed, pattern, turns=MANY)
     return islice((one for one in every if not longest_s(one)), number)

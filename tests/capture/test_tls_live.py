@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import tls_live
-from mqttscope.capture.tls_live import Flow, LiveDecryption, begins, start_of
+from mqttscope.capture.tls_live import LiveDecryption, TlsFlow, begins, start_of
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, PacketEvent
 from mqttscope.net.frame import CaptureError, CaptureNotice, Plaintext
@@ -31,7 +31,7 @@ def segment(start: int, end: int, flags: int = ACK) -> Segment:
 
 def test_segments_of_any_size() -> None:
     for size in (6, 7, 43, 93):
-        flow = Flow(b"k" * 12)
+        flow = TlsFlow(b"k" * 12)
         flow.begin(segment(0, size), 3)
         for start in range(0, 93, size):
             assert bool(flow.random) == (start >= 43)

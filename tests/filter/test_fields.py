@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mqttscope import filter as filters
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.filter import Kind, lookup, names
+from mqttscope.filter import FieldKind, lookup, names
 from mqttscope.filter.fields import common_fields, packet_fields, split_endpoint
 from mqttscope.filter.parser import RESERVED
 from mqttscope.mqtt import Malformed, PacketType, ProtocolVersion, Subscription, Will, decode
@@ -24,14 +24,14 @@ from tests.filter.samples import C2S, SAMPLES, START_NS, five, old
 
 DECLARED = [(cls, row) for cls in PACKETS.values() for row in cls.declaration]
 LITERALS = {
-    Kind.FLAG: "true",
-    Kind.NUMBER: "1",
-    Kind.TEXT: '"a"',
-    Kind.BYTES: '"a"',
-    Kind.VERSION: "5.0",
-    Kind.TIME: "+1s",
-    Kind.ENDPOINT: "10.0.0.4:51234",
-    Kind.ADDRESS: "10.0.0.4",
+    FieldKind.FLAG: "true",
+    FieldKind.NUMBER: "1",
+    FieldKind.TEXT: '"a"',
+    FieldKind.BYTES: '"a"',
+    FieldKind.VERSION: "5.0",
+    FieldKind.TIME: "+1s",
+    FieldKind.ENDPOINT: "10.0.0.4:51234",
+    FieldKind.ADDRESS: "10.0.0.4",
 }
 
 
@@ -41,19 +41,19 @@ def questions() -> Iterator[str]:
         field = lookup(name)
         assert field is not None
         yield f"exists {name}"
-        if field.kind in (Kind.SECRET, Kind.PAIRS):
+        if field.kind in (FieldKind.SECRET, FieldKind.PAIRS):
             continue
-        if field.kind is Kind.PRESENCE:
+        if field.kind is FieldKind.PRESENCE:
             yield name
             continue
         value = LITERALS.get(field.kind) or next(iter(field.words))
         yield f"{name} == {value}"
         yield f"{name} != {value}"
-        if field.kind is Kind.NUMBER:
+        if field.kind is FieldKind.NUMBER:
             yield f"{name} < {value} or {name} in 2..3 or {name} not in {{1, 5}}"
-        elif field.kind in (Kind.TEXT, Kind.BYTES, Kind.WORD):
+        elif field.kind in (FieldKind.TEXT, FieldKind.BYTES, FieldKind.WORD):
             yield f"{name} contains 'a' or {name} startswith 'a' or {name} endswith 'a' or {name} like 'a'"
-        if field.kind in (Kind.TEXT, Kind.BYTES):
+        if field.kind in (FieldKind.TEXT, FieldKind.BYTES):
             yield f"{name}.length > 1"
         if field.topic:
             yield f"{name} matches '+/#'"

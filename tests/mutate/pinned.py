@@ -12,7 +12,7 @@ from pathlib import Path
 from mqttscope.broker_test.fit import Numbering, capture_hash, flow_of
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.mutate import Case, Flow
+from mqttscope.mutate import Case, RecordedFlow
 from mqttscope.mutate.flow import SIDES
 from mqttscope.replay.script import read_scripts
 
@@ -22,7 +22,7 @@ SEEDS = (1, 2)
 """Each with another connection of the capture."""
 
 
-def flows_of(name: str) -> list[Flow]:
+def flows_of(name: str) -> list[RecordedFlow]:
     """The connections of a committed capture."""
     captured = open_capture([str(CAPTURES / name / "capture.pcapng")])
     scripts = [one for one in read_scripts(dissect(captured)) if one.connect is not None]

@@ -41,18 +41,18 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mutate import Chance, apply, mutation
-from mqttscope.mutate.flow import CLIENT, SERVER, Action, Flow, MutatedFlow, Step
+from mqttscope.mutate.flow import CLIENT, SERVER, Action, MutatedFlow, RecordedFlow, Step
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 DIRECTIONS = {CLIENT: Direction.CLIENT_TO_SERVER, SERVER: Direction.SERVER_TO_CLIENT}
 
 
-def made(version: ProtocolVersion, *packets: tuple[str, ControlPacket]) -> Flow:
+def made(version: ProtocolVersion, *packets: tuple[str, ControlPacket]) -> RecordedFlow:
     """A flow of packets."""
-    return Flow.of_bytes([(side, encode(packet, version)) for side, packet in packets], version=version)
+    return RecordedFlow.of_bytes([(side, encode(packet, version)) for side, packet in packets], version=version)
 
 
-def good(version: ProtocolVersion) -> Flow:
+def good(version: ProtocolVersion) -> RecordedFlow:
     """A connection with every packet type that both sides send in any version, and nothing wrong."""
     five = version == V5
     block = Properties() if five else None
@@ -101,7 +101,7 @@ def good(version: ProtocolVersion) -> Flow:
     )
 
 
-def limited() -> Flow:
+def limited() -> RecordedFlow:
     """A connection of 5.0 to a server that has little to offer."""
     told = Properties(
         maximum_qos=0,
@@ -123,7 +123,7 @@ def limited() -> Flow:
     )
 
 
-def authenticated() -> Flow:
+def authenticated() -> RecordedFlow:
     """A connection of 5.0 with Enhanced Authentication, and a server that ends it."""
     method = Properties(authentication_method="PLAIN")
     return made(
@@ -234,14 +234,14 @@ def judge(case: MutatedFlow) -> Judged:
 
 
 def mutated(
-    name: str, version: ProtocolVersion = V5, *, sender: str | None = None, flow: Flow | None = None
+    name: str, version: ProtocolVersion = V5, *, sender: str | None = None, flow: RecordedFlow | None = None
 ) -> MutatedFlow:
     """A mutation of the good flow, or of another one."""
     return apply(mutation(name), good(version) if flow is None else flow, Chance("test", name), sender=sender)
 
 
 def packet_of(
-    name: str, version: ProtocolVersion = V5, *, sender: str | None = None, flow: Flow | None = None
+    name: str, version: ProtocolVersion = V5, *, sender: str | None = None, flow: RecordedFlow | None = None
 ) -> bytes:
     """The bytes that a mutation puts in the place of a packet."""
     case = mutated(name, version, sender=sender, flow=flow)

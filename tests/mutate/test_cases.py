@@ -38,7 +38,7 @@ from mqttscope.mutate import (
     steps_of,
 )
 from mqttscope.mutate.cases import exceeded
-from mqttscope.mutate.flow import CLIENT, SERVER, Flow
+from mqttscope.mutate.flow import CLIENT, SERVER, RecordedFlow
 from mqttscope.mutate.mutation import target
 from tests.conftest import ROOT
 from tests.mutate.pinned import SEEDS, digest
@@ -228,7 +228,7 @@ def test_legal_packets_are_well_formed() -> None:
 
 
 def test_an_empty_flow_has_few_cases() -> None:
-    assert list(cases(Flow([], V5), 1, "publish")) == []
+    assert list(cases(RecordedFlow([], V5), 1, "publish")) == []
     alone = made(V5, (CLIENT, Connect(protocol_level=5, client_identifier="c")))
     assert {one.mutation.name.partition(":")[0] for one in cases(alone, 1, "flow")} == {"flow"}
 

@@ -15,7 +15,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Direction, ProtocolVersion
-from mqttscope.mutate import Chance, Flow, Mutation, NotApplicableError, Verdict, apply, catalogue, select
+from mqttscope.mutate import Chance, Mutation, NotApplicableError, RecordedFlow, Verdict, apply, catalogue, select
 from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
 from mqttscope.mutate.unversioned import BEFORE_THE_LEVEL, cited_instead
@@ -61,7 +61,7 @@ def said_otherwise(version: str, name: str) -> set[str]:
     return {text for told, of, text in SAID_OTHERWISE if (told, of) == (version, name)}
 
 
-def problem(one: Mutation, flow: Flow, side: str) -> str | None:
+def problem(one: Mutation, flow: RecordedFlow, side: str) -> str | None:
     """What is wrong with what the linter says about a mutation of a flow; ``None`` where all is well."""
     case = apply(one, flow, Chance("closed loop", one.name), sender=side)
     verdict = one.verdict(flow.version, side)
@@ -87,7 +87,7 @@ def problem(one: Mutation, flow: Flow, side: str) -> str | None:
     return f"{one.name} ({side}) breaks {sorted(missing)}, found {sorted(found)}" if missing else None
 
 
-def applicable(flow: Flow, side: str, pattern: str = "*") -> Iterator[Mutation]:
+def applicable(flow: RecordedFlow, side: str, pattern: str = "*") -> Iterator[Mutation]:
     """Mutations that a flow has something for."""
     for one in select(pattern, version=flow.version, sender=side):
         if one.name in SLOW:
@@ -99,7 +99,7 @@ def applicable(flow: Flow, side: str, pattern: str = "*") -> Iterator[Mutation]:
         yield one
 
 
-def problems(flow: Flow, side: str, pattern: str = "*") -> list[str]:
+def problems(flow: RecordedFlow, side: str, pattern: str = "*") -> list[str]:
     """All that is wrong with a flow's mutations."""
     every = (problem(one, flow, side) for one in applicable(flow, side, pattern))
     return [text for text in every if text is not None]
@@ -166,20 +166,20 @@ def test_every_rule_about_single_packets_is_broken_by_some_mutation() -> None:
     assert wanted == {}
 
 
-def told(rules: Iterable[type[Rule]], flow: Flow, broken: Iterable[str]) -> bool:
+def told(rules: Iterable[type[Rule]], flow: RecordedFlow, broken: Iterable[str]) -> bool:
     """Whether a mutation of a flow says to break a statement of one of these rules."""
     version = flow.version
     statements = {f"{version.text} {one}" for rule in rules for one in rule.statements.get(version, {})}
     return not statements.isdisjoint(broken)
 
 
-def recorded(name: str) -> Flow:
+def recorded(name: str) -> RecordedFlow:
     """The longest connection of a committed capture."""
     events = read(ROOT / "captures" / name / "capture.pcapng").whole
     counts = Counter(event.connection.number for event in events)
     number = counts.most_common(1)[0][0]
     kept = [_Recorded(event) for event in events if event.connection.number == number]
-    return Flow.of(kept, capture_hash=name, connection=number)
+    return RecordedFlow.of(kept, capture_hash=name, connection=number)
 
 
 class _Recorded:

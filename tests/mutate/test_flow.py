@@ -16,8 +16,8 @@ from mqttscope.mutate.flow import (
     Action,
     Change,
     Entry,
-    Flow,
     MutatedFlow,
+    RecordedFlow,
     Step,
     differences,
     recorded_steps,
@@ -40,7 +40,7 @@ def test_a_flow_is_made_of_anything_that_knows_sender_packet_bytes_and_time() ->
     connect = Connect(protocol_name="MQIsdp", protocol_level=3, client_identifier="a")
     rows = [Recorded(True, connect, encode(connect), 5), Recorded(True, Pingreq(), encode(Pingreq()), 6)]
 
-    flow = Flow.of(rows, capture_hash="abc", connection=2)
+    flow = RecordedFlow.of(rows, capture_hash="abc", connection=2)
 
     assert flow.version is V3_1
     assert [one.timestamp_ns for one in flow.entries] == [5, 6]
@@ -50,12 +50,12 @@ def test_a_flow_is_made_of_anything_that_knows_sender_packet_bytes_and_time() ->
 
 
 def test_without_a_connect_the_version_is_3_1_1_unless_it_is_given() -> None:
-    assert Flow.of([]).version is V3_1_1
-    assert Flow.of([], version=V5).version is V5
+    assert RecordedFlow.of([]).version is V3_1_1
+    assert RecordedFlow.of([], version=V5).version is V5
 
 
 def test_malformed_packets_have_no_place() -> None:
-    flow = Flow.of_bytes([(CLIENT, b"\x36\x03\x00\x01a"), (CLIENT, encode(Pingreq()))], version=V5)
+    flow = RecordedFlow.of_bytes([(CLIENT, b"\x36\x03\x00\x01a"), (CLIENT, encode(Pingreq()))], version=V5)
 
     assert flow.entries[0].packet_type is None
     assert flow.places(CLIENT) == [1]

@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import Chance, Kind, NotApplicableError, Verdict, apply, mutation
+from mqttscope.mutate import Chance, MutationKind, NotApplicableError, Verdict, apply, mutation
 from mqttscope.mutate.fields import all_fields
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.lengths import cut_mutations, header_mutations, presence_mutations, random_mutations
@@ -27,7 +27,7 @@ def test_damage_follows_from_the_key_and_is_damage(one) -> None:  # type: ignore
 
 
 def test_nothing_is_promised_about_them() -> None:
-    assert {one.kind for one in MUTATIONS} == {Kind.RANDOM}
+    assert {one.kind for one in MUTATIONS} == {MutationKind.RANDOM}
     assert {one.verdict(V5) for one in MUTATIONS} == {Verdict.OPEN}
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mqttscope.mutate import Chance, Demand, Kind, Mutation, Verdict
+from mqttscope.mutate import Chance, Demand, Mutation, MutationKind, Verdict
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.mutation import MALFORMED, V3_1, V3_1_1, V5, Reaction
 
@@ -51,7 +51,7 @@ def test_shuffling_loses_nothing() -> None:
 
 SHOWN = Mutation(
     "a:b",
-    Kind.PACKET,
+    MutationKind.PACKET,
     "An example.",
     senders=(CLIENT, SERVER),
     statements=("3.1.1 MQTT-3.3.1-4", "5.0 MQTT-3.3.1-4"),
@@ -70,8 +70,11 @@ def test_statements_belong_to_a_version_and_some_to_a_sender() -> None:
 def test_the_verdict_is_that_of_the_version() -> None:
     assert SHOWN.verdict(V3_1) is Verdict.LEGAL
     assert SHOWN.verdict(V5) is Verdict.VIOLATION
-    assert Mutation("a:c", Kind.WIRE, "").verdict(V5) is Verdict.OPEN
-    assert Mutation("a:d", Kind.WIRE, "", statements=("5.0 x",), discouraged=True).verdict(V5) is Verdict.DISCOURAGED
+    assert Mutation("a:c", MutationKind.WIRE, "").verdict(V5) is Verdict.OPEN
+    assert (
+        Mutation("a:d", MutationKind.WIRE, "", statements=("5.0 x",), discouraged=True).verdict(V5)
+        is Verdict.DISCOURAGED
+    )
 
 
 def test_what_is_demanded_follows_from_the_verdict() -> None:
@@ -84,7 +87,7 @@ def test_what_is_demanded_follows_from_the_verdict() -> None:
 
 
 def test_a_receiver_can_be_bound_where_the_sender_is_not() -> None:
-    level = Mutation("a:e", Kind.WIRE, "", reaction=MALFORMED, calls_for=("5.0 MQTT-3.1.2-2",))
+    level = Mutation("a:e", MutationKind.WIRE, "", reaction=MALFORMED, calls_for=("5.0 MQTT-3.1.2-2",))
 
     assert level.verdict(V5) is Verdict.OPEN
     assert level.reaction_in(V5) == MALFORMED

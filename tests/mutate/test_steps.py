@@ -17,7 +17,7 @@ from mqttscope.mqtt import (
     Publish,
     decode,
 )
-from mqttscope.mutate import Action, Chance, Flow, NotApplicableError
+from mqttscope.mutate import Action, Chance, NotApplicableError, RecordedFlow
 from mqttscope.mutate.flow import CLIENT, SERVER, Step, recorded_steps
 from mqttscope.mutate.mutation import FlowTarget
 from mqttscope.mutate.steps import (
@@ -40,12 +40,12 @@ from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, made
 ALL = list(ProtocolVersion)
 
 
-def target_of(flow: Flow, sender: str = CLIENT, seed: int = 0) -> FlowTarget:
+def target_of(flow: RecordedFlow, sender: str = CLIENT, seed: int = 0) -> FlowTarget:
     """A flow from the view of one side."""
     return FlowTarget(flow, sender, Chance("steps", seed), recorded_steps(flow, sender))
 
 
-def connected(*, keep_alive: int = 60, properties: Properties | None = None, accepted: int = 0) -> Flow:
+def connected(*, keep_alive: int = 60, properties: Properties | None = None, accepted: int = 0) -> RecordedFlow:
     """CONNECT and CONNACK of 5.0."""
     connect = Connect(protocol_level=5, keep_alive=keep_alive, client_identifier="a", properties=Properties())
     answer = Connack(session_present=False, reason_code=accepted, properties=properties or Properties())
@@ -91,11 +91,11 @@ def test_without_disconnect_the_connection_is_open_to_the_last_step() -> None:
     [
         connected(accepted=0x87),
         made(V5, (CLIENT, Connack(properties=Properties()))),
-        Flow([], V5),
+        RecordedFlow([], V5),
     ],
     ids=["refused", "of the client", "empty"],
 )
-def test_a_connection_that_was_not_accepted_is_never_open(flow: Flow) -> None:
+def test_a_connection_that_was_not_accepted_is_never_open(flow: RecordedFlow) -> None:
     with pytest.raises(NotApplicableError, match="accepted"):
         opening(target_of(flow))
 
@@ -145,7 +145,7 @@ def test_there_are_no_more_identifiers_than_65_535() -> None:
 
 def test_what_is_malformed_has_no_identifier_to_use() -> None:
     flow = connected()
-    flow.entries += Flow.of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], version=V3_1_1).entries
+    flow.entries += RecordedFlow.of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], version=V3_1_1).entries
     assert isinstance(flow.entries[-1].packet, Malformed)
 
     assert free_identifiers(target_of(flow), 1) == [65_535]

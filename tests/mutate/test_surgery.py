@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mqttscope.mqtt import MalformedReason, ProtocolVersion, Publish, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import Chance, Flow, NotApplicableError
+from mqttscope.mutate import Chance, NotApplicableError, RecordedFlow
 from mqttscope.mutate.fields import Field, all_fields
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.mutate.layout import Layout
@@ -27,7 +27,7 @@ def targeted(field: Field, version: ProtocolVersion = V5) -> Target:
     """A good packet that has a field, with nothing around it."""
     packet = sample(field.packet_type, version)
     ensure(packet, field.path, version)
-    target = Target(packet, b"", version, CLIENT, Flow([], version), 0, Chance("surgery"))
+    target = Target(packet, b"", version, CLIENT, RecordedFlow([], version), 0, Chance("surgery"))
     return replace(target, raw=target.encoded())
 
 

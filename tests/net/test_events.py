@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.net.events import Report, SegmentDiscarded, StreamClosed, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.events import FlowReport, SegmentDiscarded, StreamClosed, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flow import Flow
 
 PLACE = 7, 1_000, "a.pcap"
 
 
-def report(*, from_initiator: bool = True, acknowledged: int = -1) -> Report:
+def report(*, from_initiator: bool = True, acknowledged: int = -1) -> FlowReport:
     """A report about a flow of which 10 bytes of the initiator and 20 of the responder were delivered."""
     flow = Flow(b"key", True, 0, 1, "a.pcap", 0, 1, "a.pcap")
     flow.initiator.offset, flow.responder.offset = 10, 20
-    return Report(flow, from_initiator, PLACE, [], acknowledged)
+    return FlowReport(flow, from_initiator, PLACE, [], acknowledged)
 
 
 @pytest.mark.parametrize(("from_initiator", "shown"), [(True, 20), (False, 10)])

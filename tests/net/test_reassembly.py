@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mqttscope.dissect.dissector import COUNTERS
-from mqttscope.net.events import FlowEvent, FlowOpened, Report, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.events import FlowEvent, FlowOpened, FlowReport, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import MAX_GIVEN_UP, OPEN, HalfStream, Pieces, difference
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment
@@ -527,7 +527,7 @@ def test_what_the_snap_length_cut_off_is_late_where_it_comes_whole() -> None:
 
 def test_only_so_many_gaps_are_remembered() -> None:
     half = HalfStream(OPEN, 0)
-    report = Report(feed(FlowTable(), parse(HANDSHAKE))[0].flow, True, (1, 1, "a.pcap"), [])
+    report = FlowReport(feed(FlowTable(), parse(HANDSHAKE))[0].flow, True, (1, 1, "a.pcap"), [])
     for at in range(MAX_GIVEN_UP + 10):
         half.receive(at * 4 + 1, b"abc", 0, False, report)
         half.give_up(report)

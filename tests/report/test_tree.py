@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mqttscope.mqtt import Connect, Properties, Subscribe, Subscription, Unsubscribe
-from mqttscope.report import tree
+from mqttscope.report import public
 from mqttscope.report.tree import Tree
 from tests.report.make import Talk, block_of, publish, shown
 from tests.report.samples import conversation

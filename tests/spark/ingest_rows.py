@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 
 import pyarrow as pa
 
-from mqttscope.spark.ingest_tasks import Report, Work, fold_flows
+from mqttscope.spark.ingest_tasks import TaskReport, Work, fold_flows
 from tests.lake.reading import CAPTURES, TYPES, options
 
 (QOS,) = (path for path in CAPTURES if path.parent.name == "v5-qos")
@@ -42,11 +42,11 @@ def batches(*asides: Values, segments: Iterable[Values] = (), size: int = 50) ->
         yield pa.RecordBatch.from_arrays(columns, schema=INPUT)
 
 
-def folded(work: Work, *asides: Values, segments: Iterable[Values] = (), size: int = 50) -> Report:
+def folded(work: Work, *asides: Values, segments: Iterable[Values] = (), size: int = 50) -> TaskReport:
     (row,) = (
         row for one in fold_flows(batches(*asides, segments=segments, size=size), work) for row in one.to_pylist()
     )
-    return Report.load(row["report"])
+    return TaskReport.load(row["report"])
 
 
 def work(root: Path, **changes: Any) -> Work:

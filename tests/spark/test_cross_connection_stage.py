@@ -17,7 +17,7 @@ from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.sort_position import Drop
 from mqttscope.spark.cross_connection_stage import Asides, by_key, ingest_keys
-from mqttscope.spark.ingest_tasks import IngestFailedError, Report
+from mqttscope.spark.ingest_tasks import IngestFailedError, TaskReport
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
 from tests.lake.reading import (
     batches_of,
@@ -54,7 +54,7 @@ def test_the_task_writes_what_the_kernel_finds(tmp_path: Path) -> None:
     assert wanted["findings"]
 
     (batch,) = ingest_keys(batches_of(rows), given, Asides())
-    report = Report.load(batch.to_pylist()[0]["report"])
+    report = TaskReport.load(batch.to_pylist()[0]["report"])
     assert report.rows == {kind: len(found) for kind, found in wanted.items()}
     for kind, names in report.files.items():
         written = [row for name in names for row in pq.read_table(tmp_path / name).to_pylist()]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from mqttscope.lake.kernel import SEGMENT_COLUMNS
 from mqttscope.lake.manifest import Manifest
 from mqttscope.spark.ingest_flows import NOTE_COLUMNS, Folded, found_wrong, take, write_errors
-from mqttscope.spark.ingest_tasks import Report
+from mqttscope.spark.ingest_tasks import TaskReport
 from mqttscope.spark.rows import DROPS, ERROR
 from mqttscope.spark.tables import parquet_paths
 from tests.spark.ingest_rows import INPUT, aside, folded, work
@@ -44,13 +44,13 @@ def test_notes_come_back_and_become_rows(tmp_path: Path) -> None:
         ("capture_error", "ends early", 80, None),
     ]
     assert found_wrong([], []) == []
-    assert write_errors(tmp_path, 3, []) == Report()
+    assert write_errors(tmp_path, 3, []) == TaskReport()
 
 
 def test_what_was_written_goes_into_the_manifest() -> None:
     after, done = Manifest(files={"packets": ["old"]}), Folded()
     kinds = ("packets", "open/packets", "state", "scope_state", "flow_keys")
-    take(Report({kind: [f"{kind}/new"] for kind in kinds}, dict.fromkeys(kinds, 5)), after, done)
+    take(TaskReport({kind: [f"{kind}/new"] for kind in kinds}, dict.fromkeys(kinds, 5)), after, done)
 
     assert after.files == {"packets": ["old", "packets/new"]}
     assert after.open_files == {"packets": ["open/packets/new"]}

@@ -22,7 +22,7 @@ from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.ingest_tasks import (
     ROWS_AT_A_TIME,
     IngestFailedError,
-    Report,
+    TaskReport,
     asides,
     clocked,
     ends_of,
@@ -148,11 +148,11 @@ def row(kind: str, **values: Any) -> dict[str, Any]:
 
 
 def test_a_report_comes_back_as_it_was_sent() -> None:
-    report = Report({"packets": ["packets/a"]}, {"packets": 5}, {"packets/a": 7}, [{"kind": ERROR}], {"not_ip": 2})
+    report = TaskReport({"packets": ["packets/a"]}, {"packets": 5}, {"packets/a": 7}, [{"kind": ERROR}], {"not_ip": 2})
     report.last_ns, report.late, report.fragmented = -5, ["a\udcff.pcap"], [3]
     (sent,) = replace(report, late=["b.pcap"]).dump().to_pylist()
 
-    assert Report.load(sent["report"]) == replace(report, late=["b.pcap"])
+    assert TaskReport.load(sent["report"]) == replace(report, late=["b.pcap"])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10])

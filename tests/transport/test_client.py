@@ -16,7 +16,7 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, PacketEvent
 from mqttscope.mqtt import Disconnect, Pingreq, Pingresp
 from mqttscope.transport.client import connect, resolve
-from mqttscope.transport.errors import Kind, LinkError
+from mqttscope.transport.errors import LinkError, LinkErrorKind
 from mqttscope.transport.link import Link
 from mqttscope.transport.server import serve
 from mqttscope.transport.target import Target, loopback, parse_broker
@@ -101,7 +101,7 @@ def test_a_wrong_path_is_said_and_the_name_may_be_looked_at_first(tmp_path: Path
         link.close()
         with pytest.raises(LinkError) as caught:
             await connecting
-        assert caught.value.kind is Kind.WEBSOCKET
+        assert caught.value.kind is LinkErrorKind.WEBSOCKET
         assert str(caught.value).endswith("/mqtt: it answers 403 Forbidden to the request for /mqtt")
         await server.close()
 
@@ -119,17 +119,17 @@ async def refusal(url: str, **options: object) -> LinkError:
 def test_nobody_listens(scheme: str) -> None:
     port = rig.free_port()
     error = play(lambda: refusal(f"{scheme}://127.0.0.1:{port}"))
-    assert error.kind is Kind.REFUSED
+    assert error.kind is LinkErrorKind.REFUSED
     assert str(error).endswith(": nothing listens there (connection refused)")
 
 
 def test_a_name_that_leads_nowhere() -> None:
     error = play(lambda: refusal("mqtt://nonexistent.invalid"))
-    assert error.kind is Kind.UNRESOLVABLE
+    assert error.kind is LinkErrorKind.UNRESOLVABLE
     assert "cannot connect to mqtt://nonexistent.invalid:1883: the host name nonexistent.invalid cannot be" in str(
         error
     )
-    assert play(lambda: refusal(f"mqtt://{'a' * 70}.invalid")).kind is Kind.UNRESOLVABLE
+    assert play(lambda: refusal(f"mqtt://{'a' * 70}.invalid")).kind is LinkErrorKind.UNRESOLVABLE
 
 
 @pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
@@ -141,7 +141,7 @@ def test_who_does_not_answer_is_not_waited_for(scheme: str) -> None:
         began = time.monotonic()
         error = play(lambda: scene(mute.getsockname()[1]))
         assert time.monotonic() - began < 5
-    assert error.kind is Kind.TIMEOUT
+    assert error.kind is LinkErrorKind.TIMEOUT
     assert str(error).endswith(": no answer within 0.1 s")
 
 
@@ -157,7 +157,7 @@ def test_a_full_backlog_is_no_answer_in_time() -> None:
         error = play(lambda: refusal(f"mqtt://127.0.0.1:{port}", timeout_s=0.2))
         for one in waiting:
             one.close()
-    assert error.kind is Kind.TIMEOUT
+    assert error.kind is LinkErrorKind.TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_wrong_certificates(case: str, said: str, scheme: str, tmp_path: Path, c
         return error
 
     error = play(scene)
-    assert error.kind is Kind.TLS
+    assert error.kind is LinkErrorKind.TLS
     assert str(error).endswith(f": {said}")
 
 
@@ -194,10 +194,10 @@ def test_wrong_certificates(case: str, said: str, scheme: str, tmp_path: Path, c
 def test_tls_with_a_broker_that_has_none(tmp_path: Path, certificates: rig.Certificates) -> None:
     with rig.mosquitto(tmp_path) as broker:
         error = play(lambda: refusal(f"mqtts://127.0.0.1:{broker.port}", tls=upstream_context(certificates.ca)))
-        assert error.kind is Kind.TLS
+        assert error.kind is LinkErrorKind.TLS
         assert "does not speak TLS" in str(error)
         error = play(lambda: refusal(f"ws://127.0.0.1:{broker.port}", timeout_s=2))
-        assert error.kind is Kind.WEBSOCKET
+        assert error.kind is LinkErrorKind.WEBSOCKET
         assert str(error).endswith("it closed the connection instead of opening a WebSocket")
 
 

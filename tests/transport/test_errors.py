@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from mqttscope.transport.errors import Kind, link_error, reason
+from mqttscope.transport.errors import LinkErrorKind, link_error, reason
 from mqttscope.transport.target import parse_broker
 from mqttscope.transport.websocket import WebSocketError
 
@@ -41,30 +41,38 @@ def failed(why: str) -> ssl.SSLError:
 @pytest.mark.parametrize(
     ("error", "kind", "why"),
     [
-        (WebSocketError("it answers 404 Not Found"), Kind.WEBSOCKET, "it answers 404 Not Found"),
+        (WebSocketError("it answers 404 Not Found"), LinkErrorKind.WEBSOCKET, "it answers 404 Not Found"),
         (
             socket.gaierror(-2, "Name or service not known"),
-            Kind.UNRESOLVABLE,
+            LinkErrorKind.UNRESOLVABLE,
             "the host name broker cannot be resolved (Name or service not known)",
         ),
-        (UnicodeError("label too long"), Kind.UNRESOLVABLE, "the host name broker cannot be resolved (label too long)"),
-        (unverified(10), Kind.TLS, "its certificate has expired"),
-        (unverified(20), Kind.TLS, "its certificate comes from a CA that is not trusted"),
-        (unverified(62), Kind.TLS, "its certificate is not for broker"),
-        (unverified(99), Kind.TLS, "its certificate is not accepted: what OpenSSL says"),
-        (failed("WRONG_VERSION_NUMBER"), Kind.TLS, "it does not speak TLS"),
-        (failed("NO_SHARED_CIPHER"), Kind.TLS, "TLS failed: no shared cipher"),
-        (TimeoutError(), Kind.TIMEOUT, "no answer within 2.5 s"),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "no"), Kind.REFUSED, "nothing listens there (connection refused)"),
+        (
+            UnicodeError("label too long"),
+            LinkErrorKind.UNRESOLVABLE,
+            "the host name broker cannot be resolved (label too long)",
+        ),
+        (unverified(10), LinkErrorKind.TLS, "its certificate has expired"),
+        (unverified(20), LinkErrorKind.TLS, "its certificate comes from a CA that is not trusted"),
+        (unverified(62), LinkErrorKind.TLS, "its certificate is not for broker"),
+        (unverified(99), LinkErrorKind.TLS, "its certificate is not accepted: what OpenSSL says"),
+        (failed("WRONG_VERSION_NUMBER"), LinkErrorKind.TLS, "it does not speak TLS"),
+        (failed("NO_SHARED_CIPHER"), LinkErrorKind.TLS, "TLS failed: no shared cipher"),
+        (TimeoutError(), LinkErrorKind.TIMEOUT, "no answer within 2.5 s"),
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "no"),
+            LinkErrorKind.REFUSED,
+            "nothing listens there (connection refused)",
+        ),
         (
             ConnectionResetError(),
-            Kind.TLS,
+            LinkErrorKind.TLS,
             "it closed the connection during the TLS handshake; perhaps it does not speak TLS",
         ),
-        (OSError(errno.ENETUNREACH, "no"), Kind.OTHER, "Network is unreachable"),
+        (OSError(errno.ENETUNREACH, "no"), LinkErrorKind.OTHER, "Network is unreachable"),
     ],
 )
-def test_links_say_why_they_are_not_there(error: Exception, kind: Kind, why: str) -> None:
+def test_links_say_why_they_are_not_there(error: Exception, kind: LinkErrorKind, why: str) -> None:
     said = link_error(error, parse_broker("mqtts://me@broker"), timeout_s=2.5)
     assert (said.kind, str(said)) == (kind, f"cannot connect to mqtts://broker:8883: {why}")
 

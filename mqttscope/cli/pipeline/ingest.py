@@ -89,10 +89,10 @@ def command(given: IngestOptions) -> int:
     SRC is a file, a glob, a directory, or a URI such as s3://bucket/folder/. Captures already in the lake are skipped.
     A connection may span several ingests.
     """
-    return Run(given).execute()
+    return IngestRun(given).execute()
 
 
-class Run:
+class IngestRun:
     """The command line, and what becomes of it."""
 
     def __init__(self, given: IngestOptions) -> None:

@@ -71,10 +71,10 @@ def command(given: WatchOptions) -> int:
     DIR is a folder of captures, a glob or a file. Ctrl-C stops after the current batch has been committed, SIGTERM
     within two seconds; the next watch continues where this one stopped.
     """
-    return Run(given).execute()
+    return WatchRun(given).execute()
 
 
-class Run:
+class WatchRun:
     """The command line, and what becomes of it."""
 
     def __init__(self, given: WatchOptions) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 from mqttscope.cli.main import group
-from mqttscope.cli.pipeline.watch import Run, WatchOptions, _signals, line
+from mqttscope.cli.pipeline.watch import WatchOptions, WatchRun, _signals, line
 from mqttscope.lake.files import lake_lock
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import write_lake
@@ -104,7 +104,7 @@ def test_signals_end_the_watch(number: signal.Signals) -> None:
 
 
 def test_errors_of_captures_are_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
-    run = Run(WatchOptions(sources=("captures",), lake="lake", quiet=True))
+    run = WatchRun(WatchOptions(sources=("captures",), lake="lake", quiet=True))
     run._tell(Taken(0, errors=[CaptureError(f"b\udcff-{number}.pcap", "is cut", 90, 2) for number in range(12)]))
     run._tell(Taken(1, {"ingest_errors": 4}))
 
@@ -117,5 +117,5 @@ def test_errors_of_captures_are_told_one_by_one(capsys: pytest.CaptureFixture[st
 def test_what_is_said_before_the_first_batch() -> None:
     given = WatchOptions(sources=("captures", "b*"), lake="lake", interval=2.5)
 
-    assert Run(given)._begun() == "watching captures, b* for lake: every 2.5 s, until Ctrl-C"
-    assert Run(replace(given, once=True))._begun() == "watching captures, b* for lake: what is there now"
+    assert WatchRun(given)._begun() == "watching captures, b* for lake: every 2.5 s, until Ctrl-C"
+    assert WatchRun(replace(given, once=True))._begun() == "watching captures, b* for lake: what is there now"

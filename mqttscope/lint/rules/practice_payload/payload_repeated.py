@@ -17,7 +17,7 @@ MAX_TOPICS = 1_000
 
 
 @dataclass(slots=True)
-class Run:
+class Repetition:
     """The same payload on one topic, again and again."""
 
     checksum: int
@@ -30,7 +30,7 @@ class Run:
 class Runs:
     """By topic."""
 
-    topics: dict[str, Run] = field(default_factory=dict)
+    topics: dict[str, Repetition] = field(default_factory=dict)
 
 
 class PayloadRepeated(Rule):
@@ -101,11 +101,11 @@ class PayloadRepeated(Rule):
         topic = at.topic
         if topic is None or not packet.payload or packet.dup:
             return None
-        topics: dict[str, Run] = at.memory(self).topics
+        topics: dict[str, Repetition] = at.memory(self).topics
         checksum = crc32(packet.payload)
         run = topics.get(topic)
         if run is None:
-            topics[topic] = Run(checksum, 1, at.timestamp_ns)
+            topics[topic] = Repetition(checksum, 1, at.timestamp_ns)
             if len(topics) > MAX_TOPICS:
                 del topics[next(iter(topics))]
             return None
