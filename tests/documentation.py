@@ -1,6 +1,6 @@
-"""The commands and outputs in README.md and docs: run, and written anew with ``python -m tests.documentation``.
+"""The commands and outputs in README.md and docs: run, and written again with ``python -m tests.documentation``.
 
-A ``console`` block holds command lines, each with ``$`` before it and its output behind it.  A ``sh`` block holds
+A ``console`` block holds command lines, each with ``$`` before it and its output after it.  A ``sh`` block holds
 command lines, of which those with mqttscope are looked at: run when they name captures of the project or need none,
 else only parsed.  A comment ``<!-- not run: why -->`` before a block keeps it from being run.  A line ``...`` in an
 output stands for any lines.
@@ -88,7 +88,7 @@ def matches(shown: str, real: str) -> bool:
 
 
 def main() -> None:
-    """Write every output anew that is not the real one."""
+    """Write every output again that is not the real one."""
     if shutil.which("jq") is None:
         sys.exit("jq is needed")
     for page in PAGES:

@@ -218,10 +218,10 @@ def counted_by_tshark(folder: Path, port: int) -> Counter[str]:
 TSHARK_IS_WRONG_ABOUT = {
     "length-split": "a Remaining Length split over segments",
     "joined-in-payload": "a stream that begins inside a packet",
-    "lost-segment": "what comes behind a hole",
-    "lost-in-payload": "what comes behind a hole",
-    "snaplen-96": "what comes behind packets that were cut",
-    "example-length-too-long": "what comes behind the fault",
+    "lost-segment": "what comes after a hole",
+    "lost-in-payload": "what comes after a hole",
+    "snaplen-96": "what comes after packets that were cut",
+    "example-length-too-long": "what comes after the fault",
     "planted-violations": "malformed packets, which it counts as good ones",
 }
 """Seen with tshark 4.0.17; every other capture it counts as stated."""

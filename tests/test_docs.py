@@ -62,7 +62,7 @@ def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
 
     assert "Traceback" not in done.stdout
     if one.output is not None:
-        assert matches(one.output, done.stdout), "python -m tests.documentation writes it anew\n" + done.stdout
+        assert matches(one.output, done.stdout), "python -m tests.documentation writes it again\n" + done.stdout
     else:
         assert done.returncode in (0, 1), done.stdout
         assert not re.search(r"no MQTT found|does not exist|matches no file", done.stdout)

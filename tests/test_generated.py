@@ -58,7 +58,7 @@ def test_diagrams_are_made_of_the_tables() -> None:
 
 @pytest.fixture
 def elsewhere(made: dict[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another checkout without any generated file; what belongs there is not made anew, which takes seconds."""
+    """Another checkout without any generated file; what belongs there is not made again, which takes seconds."""
     files = {tmp_path / path.relative_to(ROOT): text for path, text in made.items()}
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     monkeypatch.setattr(generate, "generated", lambda: files)

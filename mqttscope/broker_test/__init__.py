@@ -8,9 +8,9 @@ oracle             the linter's word on the same conversation: without it nobody
 probe_client       how the broker is reached, and a client of ours that keeps the protocol: witness, and helper
 case_runner        plays one case at its connection
 cleanup            what a conversation may have left on the broker, and its removal
-health_monitor     whether the broker still serves, between cases and behind them
+health_monitor     whether the broker still serves, between cases and after them
 process            the broker as a process: its life and its memory
-run                cases one after the other, each judged, each cleaned up behind
+run                cases one after the other, each judged, each cleaned up after
 minimize           a failing case with everything left out that does not matter
 reproduce          a case as one line for a shell
 synthetic_capture  mutated flows as frames, without any broker; no I/O, no clock

@@ -204,7 +204,7 @@ def deliveries(player: ClientPlayer) -> list[tuple[Entry, packets.Publish]]:
 
 
 HOPELESS_S = 0.05
-"""How long anything is waited for behind an answer that did not come."""
+"""How long anything is waited for after an answer that did not come."""
 MAX_VAIN = 10
 """Answers that are waited for in vain before nothing is waited for any more."""
 LONGEST_S = 60.0
@@ -247,11 +247,11 @@ class CaseRunner:
     patience_s: float
     supply: Supply | None = None
     meanwhile: Callable[[], Awaitable[float | None]] | None = None
-    """Called behind the last step, while the connection is still open."""
+    """Called after the last step, while the connection is still open."""
     raw: bool = False
     """Send the bytes as they are, without the player: for cases that were reduced."""
     thorough: bool = False
-    """Wait for a close as long behind PINGRESP as anywhere else."""
+    """Wait for a close as long after PINGRESP as anywhere else."""
     conversation: Conversation = field(init=False)
     listener: RecordingListener = field(init=False)
     played: Played = field(init=False)
@@ -348,7 +348,7 @@ class CaseRunner:
         self._player = None
 
     async def _until_sent(self, player: ClientPlayer, entry: Entry) -> None:
-        """Let the player go on until it has sent an entry, or left it out."""
+        """Let the player continue until it has sent an entry, or left it out."""
         deadline = time.monotonic() + self.patience_s
         while entry in player.steps and not self.listener.how:
             action = player.perform(time.time_ns())
@@ -519,7 +519,7 @@ class CaseRunner:
         return min(self.patience_s, FREE_S) if self.case.reaction.demand is Demand.ANY else self.patience_s
 
     async def _look(self) -> None:
-        """See what the broker does behind the last step."""
+        """See what the broker does after the last step."""
         seen, listener = self.played.seen, self.listener
         seen.waited_s = self.patience_s
         if listener.how or self.case.reaction.demand is Demand.ANY:

@@ -1,4 +1,4 @@
-"""Cleaning up behind cases: at once where the broker serves, else when it is back, and at the end as far as it goes.
+"""Cleaning up after cases: at once where the broker serves, else when it is back, and at the end as far as it goes.
 
 What a conversation may have left on the broker: sessions and retained messages of ours.
 """
@@ -174,7 +174,7 @@ class Cleaner:
         return f"may be left on {self.access.target}: {', '.join(left[:MAX_NAMED])}{more}"
 
     async def _forget(self, conversation: Conversation, version: ProtocolVersion, seconds: float) -> list[str]:
-        """Clean up behind one conversation; returns what is left."""
+        """Clean up after one conversation; returns what is left."""
         found = residue(conversation)
         left = []
         for spoken, identifier in found.sessions:

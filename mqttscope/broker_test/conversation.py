@@ -63,7 +63,7 @@ class Conversation:
 
     @property
     def begins(self) -> int:
-        """Index of the mutation's first word; behind the last one where it has none."""
+        """Index of the mutation's first word; after the last one where it has none."""
         return next((index for index, one in enumerate(self.said) if one.mutated), len(self.said))
 
     def packets(self, *, from_client: bool) -> list[ControlPacket | Malformed]:

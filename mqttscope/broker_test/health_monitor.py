@@ -112,7 +112,7 @@ class HealthMonitor:
         if found is BrokerHealth.SILENT:
             return Ruling(Verdict.HUNG, f"it takes connections and answers no CONNECT within {patience_s * AGAIN:g} s")
         why = f"the witness lost its connection ({how})" if how else "the witness hears nothing any more"
-        maybe = "" if self.process is not None or not how else "; it may have ended and been started anew"
+        maybe = "" if self.process is not None or not how else "; it may have ended and been started again"
         return Ruling(Verdict.COLLATERAL, f"{why}, while new clients are served{maybe}")
 
     async def lasting(self) -> bool:

@@ -101,7 +101,7 @@ def broken_by_client(conversation: Conversation) -> tuple[str, ...]:
 
 
 def _length(event: Event) -> int:
-    """How far an event goes on in the client's stream, in bytes."""
+    """How far an event continues in the client's stream, in bytes."""
     if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent) or event.direction is not C2S:
         return 0
     if isinstance(event, PacketEvent):

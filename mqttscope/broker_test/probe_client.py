@@ -1,4 +1,4 @@
-"""A client of ours that keeps the protocol: it proves that the broker serves others, and cleans up behind cases.
+"""A client of ours that keeps the protocol: it proves that the broker serves others, and cleans up after cases.
 
 What comes in on a link, and waiting for it.
 
@@ -210,7 +210,7 @@ MAX_UNASKED = 20_000
 FLOODED = "it sent without end"
 """How the connection of a probe client ended that was flooded."""
 LEAVE_S = 0.5
-"""How long the broker has to close behind our DISCONNECT."""
+"""How long the broker has to close after our DISCONNECT."""
 
 
 class BrokerHealth(Enum):

@@ -146,7 +146,7 @@ PARTS = 4
 
 
 class MemoryTrend:
-    """Looks at the memory behind each case.  It says what it saw, and accuses of nothing."""
+    """Looks at the memory after each case.  It says what it saw, and accuses of nothing."""
 
     def __init__(self, process: Process | None) -> None:
         self.process = process
@@ -161,7 +161,7 @@ class MemoryTrend:
         if process is None or not process.alive():
             return
         if process.pid != self._pid:
-            # Another one: what was started again begins anew.
+            # Another one: what was started again begins again.
             self._pid, self._samples, self._looks, self._every = process.pid, [], 0, 1
         self._looks += 1
         if self._looks % self._every == 0 and (resident := process.memory()):

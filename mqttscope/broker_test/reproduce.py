@@ -23,8 +23,8 @@ MAX_PRINTF = 4_000
 def shell_line(flow: MutatedFlow, target: Target, *, fenced: bool = False) -> str:
     """A line that plays a flow and shows the answers in hexadecimal.
 
-    Empty for what nc cannot do: TLS, WebSocket, to reset a connection, to leave answers unread, and to send behind FIN.
-    ``fenced``: PINGREQ comes last, whose answer ``d0 00`` shows that the connection goes on.
+    Empty for what nc cannot do: TLS, WebSocket, to reset a connection, to leave answers unread, and to send after FIN.
+    ``fenced``: PINGREQ comes last, whose answer ``d0 00`` shows that the connection continues.
     """
     steps = flow.steps
     fin = next((place for place, one in enumerate(steps) if one.action is Action.HALF_CLOSE), len(steps))

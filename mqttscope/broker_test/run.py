@@ -1,4 +1,4 @@
-"""Cases one after the other: played, judged, and cleaned up behind."""
+"""Cases one after the other: played, judged, and cleaned up after."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ class BrokerTest:
                 ruling = await unhurried(confirming(ruling, case, played.conversation))
             result.ruling = ruling
             if played.during is None:
-                result.ruling = Ruling(Verdict.COLLATERAL, "the witness heard nothing while the case went on")
+                result.ruling = Ruling(Verdict.COLLATERAL, "the witness heard nothing while the case continued")
         if ill is None or ill.verdict is Verdict.COLLATERAL:
             result.unclean = tuple(await self._settle())
             self._growth.looked()
@@ -300,7 +300,7 @@ class BrokerTest:
                 return replace(found, ruling=Ruling(Verdict.LEAKED, told))
         return found
 
-    # Before and behind
+    # Before and after
 
     async def _turn(self, until: float | None) -> bool:
         """Wait for the rate; whether there is still time for a case."""

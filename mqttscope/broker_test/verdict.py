@@ -231,7 +231,7 @@ class Observation:
     left: bool = False
     """The client had said that it leaves: DISCONNECT, FIN or reset."""
     fenced: bool | None = None
-    """Whether a PINGREQ behind everything was answered; ``None`` where none could be sent."""
+    """Whether a PINGREQ after everything was answered; ``None`` where none could be sent."""
     missing: list[PacketType] = field(default_factory=list)
     """Answers that were waited for in vain."""
     asked: bool = False
@@ -271,7 +271,7 @@ def judge(case: Case, seen: Observation, baseline: Baseline = NO_BASELINE) -> Ru
     """
     demand = case.reaction.demand
     if demand is Demand.ANY:
-        return _conforming("nothing is demanded but to go on serving")
+        return _conforming("nothing is demanded but to continue serving")
     ruling = _closing(case, seen) if demand is not Demand.ACCEPT else _accepting(case, seen, baseline)
     if ruling.verdict is Verdict.NO_ANSWER and seen.asked:
         return excused(ruling, "it asks for more authentication than was recorded")
@@ -305,7 +305,7 @@ def _closing(case: Case, seen: Observation) -> Ruling:
         return _conforming("the client had left, so that there was nothing to close")
     if seen.fenced:
         refused = f"it refuses with {_told(case, seen.codes)}, but " if seen.codes else ""
-        return Ruling(Verdict.TOLERATED, f"{refused}the connection goes on, PINGREQ is answered", demanded)
+        return Ruling(Verdict.TOLERATED, f"{refused}the connection continues, PINGREQ is answered", demanded)
     if closing:
         told = _told(case, closing)
         return Ruling(Verdict.TOLERATED, f"{told} came, and the connection stays open", demanded)

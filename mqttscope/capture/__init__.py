@@ -7,7 +7,7 @@ notice   what a capture says beside its frames: an error, drops, secrets for dec
 =======  ==============================================================================
 
 ``sources`` finds captures, ``files`` opens them, ``reading`` tells them apart, ``compressed`` uncompresses them,
-``pcap`` and ``pcapng`` read the two formats, ``growing`` and ``rest`` go on in those that were read before, ``write``
+``pcap`` and ``pcapng`` read the two formats, ``resume`` continues in those that were read before, ``write``
 writes pcapng.
 """
 

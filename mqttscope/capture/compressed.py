@@ -192,7 +192,7 @@ def _gzip_member(source: _Input, chunk_size: int) -> Iterator[bytes]:
     step = 1 << 10
     full = False
     while not member.eof:
-        if not data and not full:  # behind a full piece there may be more of what was taken already
+        if not data and not full:  # after a full piece there may be more of what was taken already
             data = source.some(step)
             step = min(step * 2, COMPRESSED_CHUNK_SIZE)
             if not data:

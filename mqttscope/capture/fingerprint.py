@@ -115,7 +115,7 @@ def fingerprint_at(path: str | os.PathLike[str], size: int | None = None) -> Fin
 
 
 def resume_offset(file: BinaryIO, content: Fingerprint) -> tuple[int, float]:
-    """How many bytes of a capture were read when it was shorter, and the time of the first frame behind them.
+    """How many bytes of a capture were read when it was shorter, and the time of the first frame after them.
 
     0 and `NO_FRAME` where it was not, or had no frame then: all captures of one tool begin alike.
     """
@@ -201,7 +201,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 def head_crc(file: BinaryIO, size: int) -> int:
     """CRC-32 of the first bytes of a file that is open, of ``size`` at most: whether it is still the same.
 
-    Numbers of files would not do: some file systems give them anew.
+    Numbers of files would not do: some file systems give them again.
     """
     file.seek(0)
     found = zlib.crc32(file.read(min(size, CRC_BYTES)))

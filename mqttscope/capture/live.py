@@ -318,7 +318,7 @@ BUFFER_MIB = 64
 TICK_SECONDS = 0.05
 """So often whoever reads is called while nothing comes."""
 SETTLE_SECONDS = 0.35
-"""How long a capture goes on after it was told to stop: the kernel hands frames over in blocks, the last one late."""
+"""How long a capture continues after it was told to stop: the kernel hands frames over in blocks, the last one late."""
 LINK_SECONDS = 1.0
 """So often the interfaces are looked at: the kernel tells nobody who captures that one went down."""
 END_SECONDS = 5.0

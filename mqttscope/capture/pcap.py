@@ -119,11 +119,11 @@ def read_pcap(
 ) -> Iterator[Frame | CaptureError]:
     """The frames of a pcap file, then one :class:`CaptureError` when it is damaged or ends inside a record.
 
-    ``source``: where the file goes on after ``buffer``, the bytes read so far, which begin with a magic of
+    ``source``: where the file continues after ``buffer``, the bytes read so far, which begin with a magic of
     :data:`PCAP_MAGICS`.  ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
 
     ``memory``: where to begin, unless it is fresh; ``buffer`` is the file header then, and ``source`` begins there.
-    ``more``: the file goes on growing, so that ending inside a record is no fault.
+    ``more``: the file continues growing, so that ending inside a record is no fault.
     """
     buffer = buffer if len(buffer) >= FILE_HEADER_SIZE else source.fill(buffer, FILE_HEADER_SIZE)
     if len(buffer) < FILE_HEADER_SIZE and more and source.fault is None:

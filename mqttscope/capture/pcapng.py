@@ -76,7 +76,7 @@ def read_pcapng(
 ) -> Iterator[Frame | CaptureNotice]:
     """The frames and notices of a pcapng file, then one :class:`CaptureError` when it is damaged or incomplete.
 
-    ``source``: where the file goes on after ``buffer``, the bytes read so far, which begin with :data:`PCAPNG_MAGIC`.
+    ``source``: where the file continues after ``buffer``, the bytes read so far, which begin with :data:`PCAPNG_MAGIC`.
     ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
 
     Frames of Simple Packet Blocks have no time and take that of the frame before them, or 0.  Drops that the packet
@@ -169,7 +169,7 @@ def read_pcapng(
                 continue  # whole now: perhaps an ordinary packet block
             trailer = int.from_bytes(buffer[position + size - 4 : position + size], _BYTE_ORDERS[order])
             if trailer not in (length, size):
-                raise _DamagedBlockError(f"a block has the lengths {length} in front and {trailer} behind")
+                raise _DamagedBlockError(f"a block has the lengths {length} in front and {trailer} after")
             body = buffer[position + 8 : position + size - 4]
             if kind == _SECTION_HEADER:
                 _check_section_header(body, order)
@@ -213,7 +213,7 @@ def read_pcapng(
 
 
 def _unpackers(order: str) -> tuple[Callable[..., tuple[int, ...]], Callable[..., tuple[int, ...]]]:
-    """Readers of the header of an Enhanced Packet Block, and of the length behind it."""
+    """Readers of the header of an Enhanced Packet Block, and of the length after it."""
     return struct.Struct(order + "IIIIIII").unpack_from, struct.Struct(order + "I").unpack_from
 
 
@@ -334,7 +334,7 @@ def _simple_packet(body: bytes, section: _Section) -> _Parts:
 
 
 def _captured(body: bytes, start: int, captured: int) -> tuple[bytes, bytes]:
-    """The captured bytes and, behind their padding, the options."""
+    """The captured bytes and, after their padding, the options."""
     stop = start + captured
     if stop > len(body):
         raise _DamagedBlockError(f"a frame claims {captured} bytes, its block has {len(body) - start}")

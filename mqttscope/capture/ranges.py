@@ -47,7 +47,7 @@ _BLOCK = 1 << 20
 _SECTION, _INTERFACE, _NAMES, _STATISTICS, _PACKET = 0x0A0D0D0A, 1, 4, 5, 6
 _CUSTOM, _CUSTOM_NOT_COPIED = 0xBAD, 0x40000BAD
 _PASSED_OVER = frozenset((_NAMES, _CUSTOM, _CUSTOM_NOT_COPIED))
-"""Blocks without any effect on the packets behind them."""
+"""Blocks without any effect on the packets after them."""
 _DROP_COUNT = 4
 
 
@@ -73,7 +73,7 @@ class Boundaries(ABC):
 
     @abstractmethod
     def walk(self, file: BinaryIO, position: int, until: int, size: int) -> Walk:
-        """Go from the record at ``position`` to the first one at or behind ``until``, in a file of ``size`` bytes."""
+        """Go from the record at ``position`` to the first one at or after ``until``, in a file of ``size`` bytes."""
 
     def sync(self, file: BinaryIO, at: int, size: int) -> int | None:
         """The first offset from ``at`` on that looks like the begin of a record; the same for all that ask.
@@ -311,7 +311,7 @@ class Extent:
     start: int
     """Offset of its first record."""
     stop: int
-    """Offset behind its last one."""
+    """Offset after its last one."""
     frames: int
     fault: str | None = None
     """Why it is not proven."""
@@ -324,7 +324,7 @@ class Range:
     start: int = 0
     """Offset of its first record; 0 for that of the first range, which holds the head of the file too."""
     stop: int | None = None
-    """Offset behind its last record; ``None``: to the end of the file, whatever is there."""
+    """Offset after its last record; ``None``: to the end of the file, whatever is there."""
     first: int = 1
     """Number of its first frame in the capture."""
     frames: int | None = None
@@ -393,7 +393,7 @@ def measure(file: BinaryIO, found: Boundaries, one: Split, size: int) -> Extent:
 def settle(first: int, extents: Sequence[Extent], *, more: bool = False) -> Settled:
     """The ranges that follow from the measures of all splits of a capture, in their order.
 
-    ``first``: offset of the first record.  ``more``: splits behind a faulty one were not measured at all.
+    ``first``: offset of the first record.  ``more``: splits after a faulty one were not measured at all.
     """
     ranges: list[Range] = []
     number, position, fault = 1, first, None
@@ -456,7 +456,7 @@ def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = 
 
 
 class _Window:
-    """The bytes of a range behind the head of its file, as a file."""
+    """The bytes of a range after the head of its file, as a file."""
 
     def __init__(self, file: BinaryIO, head: bytes, start: int, stop: int | None) -> None:
         file.seek(start)

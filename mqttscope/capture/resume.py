@@ -134,7 +134,7 @@ def _read(
     file.seek(0)
     head = _exactly(file, 4)
     if head in PCAP_MAGICS:
-        # The file header is read again, the records behind it are not.
+        # The file header is read again, the records after it are not.
         if memory.position:
             head += _exactly(file, FILE_HEADER_SIZE - 4)
         source = ByteSource(cast(BinaryIO, _Part(file, memory.position or len(head), stop)), plain=True)
@@ -156,7 +156,7 @@ def _read(
 def _rest_of_compressed(
     file: BinaryIO, capture: str, memory: ReaderState, stop: int
 ) -> Iterator[Frame | CaptureNotice]:
-    """What comes behind a position of a capture that was compressed when it had been read up to there."""
+    """What comes after a position of a capture that was compressed when it had been read up to there."""
     head = ByteSource(cast(BinaryIO, _Part(file, 0, stop))).fill(b"", FILE_HEADER_SIZE)[:FILE_HEADER_SIZE]
     source = ByteSource(cast(BinaryIO, _Part(file, 0, stop)))
     source.skip(memory.position)
@@ -205,7 +205,7 @@ def memory_at(file: BinaryIO, position: int) -> ReaderState:
 
 
 def read_rest(file: BinaryIO, capture: str, position: int) -> Iterator[Frame | CaptureNotice]:
-    """Frames and notices behind a position, uncompressed; frames have the numbers that they have in the whole capture.
+    """Frames and notices after a position, uncompressed; frames have the numbers that they have in the whole capture.
 
     ``file``: open and seekable.  A record that was not whole at the position comes as well.
     """
@@ -214,7 +214,7 @@ def read_rest(file: BinaryIO, capture: str, position: int) -> Iterator[Frame | C
 
 
 def first_after(file: BinaryIO, position: int) -> tuple[int, float]:
-    """How many frames lie before a position, and the time of the first one behind it, or `NO_FRAME`."""
+    """How many frames lie before a position, and the time of the first one after it, or `NO_FRAME`."""
     memory = memory_at(file, position)
     items = read_on(file, "", CaptureRange(memory, None, file.seek(0, os.SEEK_END)))
     return memory.frames, next((item.timestamp_ns for item in items if isinstance(item, Frame)), NO_FRAME)

@@ -153,7 +153,7 @@ def _is_hello(segment: Segment) -> bool:
 class Decryption:
     """Plaintexts of TLS flows, to be joined with the segments of the same captures.
 
-    ``read`` opens the captures anew for the first reading, as frames or as the segments of another front end; ``keys``
+    ``read`` opens the captures again for the first reading, as frames or as the segments of another front end; ``keys``
     are key log lines, those in pcapng secrets are added.  `MissingToolError` where tshark is not installed.
     """
 

@@ -224,7 +224,7 @@ class LiveDecryption:
         flow.last = time.monotonic()
         from_client = segment.key == flow.key
         if segment.flags & (SYN | ACK) == SYN and (segment.sequence + 1) & MASK != flow.first:
-            # The ports are used again: what follows belongs to another connection, but comes behind this one.
+            # The ports are used again: what follows belongs to another connection, but comes after this one.
             self._leave(flow)
         held = Held(segment, flow, waiting=True)
         flow.held.append(held)
@@ -294,7 +294,7 @@ class LiveDecryption:
             self._retire(worker, f"tshark had grown by {LARGEST_BYTES >> 20} MiB")
 
     def _release(self, flow: TlsFlow) -> None:
-        """Pass on what is at the head of a connection and done; what ends the connection comes behind its plaintext."""
+        """Pass on what is at the head of a connection and done; what ends the connection comes after its plaintext."""
         held, ready = flow.held, self._ready
         while held and not held[0].left and not held[0].waiting:
             one = held.popleft()
@@ -368,7 +368,7 @@ class LiveDecryption:
                 self._leave(flow)
 
     def _bury(self, worker: Tshark[Held]) -> None:
-        """A tshark has failed: its connections go on without being decrypted."""
+        """A tshark has failed: its connections continue without being decrypted."""
         self._fail(worker.fault or "failed")
         lost = {held.flow for held in worker.waiting}
         for held in worker.waiting:

@@ -6,10 +6,10 @@ Format: draft-ietf-opsawg-pcapng; little-endian, one section, one interface per 
 
 Files that this program makes: for their owner alone; captures by one program at a time.
 
-New files have the rights 0600 and new folders 0700: what was captured may hold secrets.  A folder that is there already
-may want it otherwise, by a default ACL, and is obeyed; files that are there already keep their rights.
+New files have the mode 0600 and new folders 0700: what was captured may hold secrets.  A folder that is there already
+may want it otherwise, by a default ACL, and is obeyed; files that are there already keep their mode.
 
-Writing a capture while it goes on: a file, or a ring of files of which the oldest are removed.
+Writing a capture while it continues: a file, or a ring of files of which the oldest are removed.
 
 What was written is readable at any moment, whatever ends the program: blocks are gathered and handed to the system in
 one piece, several times a second, so that a file ends between two blocks, and at worst inside its last one.
@@ -103,7 +103,7 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def replace_file(new: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Put a new file in the place of another, whose rights it takes over."""
+    """Put a new file in the place of another, whose mode it takes over."""
     with suppress(OSError):
         os.chmod(new, stat.S_IMODE(os.stat(path).st_mode))
     os.replace(new, path)

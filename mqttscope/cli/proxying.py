@@ -91,7 +91,7 @@ class Background:
         self._patience_s = patience_s
 
     def close(self) -> None:
-        """Wait for the reader, but not for ever."""
+        """Wait for the reader, but not forever."""
         if self._patience_s is None:
             self.end()
         self._queue.put(None)

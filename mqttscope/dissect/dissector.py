@@ -65,7 +65,7 @@ def _counters(half: HalfStream) -> dict[str, int]:
 
 
 MAX_RESETS = 1_024
-"""Resets of which it is remembered who sent them; a segment waits behind fewer others until it is judged."""
+"""Resets of which it is remembered who sent them; a segment waits after fewer others until it is judged."""
 _MISSING = frozenset(("before_start", "out_of_window"))
 """Reasons for which bytes are discarded that both sides may have read."""
 
@@ -471,9 +471,9 @@ def dissect_segments(
 ) -> Iterator[Event]:
     """Events of TCP segments in capture order; capture notices among them pass through.
 
-    ``more``: the capture goes on elsewhere, so that flows are left open at the end.
+    ``more``: the capture continues elsewhere, so that flows are left open at the end.
 
-    What somebody has decrypted of a TLS flow comes behind the segment that completed it.
+    What somebody has decrypted of a TLS flow comes after the segment that completed it.
 
     Whole packets that arrive in order on a connection already known are most of all traffic: they are handled right
     here, everything else by the dissector's methods.
@@ -531,7 +531,7 @@ def dissect_segments(
             number = counting.packets
             counting.packets = number + 1
             offset = side.stream_offset
-            # Bytes are missing of packets behind a gap alone, and a gap does not come this way.
+            # Bytes are missing of packets after a gap alone, and a gap does not come this way.
             side.stream_offset = offset + len(item.raw)
             # Without __init__: there is one for each packet.
             event = _new(PacketEvent)

@@ -42,7 +42,7 @@ class FlowTrigger(StrEnum):
     """What says more of it."""
 
     SPEAKS_MQTT = "speaks MQTT"
-    """By a CONNECT, packets in a row, or the port; or the connection goes on behind a reset that both sides ignored."""
+    """By a CONNECT, packets in a row, or the port; or the connection continues after a reset that nobody heeds."""
     SPEAKS_WEBSOCKET = "speaks WebSocket"
     """By an HTTP upgrade, or the port."""
     SPEAKS_TLS = "speaks TLS"

@@ -196,7 +196,7 @@ class FlowState:
     also_closed: OtherEnd | None = None
     """How the other side ended."""
     ends_reported: list[str] = field(default_factory=list)
-    """Sides whose streams were reported to be over: the FIN of another may wait behind a hole."""
+    """Sides whose streams were reported to be over: the FIN of another may wait after a hole."""
     ending_reported: bool = False
     discarded: list[SegmentDiscarded] = field(default_factory=list)
     """Segments that were not taken before it was known what is spoken, at most `MAX_DISCARDED`."""
@@ -265,7 +265,7 @@ class FlowState:
 
     @property
     def ending_due(self) -> bool:
-        """Whether all that the side said which ended first is known: nothing of it waits behind a hole any more."""
+        """Whether all that the side said which ended first is known: nothing of it waits after a hole any more."""
         return self.closed_by in self.ends_reported and not self.held and not self.holding
 
     def remember(self) -> Over | None:
@@ -281,7 +281,7 @@ class FlowState:
         return Over(slim, self.client_is_initiator, self.roles_known, self.roles_evidence)
 
     def restart_stream(self, from_client: bool) -> list[StreamItem]:
-        """Begin a stream anew, looking for packets: an unknown number of its bytes is lost.  Returns what it held."""
+        """Begin a stream again, looking for packets: an unknown number of its bytes is lost.  Returns what it held."""
         old = self.stream(from_client)
         new = PacketStream(old.version, old.version_source, old.max_packet_bytes)
         new.lose_framing()
@@ -434,7 +434,7 @@ class FlowState:
 
 
 def _limits_of(side: Side) -> Side:
-    """What a side announced and its aliases: what a connection needs that goes on behind a reset."""
+    """What a side announced and its aliases: what a connection needs that continues after a reset."""
     return Side(
         side.receive_maximum, side.maximum_packet_size, side.topic_alias_maximum, side.limits_known, side.aliases,
         alias_bytes=side.alias_bytes,

@@ -101,7 +101,7 @@ class PacketEvents:
         if dialogue.holding and len(dialogue.held) <= MAX_HELD_ITEMS and not final:
             return
         held, dialogue.held = dialogue.held, []
-        # Frames count anew in each capture.
+        # Frames count again in each capture.
         one_capture = all(one.capture == held[0].capture for one in held)
         held.sort(key=lambda one: one.frame if one_capture else one.timestamp_ns)
         for one in held:
@@ -231,7 +231,7 @@ _RESUMED = (
     "session_expiry_interval", "maximum_qos", "retain_available", "wildcard_subscription_available",
     "subscription_identifier_available", "shared_subscription_available", "client_side", "server_side",
 )  # fmt: skip
-"""Fields of a connection that hold on behind a reset which both sides ignored."""
+"""Fields of a connection that hold on after a reset which both sides ignored."""
 _SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 
 
@@ -298,7 +298,7 @@ class Transports:
         dialogue.settle()
 
     def resume(self, dialogue: FlowState, before: Over) -> Iterator[Event]:
-        """Go on with a connection that was reset, and whose peers ignored that: as a connection of its own.
+        """Continue with a connection that was reset, and whose peers ignored that: as a connection of its own.
 
         What packets mean is known from the one before where MQTT stands in TCP itself; else it has to be found again.
         """

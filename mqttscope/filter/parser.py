@@ -126,7 +126,7 @@ class FieldName:
     position: int
     length: int
     key: Token | None = None
-    """What stands in brackets behind the name."""
+    """What stands in brackets after the name."""
 
 
 @dataclass(slots=True)
@@ -284,7 +284,7 @@ class _Parser:
             return part
         if self.take("exists"):
             opened = self.take("(")
-            name = self.field("behind 'exists'")
+            name = self.field("after 'exists'")
             if opened and not self.take(")"):
                 raise self.error("this ( is never closed", opened)
             return Exists(name)

@@ -1,4 +1,4 @@
-"""Tables that are sums over others: topics, clients and sessions.  Whatever engine has the rows can make them anew.
+"""Tables that are sums over others: topics, clients and sessions.  Whatever engine has the rows can make them again.
 
 A *session* begins with a connection that is known to have none before it (Clean Start, or a CONNACK without Session
 Present), and at the first connection of a client that was captured, of which the session may be older.

@@ -9,7 +9,7 @@ Output rows have ``kind``, the name of a table, and one struct for each table; a
 ``flow_keys`` says which flows the rules
 that look beyond one connection need together; `cross_kernel` reads these once more.
 When more segments will come, rows of the kind ``open/<table>`` say what is known so far of connections that are still
-open: as if they ended here.  The next run makes them anew.
+open: as if they ended here.  The next run makes them again.
 
 Nothing of one flow depends on another one, so the result does not depend on how flows were shared out, nor on the files
 that the segments come from, as long as their order is the same.  Memory holds one flow at a time:
@@ -51,7 +51,7 @@ SEGMENT_COLUMNS = (
 )  # fmt: skip
 """Columns that are read of a row; ``kind`` is ``segment``, ``state`` (its bytes in ``payload``) or something else."""
 ORDER = ("flow", "kind_order", "file", "frame")
-"""What rows are sorted by: one capture behind the other, as one process reads them.
+"""What rows are sorted by: one capture after the other, as one process reads them.
 
 ``kind_order`` is 0 for state and 1 for segments, and may be left out without state."""
 ORDER_BY_TIME = ("flow", "kind_order", "clock_ns", "file", "frame")
@@ -105,7 +105,7 @@ def kernel(
     ``more``: further segments will come, so that flows stay open and leave a row of ``state``.  ``watermark_ns`` is the
     time of the last segment of all flows: those that have been idle for too long by then are over, whatever comes.
     ``dropping``: captures that are known to lack frames.  ``drops``: where others say so, by their names.  ``ends``:
-    times of the last segments of all captures in their order, where these are read one behind the other: a capture that
+    times of the last segments of all captures in their order, where these are read one after the other: a capture that
     overlaps with the one before lets time go back.
     """
     options, drops = options or LakeOptions(), drops or {}

@@ -1,6 +1,6 @@
 """Segments of captures that come later than newer ones: read all the same, and each packet once.
 
-What a flow remembers is how far its streams have come.  Captures from before that time hold bytes that lie behind: a
+What a flow remembers is how far its streams have come.  Captures from before that time hold bytes that lie after: a
 stream cannot go back.  So each late segment goes
 
 * to the flow itself where it fits at its end, or into a hole that is still waited for;
@@ -272,7 +272,7 @@ def _is_copy(flow: Flow, segment: Segment) -> bool:
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if flow.closed or segment.payload:
         return end <= half.offset and (flow.closed != "" or not segment.flags & (FIN | RST))
-    # What says nothing new of a stream that went on: a reset, too, that nobody heeded.
+    # What says nothing new of a stream that continued: a reset, too, that nobody heeded.
     return end < half.offset
 
 

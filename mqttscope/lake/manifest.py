@@ -71,7 +71,7 @@ class Manifest:
     scope_state_files: list[str] = field(default_factory=list)
     """What rules of wider scope remember."""
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of each stream that is watched: the last batch that is in, and what the next one goes on with."""
+    """Of each stream that is watched: the last batch that is in, and what the next one continues with."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of each file; older lakes do not say them."""
     rows: dict[str, int] = field(default_factory=dict)

@@ -23,7 +23,7 @@ class LakeOptions:
     dissect: Options = field(default_factory=Options)
     """How the captures are read; packets are counted by connection whatever this says."""
     group: str = ""
-    """Names captures that belong together: no connection goes on in another group."""
+    """Names captures that belong together: no connection continues in another group."""
     payload_limit: int = 0
     """Bytes of each payload that are kept; length and SHA-256 always are."""
     rules: tuple[Rule, ...] = ()

@@ -3,7 +3,7 @@
 A flow that is still open holds bytes that are no packet yet, and packets that rules look at later.  What a later ingest
 needs of a secret is its length alone, so asterisks take its place wherever it is known to stand: in the CONNECT that is
 kept, in the part of a packet that has come, in the head of an HTTP request.  Bytes of which nobody can say what they
-are, since they lie behind a hole in the opening of a connection or in a message that is compressed and not complete,
+are, since they lie after a hole in the opening of a connection or in a message that is compressed and not complete,
 are not kept as they are.  The bytes that were delivered last, by which a retransmission with other content is told, are
 forgotten.
 """
@@ -74,7 +74,7 @@ def public_object(value: object) -> object:
 
 
 def forget_secrets(flow: Flow) -> None:
-    """Take the secrets out of what a flow holds; it goes on as before."""
+    """Take the secrets out of what a flow holds; it continues as before."""
     flow.kept = [replace(one, payload=covered(one.payload, _in_stream(one.payload))) for one in flow.kept]
     flow.past.clear()
     dialogue = flow.context
@@ -114,7 +114,7 @@ def _half(half: HalfStream, connection: Connection | None, from_client: bool) ->
 
 
 def _is_opening(connection: Connection, from_client: bool) -> bool:
-    """Whether what waits behind a hole may be of a CONNECT, or of what a server says before it lets a client in."""
+    """Whether what waits after a hole may be of a CONNECT, or of what a server says before it lets a client in."""
     if from_client:
         return connection.handshake_seen and connection.connect_packet is None
     simple = connection.version_known and connection.version < _V5
@@ -159,7 +159,7 @@ def _stream(stream: PacketStream, doubt: int) -> None:
 
 
 def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> Ranges:
-    """What is hidden of bytes behind some that may have begun a secret: all up to where packets are found.
+    """What is hidden of bytes after some that may have begun a secret: all up to where packets are found.
 
     These are no rest of a secret, and the next ingest has to make their rows.
     """

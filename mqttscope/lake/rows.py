@@ -258,7 +258,7 @@ def connection_row(
 
 
 def _closed_how(connection: Connection, *, late: bool) -> str | None:
-    """How it ended.  What nothing is read of any more may go on elsewhere, where its captures came late."""
+    """How it ended.  What nothing is read of any more may continue elsewhere, where its captures came late."""
     how = connection.closed_how
     return "capture_end" if late and how in ("idle", "evicted") else how
 

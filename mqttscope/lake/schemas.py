@@ -104,7 +104,7 @@ PACKETS = TableSchema(
         _NUMBER, _OFFSET,
         Column("type", S, "name of the packet type; null where not even that is known"),
         Column("length", L, "bytes of the whole packet"),
-        Column("remaining_length", L, "bytes behind the fixed header; null when malformed"),
+        Column("remaining_length", L, "bytes after the fixed header; null when malformed"),
         Column("header_flags", H, "only where the flags differ from the table of the specification"),
         Column("missing", L, "bytes of the payload that the capture does not have; null for none"),
         Column("topic", S, "of a PUBLISH: the topic with its alias resolved; null where it cannot be known"),
@@ -177,7 +177,7 @@ CONNECTIONS = TableSchema(
 )  # fmt: skip
 SESSIONS = TableSchema(
     "sessions",
-    "MQTT Sessions: connections of one Client Identifier on a server that go on with each other's session",
+    "MQTT Sessions: connections of one Client Identifier on a server that continue with each other's session",
     ("server", "client_identifier", "session"),
     (
         _ENDS[1], _WHO[1], Column("session", L, "counts the sessions of this client and server from 0"),

@@ -147,7 +147,7 @@ class Collector:
         self._drops = {capture: drop for capture, drop in (later or {}).items() if capture not in self.dropping}
 
     def _heed_drops(self, capture: str) -> None:
-        """Flows come one behind the other, so that a place may be behind a notice and the next one before it."""
+        """Flows come one after the other, so that a place may be after a notice and the next one before it."""
         drop = self._drops.get(capture)
         if drop is None:
             return

@@ -2,7 +2,7 @@
 
 An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown
-since, what is new is read.  A connection that is open when the captures end goes on with the next ingest, from what its
+since, what is new is read.  A connection that is open when the captures end continues in the next ingest, from what its
 flow remembers; until then its rows so far are in the tables as well, ``closed_how`` being ``open``.  What rules
 remember of sessions and servers continues in the same way.  So the tables of several ingests are those of one, as long
 as the captures come in the order of time; in any other order each packet is a row all the same (`lake.late`).
@@ -82,11 +82,11 @@ class Ingested:
     rows: dict[str, int] = field(default_factory=dict)
     """Rows that were added to each table; those of connections that are still open do not count yet."""
     open_flows: int = 0
-    """Flows that the next ingest goes on with."""
+    """Flows that the next ingest continues with."""
     out_of_order: list[str] = field(default_factory=list)
     """Captures that begin before the last segment of an earlier ingest: connections that both have are not joined."""
     overlapping: list[str] = field(default_factory=list)
-    """Captures that begin before an earlier one of this ingest ends: they are read one behind the other."""
+    """Captures that begin before an earlier one of this ingest ends: they are read one after the other."""
 
 
 def write_lake(
@@ -376,7 +376,7 @@ def _states(root: Path, names: Iterable[str]) -> Iterator[bytes]:
 
 
 def _write_sums(root: Path, after: Manifest) -> None:
-    """Topics, clients and sessions are made anew of all that is there."""
+    """Topics, clients and sessions are made again of all that is there."""
     made = {}
     with reading(root / "messages"):
         made["topics"] = topics(_dataset(root, after, "messages").to_batches(columns=list(TOPIC_COLUMNS)))

@@ -85,7 +85,7 @@ class Watch:
             self.accept(topic, at.timestamp_ns)
 
     def pass_time(self, now_ns: int) -> None:
-        """Time goes on.  When it runs backwards, a clock was set or another capture begins."""
+        """Time continues.  When it runs backwards, a clock was set or another capture begins."""
         if now_ns < self.now_ns - SECOND_NS:
             self.forget()
             self.witnesses.clear()

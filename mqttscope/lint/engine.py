@@ -138,7 +138,7 @@ def place_of(report: Report, raw: bytes, at: RuleContext, fault: FaultReport | N
 
 
 def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[int, int]:
-    """The field that holds the fault; where a byte is missing, the place behind the last one."""
+    """The field that holds the fault; where a byte is missing, the place after the last one."""
     start = min(fault.offset, len(raw))
     for span in spans.spans:
         if span.start <= start < span.end and (span.field == fault.field or not fault.field):
@@ -461,7 +461,7 @@ class Linter:
             lacks |= Needs.OPENING
         if not (connection.clean_start or connection.session_present is False):
             lacks |= Needs.SESSION_BIRTH
-        # Bytes that came again or waited behind a hole were sent before they are seen: who knows what is seen between.
+        # Bytes that came again or waited after a hole were sent before they are seen: who knows what is seen between.
         disordered = history.disordered or not at.party.in_step()
         if at.sender.gapped or disordered:
             lacks |= Needs.WHOLE_SENDER
@@ -529,7 +529,7 @@ class Linter:
             return False
         if rule.needs & Needs.WHOLE and at.event.capture in self.dropping:
             return False
-        # Behind lost bytes packets are found again by their looks; the first bytes of another protocol are no such.
+        # After lost bytes packets are found again by their looks; the first bytes of another protocol are no such.
         return not at.sender.gapped or bool(at.history.foreign)
 
     def _statements(self, rule: Rule, report: Report, at: RuleContext) -> tuple[str, ...]:

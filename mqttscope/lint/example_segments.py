@@ -147,7 +147,7 @@ class _Wire:
 
 
 def step_bytes(step: Step, version: ProtocolVersion) -> tuple[list[bytes], ProtocolVersion]:
-    """The bytes of each packet of a step, and the version spoken behind it."""
+    """The bytes of each packet of a step, and the version spoken after it."""
     parts = []
     for packet in step.packets:
         if isinstance(packet, bytes):

@@ -167,5 +167,5 @@ def make_connect(version: ProtocolVersion = V5, **fields: Any) -> Connect:
 
 
 def hexadecimal(text: str) -> bytes:
-    """Bytes of a packet written in hexadecimal, with a comment behind ``#`` on each line if wanted."""
+    """Bytes of a packet written in hexadecimal, with a comment after ``#`` on each line if wanted."""
     return bytes.fromhex(" ".join(line.partition("#")[0] for line in text.splitlines()))

@@ -111,7 +111,7 @@ def difference(one: str, other: str) -> str:
 
 
 def _spaces(topic: str) -> list[tuple[int, int]]:
-    """How many spaces stand before and behind each level that is not empty."""
+    """How many spaces stand before and after each level that is not empty."""
     levels = [level for level in topic.split("/") if level.strip()]
     return [(len(level) - len(level.lstrip()), len(level) - len(level.rstrip())) for level in levels]
 

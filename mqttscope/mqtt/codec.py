@@ -132,7 +132,7 @@ TOO_LONG = -1
 def packet_end(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Where the packet that starts at ``position`` has its body and its end.
 
-    Returns ``(body, end of the packet)``; the end may lie behind ``end``.  ``(NEED_MORE, 0)`` when the fixed header is
+    Returns ``(body, end of the packet)``; the end may lie after ``end``.  ``(NEED_MORE, 0)`` when the fixed header is
     not complete, ``(TOO_LONG, 0)`` when its fourth length byte asks for a fifth (5.0 2.1.4).
     """
     at = position + 1
@@ -196,7 +196,7 @@ def decode(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> Con
     """Decode exactly one packet.
 
     ``version`` is the one spoken on the connection; a CONNECT brings its own.  An incomplete packet is `Malformed` with
-    reason ``truncated``, bytes behind its end with reason ``trailing_bytes``.
+    reason ``truncated``, bytes after its end with reason ``trailing_bytes``.
     """
     raw = bytes(raw)
     body, end = packet_end(raw, 0, len(raw))
@@ -207,7 +207,7 @@ def decode(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> Con
             MalformedReason.TRAILING_BYTES,
             end,
             "",
-            f"{counted(len(raw) - end, 'byte')} behind the end of the packet",
+            f"{counted(len(raw) - end, 'byte')} after the end of the packet",
             raw,
         )
     if body == TOO_LONG:

@@ -34,7 +34,7 @@ class Span:
     start: int
     """Offset of the first byte in the packet."""
     end: int
-    """Offset behind the last byte."""
+    """Offset after the last byte."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Malformed:
     """The bytes of the packet, or those skipped when framing was lost."""
     packet_type: int | None = None
     packet: ControlPacket | None = None
-    """What could be read; fields behind the point where reading stopped are ``None``."""
+    """What could be read; fields after the point where reading stopped are ``None``."""
     fields_read: tuple[str, ...] = ()
     """Names of the fields of ``packet`` that were read."""
     complete: bool = False
@@ -304,7 +304,7 @@ def encode_body(made: ControlPacket, version: ProtocolVersion) -> tuple[int, byt
             if value is None and kind.name != "Properties":
                 if not row.tail:
                     continue
-                value = 0  # a reason code that only the properties behind it make necessary
+                value = 0  # a reason code that only the properties after it make necessary
             parts.append(kind.write(value))
     return nibble, b"".join(parts)
 

@@ -1,4 +1,4 @@
-"""The slow walk over one packet: spans of all fields, all faults, going on wherever the next field is known.
+"""The slow walk over one packet: spans of all fields, all faults, continuing wherever the next field is known.
 
 It goes through the same declaration as the decoder.  It runs for packets that the decoder refused, and where somebody
 asks for byte spans: hexdumps, findings.
@@ -23,7 +23,7 @@ from mqttscope.mqtt.wire import Fault, counted, read_variable_byte_integer
 
 
 class Examination:
-    """A slow walk over one packet: spans of all fields, all faults, going on wherever the next field is known."""
+    """A slow walk over one packet: spans of all fields, all faults, continuing wherever the next field is known."""
 
     def __init__(self, raw: bytes, cls: type[ControlPacket], version: ProtocolVersion) -> None:
         self.raw = raw

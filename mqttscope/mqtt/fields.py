@@ -41,7 +41,7 @@ class Field:
 
     packet_type: PacketType
     path: str
-    """As in JSON, ``[]`` behind what is a list: ``will.properties.content_type``, ``subscriptions[].topic_filter``."""
+    """As in JSON, ``[]`` after what is a list: ``will.properties.content_type``, ``subscriptions[].topic_filter``."""
     value_type: type
     """Class of its values: bool, int, str, bytes, tuple (a User Property), or that of a part with fields of its own."""
     wire: str

@@ -105,7 +105,7 @@ class Properties:
 
     items: tuple[tuple[int, Any], ...]
     """``(identifier, value)`` in the order of the wire.  Values are int, str, bytes or a pair of str; for an unknown
-    identifier the bytes from behind it to the end of the block."""
+    identifier the bytes from after it to the end of the block."""
 
     def __init__(self, **values: Any) -> None:
         items: list[tuple[int, Any]] = []
@@ -182,7 +182,7 @@ Reader = Callable[[bytes, int, int], tuple[Properties, int]]
 def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
     """The function that reads the property block of a packet type (or of ``WILL``).
 
-    With an `Examination` it records the span of every property and goes on behind faults; without one the first fault
+    With an `Examination` it records the span of every property and continues after faults; without one the first fault
     is raised.
     """
     reads: list[Callable[[bytes, int, int], tuple[Any, int]] | None] = [None] * 128
@@ -232,7 +232,7 @@ def _too_long(position: int, length: int, left: int) -> Fault:
 
 
 def _examine(buffer: bytes, position: int, end: int, owner: int, examine: Examination) -> tuple[Properties, int]:
-    """Read a block with spans; behind a fault inside the block reading goes on at its end."""
+    """Read a block with spans; after a fault inside the block reading continues at its end."""
     length, at = examine.tolerate(wire.read_variable_byte_integer, buffer, position, end, "property_length")
     stop = at + length
     if stop > end:

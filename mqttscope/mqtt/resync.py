@@ -1,4 +1,4 @@
-"""Finding packets where framing is unknown: behind a gap, behind a broken length, in the middle of a connection."""
+"""Finding packets where framing is unknown: after a gap, after a broken length, in the middle of a connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REFUSED = -1
 def find_packets(
     data: bytes, start: int, versions: Sequence[ProtocolVersion], *, final: bool = False, alone: bool = True
 ) -> tuple[int, int]:
-    """First position at or behind ``start`` where plausible packets begin: ``(position, needed)``.
+    """First position at or after ``start`` where plausible packets begin: ``(position, needed)``.
 
     ``needed`` is 0 when packets begin at ``position``; otherwise none begins before it, and ``data`` must be
     ``needed`` bytes long before another look can tell more.  Two sensible packets in a row are taken; when the data

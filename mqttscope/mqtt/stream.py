@@ -320,7 +320,7 @@ class PacketStream:
         return whole
 
     def _pass_over(self, data: bytes, out: list[StreamItem]) -> bytes:
-        """Leave out what belongs to a packet that is being passed over; returns the bytes behind it."""
+        """Leave out what belongs to a packet that is being passed over; returns the bytes after it."""
         taken = data[: self.skip]
         self.skip -= len(taken)
         skipped = self.skipped
@@ -378,7 +378,7 @@ class PacketStream:
         return out
 
     def _settle(self, out: list[StreamItem], *, final: bool = False) -> list[StreamItem]:
-        """Search and go on framing, for as long as what is held allows."""
+        """Search and continue framing, for as long as what is held allows."""
         while self.searching and self.held and (final or self.held >= self.wanted):
             whole = self._take()
             start, needed = find_packets(whole, 0, self.versions(), final=final)

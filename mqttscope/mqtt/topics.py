@@ -105,7 +105,7 @@ def parse_shared(filter: str) -> tuple[str, str] | None:  # noqa: A002
     """ShareName and Topic Filter of a Shared Subscription (5.0 4.8.2).
 
     ``None`` for an ordinary filter, and for one that begins with ``$share`` but lacks a valid ShareName or a filter.
-    The filter behind the ShareName is not judged.
+    The filter after the ShareName is not judged.
     """
     if not filter.startswith("$share/"):
         return None

@@ -2,7 +2,7 @@
 
 A reader takes ``(buffer, position, end)`` and returns ``(value, next position)``; ``end`` is where the packet or the
 property block ends.  It raises `Fault` when the bytes do not fit.  A fault that leaves the reader knowing where the
-next field starts carries the value and that position, so that an examination of the whole packet can go on; nothing
+next field starts carries the value and that position, so that an examination of the whole packet can continue; nothing
 outside this package ever sees the exception, ``codec.decode`` turns it into a value.
 """
 

@@ -88,7 +88,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def _begins(name: str, word: str) -> bool:
-    # Behind the colon a point is part of a version: what ends with 3.1 is not the beginning of what ends with 3.1.1.
+    # After the colon a point is part of a version: what ends with 3.1 is not the beginning of what ends with 3.1.1.
     return ":" not in word and name.startswith((word + ":", word + "."))
 
 

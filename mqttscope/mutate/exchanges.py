@@ -242,7 +242,7 @@ def _repeats() -> Iterator[Mutation]:
 
     yield _flow(
         "publish-again-after-pubrel",
-        "A PUBLISH with QoS 2 is sent again behind its PUBREL.",
+        "A PUBLISH with QoS 2 is sent again after its PUBREL.",
         after_release,
         statements=("3.1.1 MQTT-4.3.3-1", "5.0 MQTT-4.3.3-6"),
         later=True,
@@ -296,7 +296,7 @@ def _aliases() -> Iterator[Mutation]:
 
 
 def _around_identifier(raw: bytes, version: ProtocolVersion) -> tuple[bytes, bytes]:
-    """What stands before and behind the Packet Identifier of a packet."""
+    """What stands before and after the Packet Identifier of a packet."""
     pieces = Layout(raw, version).pieces
     at = next(index for index, one in enumerate(pieces) if one.field == "packet_identifier")
     behind = b"".join(one.data for one in pieces[at + 1 :])

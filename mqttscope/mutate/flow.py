@@ -125,7 +125,7 @@ class Action(StrEnum):
     """Do nothing for some time, reading included only where `STOP_READING` came before."""
     STOP_READING = "stop_reading"
     HALF_CLOSE = "half_close"
-    """End the sending direction (FIN) and go on reading."""
+    """End the sending direction (FIN) and continue reading."""
     CLOSE = "close"
     """End the connection in good order."""
     RESET = "reset"
@@ -183,7 +183,7 @@ class MutatedFlow:
 
     @property
     def sent(self) -> bytes:
-        """All bytes of the mutating side, one behind the other."""
+        """All bytes of the mutating side, one after the other."""
         return b"".join(one.data for one in self.steps if one.action is Action.SEND)
 
 
@@ -200,7 +200,7 @@ def recorded_steps(flow: RecordedFlow, sender: str) -> list[Step]:
 
 
 def differences(entry: int | None, path: str, before: bytes, after: bytes, body: int) -> tuple[Change, ...]:
-    """Where two forms of one packet differ: in the fixed header (its first ``body`` bytes before), and behind it."""
+    """Where two forms of one packet differ: in the fixed header (its first ``body`` bytes before), and after it."""
     start = _common(before, after)
     if before == after:
         return ()
@@ -234,7 +234,7 @@ def _common(left: bytes, right: bytes) -> int:
 
 
 def _header(raw: bytes) -> int:
-    """Length of a fixed header, as far as its bytes go on."""
+    """Length of a fixed header, as far as its bytes continue."""
     at = 1
     while at < len(raw) and raw[at] & 0x80 and at < 5:
         at += 1

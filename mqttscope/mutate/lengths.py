@@ -1,6 +1,6 @@
 """Mutations of lengths: of strings and binary fields, of the packet, and packets that end too early or too late.
 
-A length that is one off moves all that follows it, so what it breaks depends on the bytes behind it; only those that
+A length that is one off moves all that follows it, so what it breaks depends on the bytes after it; only those that
 reach past the end say for certain what is wrong.
 
 Mutations of the fixed header's first byte (5.0 2.1, 3.1.1 2.2).
@@ -376,7 +376,7 @@ _NO_END = (PacketType.PUBLISH, PacketType.SUBACK)
 
 
 def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[Mutation]:
-    """Bytes behind the last field, with a Remaining Length that counts them."""
+    """Bytes after the last field, with a Remaining Length that counts them."""
     if kind in _NO_END:
         return
     statements: tuple[str, ...]
@@ -409,7 +409,7 @@ def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[
     yield Mutation(
         f"{kind.name.lower()}:extra-byte",
         MutationKind.WIRE,
-        f"{kind.name} has a byte behind its last field, and a Remaining Length that counts it.",
+        f"{kind.name} has a byte after its last field, and a Remaining Length that counts it.",
         change_packet=change,
         packet_type=kind,
         versions=versions,

@@ -1,7 +1,7 @@
 """What a mutation is: a name, what it needs, what it breaks, what the specification demands of the receiver.
 
 Names are stable.  Before the colon stands the path of the field (``publish.topic_name``), the packet (``publish``) or
-``flow``; behind it what is done.  The same spelling is used for JSON keys, filters and the linter's fields.
+``flow``; after it what is done.  The same spelling is used for JSON keys, filters and the linter's fields.
 
 A source of choice that gives the same choices everywhere.
 
@@ -124,9 +124,9 @@ class Demand(StrEnum):
     CLOSE = "close"
     """Close the connection, in 5.0 with a reason code before it if it likes (5.0 4.13, 3.1.1 4.8)."""
     REFUSE = "refuse"
-    """Close the connection, or go on and refuse with a reason code in the answer."""
+    """Close the connection, or continue and refuse with a reason code in the answer."""
     ACCEPT = "accept"
-    """Go on as if nothing were special."""
+    """Continue as if nothing were special."""
     ANY = "any"
     """Whatever it likes, but it stays alive."""
 
@@ -260,7 +260,7 @@ class Mutation:
     calls_for: tuple[str, ...] = ()
     """Statements that bind the receiver where none binds the sender, or that say more than the general ones."""
     later: bool = False
-    """Whether the violation shows only in the packets behind the mutated one, or by time."""
+    """Whether the violation shows only in the packets after the mutated one, or by time."""
 
     def broken(self, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
         """The statements that it breaks in a version."""

@@ -100,7 +100,7 @@ def opening_mutations() -> Iterator[Mutation]:
     def only(target: FlowTarget) -> list[Step]:
         return [*target.steps[: opening(target)], pause(60 * SECOND)]
 
-    yield _flow("nothing-after-connect", "The client sends nothing behind its CONNECT for a minute.", only)
+    yield _flow("nothing-after-connect", "The client sends nothing after its CONNECT for a minute.", only)
     yield from _authentication()
     yield from _endings()
     yield from _server()
@@ -119,7 +119,7 @@ def _authentication() -> Iterator[Mutation]:
 
     yield _flow(
         "packet-during-authentication",
-        "The client sends PINGREQ before the CONNACK of an authentication that goes on.",
+        "The client sends PINGREQ before the CONNACK of an authentication that continues.",
         during,
         versions=(V5,),
         statements=("5.0 MQTT-3.1.2-30",),
@@ -177,7 +177,7 @@ def _endings() -> Iterator[Mutation]:
     for slug, action, words in (
         ("closed-without-disconnect", Action.CLOSE, "ends the connection without DISCONNECT"),
         ("reset", Action.RESET, "resets the connection"),
-        ("half-closed", Action.HALF_CLOSE, "ends its direction of the connection and goes on reading"),
+        ("half-closed", Action.HALF_CLOSE, "ends its direction of the connection and continues reading"),
     ):
         yield _flow(slug, f"One side {words}.", ends(action), senders=(CLIENT, SERVER))
 

@@ -37,7 +37,7 @@ def pause(nanoseconds: int) -> Step:
 
 
 def opening(target: FlowTarget) -> int:
-    """Index of the first step on the open connection: behind the CONNACK that accepts it (5.0 3.2)."""
+    """Index of the first step on the open connection: after the CONNACK that accepts it (5.0 3.2)."""
     for index, entry in enumerate(target.flow.entries):
         if isinstance(entry.packet, Connack) and not entry.from_client and entry.packet.reason_code == 0:
             return index + 1
@@ -45,7 +45,7 @@ def opening(target: FlowTarget) -> int:
 
 
 def ending(target: FlowTarget) -> int:
-    """Index of the step in which a side says DISCONNECT, or behind the last one."""
+    """Index of the step in which a side says DISCONNECT, or after the last one."""
     start = opening(target)
     for index in range(start, len(target.steps)):
         if target.flow.entries[index].packet_type == PacketType.DISCONNECT:
@@ -56,7 +56,7 @@ def ending(target: FlowTarget) -> int:
 def put(target: FlowTarget, added: Sequence[Step], at: int | None = None, *, rest: bool = True) -> list[Step]:
     """The steps with others put in: at an index, or anywhere between CONNACK and DISCONNECT.
 
-    ``rest`` is whether the recorded steps go on behind them.
+    ``rest`` is whether the recorded steps continue after them.
     """
     if at is None:
         first, last = opening(target), ending(target)

@@ -101,7 +101,7 @@ def _ending(field: Field, part: int, end: bytes) -> PacketChange:
 
 
 def _plain_filter(field: Field, change: PacketChange) -> PacketChange:
-    """The change of a filter without wildcards, behind which nothing may stand."""
+    """The change of a filter without wildcards, after which nothing may stand."""
     if "filter" not in field.path:
         return change
 

@@ -10,5 +10,5 @@ stream     the ordered bytes of one direction of a flow
 
 ``headers`` walks a frame down to its segment, ``fragments`` puts IP fragments together.  ``flows`` keeps the table of
 connections with ``handshake`` and ``housekeeping``; ``reassembly`` orders one direction with ``pieces`` and
-``sequence`` arithmetic.  ``websocket`` unwraps streams, behind ``http_upgrade``; ``tls_hello`` names what is encrypted.
+``sequence`` arithmetic.  ``websocket`` unwraps streams, after ``http_upgrade``; ``tls_hello`` names what is encrypted.
 """

@@ -31,14 +31,14 @@ class StreamData:
     from_initiator: bool
     data: bytes
     offset: int
-    """Position of ``data`` in its stream; 0 is the first byte behind the SYN, or the first one captured."""
+    """Position of ``data`` in its stream; 0 is the first byte after the SYN, or the first one captured."""
     frame: int
     """The frame whose arrival made these bytes available (the one that filled a hole, when there was one)."""
     timestamp_ns: int
     capture: str
     acknowledged: int = -1
     """Stream position of the other direction up to which the sender of these bytes had received it when it sent them;
-    -1 where the segment's own acknowledgment does not prove it (data that came again or waited behind a hole)."""
+    -1 where the segment's own acknowledgment does not prove it (data that came again or waited after a hole)."""
     shown: int = -1
     """Stream position of the other direction up to which the capture had shown it by then; -1 where nobody said."""
 
@@ -99,7 +99,7 @@ class SegmentDiscarded:
     length: int
     """How many bytes are not in the stream."""
     reason: str
-    """``after_fin``: behind the FIN of its own side; ``after_close``, ``after_reset``: the connection was over;
+    """``after_fin``: after the FIN of its own side; ``after_close``, ``after_reset``: the connection was over;
     ``late_copy``: after that too, but its bytes were delivered before; ``late``: its bytes fill a gap that was given
     up and reported before; ``before_start``: before the first byte delivered; ``out_of_window``: its numbers belong
     to no connection that is known; ``in_reset``: text beside a RST."""

@@ -3,10 +3,10 @@
 When is a hole lost?  At once when the buffer is full or the flow ends.  Else only with a reason to believe that the
 bytes will not come: the peer acknowledged them (it has them, so no retransmission will follow) and either
 ``PROVEN_WAIT_NS`` passed, far more than any reordering between the queues of a capturing host but short enough for a
-live view, or much data waits behind the hole; or the peer was never captured at all, so that no such proof can come.
+live view, or much data waits after the hole; or the peer was never captured at all, so that no such proof can come.
 Without an acknowledgment in a two-sided capture the sender will send again, and the hole stays open.
 
-A time-out counts at its own time: the first segment behind it, of whichever flow, brings out all that were due before,
+A time-out counts at its own time: the first segment after it, of whichever flow, brings out all that were due before,
 one after the other.  So what happens to a flow, and when, does not depend on the traffic around it.
 """
 
@@ -219,7 +219,7 @@ class FlowRegister:
         self._forget(flow)
 
     def _refresh(self, flow: Flow) -> None:
-        """Work out anew when the flow needs a look, and whether its next segment may take the fast path."""
+        """Work out again when the flow needs a look, and whether its next segment may take the fast path."""
         if flow.past and flow.last_timestamp_ns - flow.past[-1].last_timestamp_ns > VIEW_NS:
             flow.past.clear()
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)

@@ -62,7 +62,7 @@ YOUNG_NS = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
 
 _BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK, Verdict.EARLY))
-"""Why segments are kept while the flow goes on beside them."""
+"""Why segments are kept while the flow continues beside them."""
 _KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_NS}
 """How long they are kept at most, where that is shorter than a flow that ended is remembered."""
 _VIEW_SEGMENTS = 4
@@ -85,7 +85,7 @@ class FlowTable(FlowRegister):
         return (delivered(entry, segment),) if segment.payload else _NOTHING
 
     def take_in_order(self, segment: Segment) -> Entry | None:
-        """Take a segment that does nothing but go on, if at all, where its direction stands; return whose it is.
+        """Take a segment that does nothing but continue, if at all, where its direction stands; return whose it is.
 
         ``None`` for any other: then nothing was taken, and `feed` has to.  All that such a segment does to the flow is
         that its payload is `delivered`.
@@ -168,7 +168,7 @@ class FlowTable(FlowRegister):
         return None if entry is None else (entry[0], entry[1], entry[3])
 
     def adopt(self, flow: Flow) -> None:
-        """Go on with a flow that another table remembered; one with the same endpoints is forgotten."""
+        """Continue with a flow that another table remembered; one with the same endpoints is forgotten."""
         known = self._index.get(flow.key)
         if known is not None:
             self._forget(known[0])
@@ -451,7 +451,7 @@ class FlowTable(FlowRegister):
         return past(flow, segment.timestamp_ns)
 
     def _resume(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
-        """Both sides have ignored a reset: the connection goes on where it stood, as a flow of its own."""
+        """Both sides have ignored a reset: the connection continues where it stood, as a flow of its own."""
         kept = self._take_kept(flow)
         first = kept[0]
         self._forget(flow)
@@ -502,7 +502,7 @@ class FlowTable(FlowRegister):
         return self._index[key]
 
     def _learn_roles(self, entry: Entry, segment: Segment) -> Entry:
-        """A SYN or SYN-ACK behind the first segment says who the initiator is; correct the roles while that is safe."""
+        """A SYN or SYN-ACK after the first segment says who the initiator is; correct the roles while that is safe."""
         flow, half, peer, from_initiator = entry
         if flow.initiator_known or flow.closed:
             return entry
@@ -520,7 +520,7 @@ class FlowTable(FlowRegister):
 
 
 def _continued(half: HalfStream) -> HalfStream:
-    """One direction of a flow that goes on behind a reset: its numbers go on, its stream and counters begin."""
+    """One direction of a flow that continues after a reset: its numbers continue, its stream and counters begin."""
     return HalfStream(
         OPEN if half.state is RESET else half.state,
         half.sequence,
@@ -532,7 +532,7 @@ def _continued(half: HalfStream) -> HalfStream:
 def acknowledged(entry: Entry, segment: Segment) -> int:
     """How far a segment that `FlowTable.take_in_order` took acknowledges the peer's stream."""
     peer = entry[2]
-    # Behind the segment the peer's stream stands where it stood before.
+    # After the segment the peer's stream stands where it stood before.
     beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
     return peer.offset + beyond - (0x100000000 if beyond >= 0x80000000 else 0)
 

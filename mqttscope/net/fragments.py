@@ -79,7 +79,7 @@ class FragmentTable:
 
         ``None`` means that fragments are still missing.  The segment has the frame number and the time of this
         fragment.  When the snap length cut fragments, its payload ends before the first missing byte and ``missing``
-        counts everything behind.
+        counts everything after.
         """
         self._expire(fragment.timestamp_ns)
         for _ in range(MAX_NESTED):

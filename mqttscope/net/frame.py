@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Plaintext:
-    """The content of one TLS record, or of a part of it.  It comes behind the segment that completed the record."""
+    """The content of one TLS record, or of a part of it.  It comes after the segment that completed the record."""
 
     key: bytes
     """Direction key as `Segment.key`."""

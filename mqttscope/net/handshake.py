@@ -52,7 +52,7 @@ def time_stamp(options: bytes) -> int:
 
 
 def ticks_between(before: int, now: int) -> int:
-    """How far a clock has gone on; below 0 where it has gone back."""
+    """How far a clock has continued; below 0 where it has gone back."""
     return (now - before + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
@@ -212,7 +212,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             # Nobody says this twice on one connection; what is missing before it is the end of the other one.
             return Verdict.NEW
     if (half.ended or flow.handshake_again) and _differs(half, segment):
-        # What is sent again behind a FIN is what was sent before it, and a second view shows what the first one did.
+        # What is sent again after a FIN is what was sent before it, and a second view shows what the first one did.
         return Verdict.NEW
     if is_stray(half, peer, segment):
         return Verdict.STRAY
@@ -220,7 +220,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
 
 
 def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """Data behind the end of a flow."""
+    """Data after the end of a flow."""
     begins = begins_connection(segment.payload)
     if half.state is UNSEEN:
         return Verdict.NEW if begins else Verdict.SAME
@@ -300,7 +300,7 @@ def begins_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
         return False
     if _may_be_copy(flow, flow.kept[0], COPY_NS):
         return False
-    # The device's clock may begin with the same number each time; that of the other side goes on.
+    # The device's clock may begin with the same number each time; that of the other side continues.
     answers = (one for one in flow.kept if one.flags & SYN and one.flags & ACK)
     if any(is_same_syn(half if one.key == segment.key else peer, one) for one in answers):
         return False
@@ -337,7 +337,7 @@ def _repeated(flow: Flow, half: HalfStream, segment: Segment) -> int:
 
 
 def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """Whether a SYN inside of a living connection was answered, or the connection goes on."""
+    """Whether a SYN inside of a living connection was answered, or the connection continues."""
     first = flow.kept[0]
     begin = advance(first.sequence, 1)
     if first.key == segment.key:
@@ -359,7 +359,7 @@ def _weigh_knock(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
     answers = segment.flags & ACK and 0 < (segment.acknowledgment - begin) & 0xFFFFFFFF < BEGIN_WINDOW
     if answers and not _within(peer, segment.acknowledgment, BEGIN_WINDOW):
         return Verdict.NEW
-    # It may be the answer to the SYN of a stranger, and the connection goes on with it.
+    # It may be the answer to the SYN of a stranger, and the connection continues with it.
     return judge(flow, half, peer, segment)
 
 
@@ -374,7 +374,7 @@ def _is_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) 
 
 
 def _weigh_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """Whether there is still something to wait for behind a reset."""
+    """Whether there is still something to wait for after a reset."""
     if segment.flags & RST:
         return Verdict.OTHER
     verdict = judge(flow, half, peer, segment)
@@ -382,7 +382,7 @@ def _weigh_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
 
 
 def _weigh_resumed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """Whether both sides of a flow go on behind its reset."""
+    """Whether both sides of a flow continue after its reset."""
     if segment.flags & (SYN | RST):
         return judge(flow, half, peer, segment)
     first = flow.kept[0]
@@ -391,7 +391,7 @@ def _weigh_resumed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segm
             return Verdict.RESUMED
         expected = advance(flow.kept[-1].sequence, len(flow.kept[-1].payload) + flow.kept[-1].missing)
         return Verdict.RESUMED if segment.sequence == expected else judge(flow, half, peer, segment)
-    # The other side has taken what was sent behind the reset, so that it cannot have ended anything.
+    # The other side has taken what was sent after the reset, so that it cannot have ended anything.
     taken = segment.flags & ACK and peer.offset < peer.locate(segment.acknowledgment) <= peer.offset + START_WINDOW
     return Verdict.CONTINUES if taken else judge(flow, half, peer, segment)
 
@@ -437,7 +437,7 @@ def _within(half: HalfStream, sequence: int, window: int = START_WINDOW) -> bool
 def _may_be_copy(flow: Flow, segment: Segment, limit_ns: int = VIEW_NS) -> bool:
     """Whether a segment may be the copy of one of a flow: it is little later than the first, or of another capture.
 
-    Captures that overlap are read one behind the other, so that time goes back where the second one begins.  Inside of
+    Captures that overlap are read one after the other, so that time goes back where the second one begins.  Inside of
     one capture it goes back where the clock was set, which says nothing.
     """
     now = segment.timestamp_ns
@@ -491,7 +491,7 @@ def take_syn(
 def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether an acknowledgment answers a SYN that its sender does not expect (RFC 5961 section 4).
 
-    A server that still holds an earlier connection tells a client that begins anew where that one stood.
+    A server that still holds an earlier connection tells a client that begins again where that one stood.
     """
     if segment.flags & (SYN | FIN | RST) or segment.payload or half.state is not UNSEEN:
         return False

@@ -1,7 +1,7 @@
 """The HTTP/1.1 exchange that opens a WebSocket (RFC 6455 sections 1.3 and 4), read passively.
 
 Ordered bytes of both directions come in; what was asked, what was answered and every deviation go out as values.  The
-bytes behind the exchange are left to ``websocket.WebSocket``.
+bytes after the exchange are left to ``websocket.WebSocket``.
 
 The two heads of the HTTP/1.1 exchange that opens a WebSocket, read one at a time (RFC 6455 sections 4.1, 4.2.2).
 """
@@ -51,7 +51,7 @@ class Response:
     """What is kept of a response.
 
     ``switches``: status 101, and not to another protocol than WebSocket; ``deflate``: permessage-deflate was agreed;
-    ``body_length``: bytes of body behind the head, ``None`` when Content-Length does not tell.
+    ``body_length``: bytes of body after the head, ``None`` when Content-Length does not tell.
     """
 
     status: int
@@ -207,7 +207,7 @@ def _text(raw: bytes) -> str:
 MAX_HEADER_BYTES = 64 * 1024
 """Longest HTTP head that is collected, in bytes."""
 MAX_EARLY_BYTES = 4 * 1024
-"""Client bytes that are held behind a request while its response is awaited."""
+"""Client bytes that are held after a request while its response is awaited."""
 
 _STEP = 4 * 1024
 
@@ -218,7 +218,7 @@ class WebSocketPhase(StrEnum):
     HTTP = "http"
     """In a head of the HTTP exchange, or in its body."""
     HELD = "held"
-    """Behind a request without response yet."""
+    """After a request without response yet."""
     FRAMES = "frames"
     """The exchange is over."""
     SEARCHING = "searching"
@@ -313,7 +313,7 @@ class Handshake:
     response: Response | None = None  # the one that switched protocols
 
     def feed(self, from_client: bool, data: bytes, out: list[Upgrade | Problem]) -> int:
-        """Take bytes of one direction; returns how many were taken, the others lie behind the exchange."""
+        """Take bytes of one direction; returns how many were taken, the others lie after the exchange."""
         side = self.client if from_client else self.server
         at = 0
         while at < len(data) and side.phase in (HTTP, HELD):
@@ -440,7 +440,7 @@ def looks_like_upgrade(head: bytes) -> bool | None:
 
 
 def judge(request: Request | None, response: Response | None) -> tuple[Upgrade, list[Remark]]:
-    """Put both halves together (``None``: not captured): the event and the remarks behind its ``problems``."""
+    """Put both halves together (``None``: not captured): the event and the remarks after its ``problems``."""
     asked = request or Request(remarks=[("request_not_seen", "the capture has no upgrade request")])
     remarks = list(asked.remarks)
     upgrade = Upgrade(asked.path, asked.host, list(asked.subprotocols), None, False, None, [], [])

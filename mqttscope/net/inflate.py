@@ -50,7 +50,7 @@ class Inflater:
         for at in range(0, len(data), _INFLATE_STEP):
             error = error or self._run(data[at : at + _INFLATE_STEP], out)
         if error is None and last and self.fed and not self.restart:
-            # Behind a final block there is nothing to flush when the sender left out the byte that RFC 7692
+            # After a final block there is nothing to flush when the sender left out the byte that RFC 7692
             # section 7.2.3.4 asks for.
             before = len(out)
             error = self._run(_FLUSH, out) or self._end()

@@ -219,7 +219,7 @@ def _cisco_hdlc(data: bytes, offset: int, stop: int, end: int) -> Located | NotS
 
 
 def _behind_direction(link: Link) -> Link:
-    """The same link layer behind one octet that tells the direction."""
+    """The same link layer after one octet that tells the direction."""
     return lambda data, offset, stop, end: link(data, offset + 1, stop, end)
 
 
@@ -432,7 +432,7 @@ def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
 
 
 def _infiniband(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    """IP over InfiniBand (RFC 4391) behind the global routing header: an EtherType and two reserved bytes."""
+    """IP over InfiniBand (RFC 4391) after the global routing header: an EtherType and two reserved bytes."""
     if offset + 44 > stop:
         return _short(offset + 44, end)
     return ethertype(data, data[offset + 40] << 8 | data[offset + 41], offset + 44, stop, end)

@@ -1,6 +1,6 @@
 """One direction of a TCP connection: from segments in any order to bytes in order, each once.
 
-Positions are *stream offsets*, which do not wrap; 0 is the first byte behind the SYN, or the first byte known of.
+Positions are *stream offsets*, which do not wrap; 0 is the first byte after the SYN, or the first byte known of.
 ``HalfStream.offset`` is the next one to deliver; what comes before its turn waits in ``buffer``.  Laws:
 - bytes delivered or buffered first stand; when they come again with other content, that is a ``StreamOverlap``;
 - data and gaps tile the stream: each event starts where the one before ended;
@@ -71,7 +71,7 @@ class Known:
 class Pieces:
     """Parts of a stream that wait for what comes before them: ascending by stream offset, never overlapping.
 
-    A piece may have a *cut* behind it: bytes that the snap length kept out of the capture.  They belong to the piece.
+    A piece may have a *cut* after it: bytes that the snap length kept out of the capture.  They belong to the piece.
     """
 
     starts: list[int] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Pieces:
     parts: list[bytes] = field(default_factory=list)
     """The bytes of the pieces, parallel to ``starts``."""
     cut: dict[int, int] = field(default_factory=dict)
-    """Start of a piece -> how many bytes are cut off behind it."""
+    """Start of a piece -> how many bytes are cut off after it."""
     size: int = 0
     """Bytes in all pieces, without the cuts."""
 
@@ -87,7 +87,7 @@ class Pieces:
         return len(self.starts)
 
     def end(self) -> int:
-        """Stream offset behind the last piece; there must be one."""
+        """Stream offset after the last piece; there must be one."""
         return self._end_of(len(self.starts) - 1)
 
     def holds(self, start: int, payload: bytes) -> bool:
@@ -104,7 +104,7 @@ class Pieces:
         self.cut = {start - count: missing for start, missing in self.cut.items()}
 
     def insert(self, start: int, payload: bytes, missing: int) -> Known:
-        """Add what is new of ``payload`` and the cut of ``missing`` bytes behind it; what is there already stands.
+        """Add what is new of ``payload`` and the cut of ``missing`` bytes after it; what is there already stands.
 
         Takes time linear in the length of the payload, plus the moving of the lists.
         """
@@ -195,7 +195,7 @@ class StreamState(StrEnum):
 UNSEEN, ASSUMED, HELD, OPEN, ENDED, RESET = StreamState
 
 NEVER = 1 << 119
-"""A deadline that does not come: behind any capture time in nanoseconds."""
+"""A deadline that does not come: after any capture time in nanoseconds."""
 
 HISTORY_PAYLOADS = 16
 """How many delivered payloads are remembered at most, to compare retransmissions with."""
@@ -214,7 +214,7 @@ START_WINDOW = 1 << 20
 MAX_GIVEN_UP = 64
 """Gaps of a stream that are remembered, the latest ones: what still comes for them was not captured twice."""
 STRAY_RUN = 3
-"""So many contiguous segments outside the window prove that the stream goes on there."""
+"""So many contiguous segments outside the window prove that the stream continues there."""
 
 
 class ReportsEvents(Protocol):
@@ -301,7 +301,7 @@ class HalfStream:
     before_start_bytes: int = 0
     """Bytes before the first one delivered; they came too late to be delivered in order."""
     after_end_bytes: int = 0
-    """Bytes behind the FIN, or after a reset."""
+    """Bytes after the FIN, or after a reset."""
     stray_segments: int = 0
     """Data too far from anything expected to belong to the stream."""
     ignored_fins: int = 0
@@ -419,7 +419,7 @@ class HalfStream:
                 self.sent = max(self.sent, position)
 
     def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: ReportsEvents) -> None:
-        """Take the data of one segment; ``missing`` bytes behind it were cut off by the snap length.
+        """Take the data of one segment; ``missing`` bytes after it were cut off by the snap length.
 
         ``young`` says that the flow was first seen so recently that bytes may have been under way at that time.
         """
@@ -556,7 +556,7 @@ class HalfStream:
         self.buffer.insert(0, payload, missing)
 
     def _resume(self, sequence: int, length: int, report: ReportsEvents) -> bool:
-        """Whether data outside the window is the stream after all; then it goes on there, behind a gap."""
+        """Whether data outside the window is the stream after all; then it continues there, after a gap."""
         self.stray_segments += 1
         self.stray_count = self.stray_count + 1 if sequence == self.stray_sequence else 1
         self.stray_sequence = advance(sequence, length)

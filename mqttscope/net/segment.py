@@ -22,7 +22,7 @@ def distance(start: int, end: int) -> int:
 
 
 def advance(sequence: int, count: int) -> int:
-    """Sequence number ``count`` bytes behind ``sequence``; ``count`` may be negative and of any size."""
+    """Sequence number ``count`` bytes after ``sequence``; ``count`` may be negative and of any size."""
     return (sequence + count) & MASK
 
 
@@ -48,7 +48,7 @@ class Segment:
     payload: bytes
     """The captured payload."""
     missing: int
-    """How many payload bytes the snap length cut off behind ``payload``."""
+    """How many payload bytes the snap length cut off after ``payload``."""
     frame: int
     """Number of the frame that completed the segment (the last one, for IP fragments)."""
     timestamp_ns: int
@@ -71,7 +71,7 @@ class Fragment:
     """Protocol of the datagram's payload (6 is TCP)."""
     data: bytes
     missing: int
-    """Bytes that the snap length cut off behind ``data``."""
+    """Bytes that the snap length cut off after ``data``."""
     source: bytes
     destination: bytes
     encapsulation: bytes

@@ -207,7 +207,7 @@ class TlsObserver:
         while len(side.handshake) >= 4 and side.collecting:
             kind, size = side.handshake[0], 4 + int.from_bytes(side.handshake[1:4], "big")
             if kind not in (0, wanted):
-                # Behind the hello of its direction, or ciphertext of a connection that was joined.
+                # After the hello of its direction, or ciphertext of a connection that was joined.
                 self._stop(side)
             elif size > self.max_handshake_bytes:
                 self.problems.append(f"the {who}'s hello has {size} bytes, more than {self.max_handshake_bytes}")
@@ -375,7 +375,7 @@ def looks_like_tls_records(head: bytes) -> bool | None:
 
 
 def _extensions(reader: _Reader) -> list[tuple[int, bytes]]:
-    """The extensions behind a hello; a hello may end without any."""
+    """The extensions after a hello; a hello may end without any."""
     found: list[tuple[int, bytes]] = []
     if not reader.good or not reader.left():
         return found

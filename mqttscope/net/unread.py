@@ -24,7 +24,7 @@ class Unread:
     """One reason."""
 
     words: str
-    """What is counted, behind "3 frames"."""
+    """What is counted, after "3 frames"."""
     reader: str
     """`READS`, `WITH_KEYS` or `NOTHING`."""
     note: str = ""

@@ -21,7 +21,7 @@ TAP_NS = 1_000_000
 VIEW_NS = 10_000_000_000
 """Clocks of two taps differ by no more than this, wherever they are set by a time server now and then."""
 MAX_PAST = 4
-"""Connections between the same endpoints that are remembered behind their end, since a second view may still show
+"""Connections between the same endpoints that are remembered after their end, since a second view may still show
 them."""
 
 _VIEW_WINDOW = 1 << 16

@@ -6,7 +6,7 @@ wrong the position in the frames is kept only where it is certain.
 
 The frames of one direction of a WebSocket, unwrapped and judged as they come (RFC 6455 section 5).
 
-Finding the next frame of a WebSocket behind bytes that were not captured.
+Finding the next frame of a WebSocket after bytes that were not captured.
 
 A place is taken when a whole, final binary frame stands there whose payload is MQTT Control Packets from its first byte
 to its last.  The answer depends on the bytes alone, never on how they were cut.  Messages that are compressed with
@@ -98,7 +98,7 @@ WebSocketEvent = Upgrade | MessageData | MessageGap | Lost | Control | Problem
 
 @dataclass(slots=True)
 class Side:
-    """One direction behind the HTTP exchange.
+    """One direction after the HTTP exchange.
 
     ``deflate``: ``""`` not agreed, ``agreed``, or ``unknown`` because the negotiation was not captured.  ``trusted``:
     it is certain that frames begin where they are assumed to.  ``message``: opcode of the message in progress, or 0.
@@ -486,9 +486,9 @@ _FLUSH = b"\x00\x00\xff\xff"
 
 
 def begin(side: Side, length: int, out: list[WebSocketEvent]) -> None:
-    """``length`` bytes are missing where a frame header should be: look for a frame behind them."""
+    """``length`` bytes are missing where a frame header should be: look for a frame after them."""
     hopeless = side.inflater is not None and side.inflater.context_takeover
-    why = "; messages are compressed with context takeover, so nothing behind can be read" if hopeless else ""
+    why = "; messages are compressed with context takeover, so nothing after can be read" if hopeless else ""
     out.append(Problem(side.from_client, "gap_in_framing", not_captured(length) + why, side.offset, True))
     lose(side, side.header, out)
     if not hopeless:
@@ -501,7 +501,7 @@ def advance(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool =
         if side.phase is FRAMES:
             read(side, data, out)
             if side.phase is LOST and side.searches:
-                # A frame that was found, or one behind it, is none after all; the bytes are in ``held``.
+                # A frame that was found, or one after it, is none after all; the bytes are in ``held``.
                 _restart(side)
                 data = b""
                 continue

@@ -177,7 +177,7 @@ class End(asyncio.Protocol):
         """It is gone: in good order, or by a reset, which the partner gets as well."""
         if exc is not None and not self.lost:
             if not self.from_client and (isinstance(exc, ssl.SSLError) or self._says_nothing()):
-                # In TLS 1.3 a broker refuses a client's certificate, or that there is none, behind the handshake.  When
+                # In TLS 1.3 a broker refuses a client's certificate, or that there is none, after the handshake.  When
                 # it has not read everything by then, a reset may overtake its alert.
                 self.pair.refused = exc
             self.pair.abort(self.from_client)
@@ -227,7 +227,7 @@ class Pair:
     ) -> None:
         """``loop`` has the clock; without one nothing is limited in time.
 
-        ``patience_s``: how long client and broker may take for their first packets, 0 for ever.  ``note`` gets a
+        ``patience_s``: how long client and broker may take for their first packets, 0 forever.  ``note`` gets a
         sentence when the connection is given up.
         """
         self.wire = wire
@@ -272,7 +272,7 @@ class Pair:
                 self._await("the broker did not answer the client's first packet")
 
     def half_closed(self) -> None:
-        """One side has closed: the other may continue, but not be silent for ever."""
+        """One side has closed: the other may continue, but not be silent forever."""
         self._relax()
         if self._loop is not None:
             self._heard_at = self._loop.time()
@@ -310,7 +310,7 @@ class Pair:
             self.end_lost()
 
     def join(self) -> None:
-        """The broker is connected too: go on."""
+        """The broker is connected too: continue."""
         if self.client.lost:
             self.server.abort()
         elif self.client.finished:

@@ -58,7 +58,7 @@ _CONNECTING_S = 1.0
 _LOOK_S = 0.005
 _ANSWER_S = 30.0
 _JUDGED_S = 25.0
-"""How long a question waits for judging that is behind; then :class:`TimeoutError`."""
+"""How long a question waits for judging that is after; then :class:`TimeoutError`."""
 
 T = TypeVar("T")
 
@@ -390,7 +390,7 @@ class Proxy:
             await relay.close()
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """Answer in the proxy's own thread, behind all that has arrived; afterwards in any."""
+        """Answer in the proxy's own thread, after all that has arrived; afterwards in any."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or thread is threading.current_thread() or not thread.is_alive():
             return question()
@@ -415,7 +415,7 @@ class Proxy:
             await asyncio.sleep(_LOOK_S)
             if recording.frames != before:
                 before, quiet_since = recording.frames, clock()
-        # In the thread that judges: behind all that came before, and while nothing changes what is asked for.
+        # In the thread that judges: after all that came before, and while nothing changes what is asked for.
         return await asyncio.wait_for(asyncio.wrap_future(recording.ask(question)), _JUDGED_S)
 
 

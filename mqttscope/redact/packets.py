@@ -300,7 +300,7 @@ def _other(raw: bytes, body: int, end: int, version: ProtocolVersion) -> Ranges:
             start = min(start, at + 2)
     data = raw.find(AUTHENTICATION_DATA, body)
     while data >= 0:
-        # Behind the identifier there is a length that fits: that is what it looks like.
+        # After the identifier there is a length that fits: that is what it looks like.
         size = int.from_bytes(raw[data + 1 : data + 3], "big")
         if size < 256 and data + 3 <= length and data + 3 + size <= length:
             start = min(start, data)
@@ -313,7 +313,7 @@ def _explained(raw: bytes, version: ProtocolVersion) -> tuple[int, Ranges] | Non
     """Where whole packets begin that fill these bytes to their end, and what is hidden in them.
 
     A packet that is shorter than its announced length says leaves its last bytes, and they are read as the beginning
-    of another one, which takes those behind it in.
+    of another one, which takes those after it in.
     """
     length = len(raw)
     if length > MAX_EXPLAINED:
@@ -382,14 +382,14 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
         made.hidden += _tail(body, length)
         return made
     if made.hidden:
-        # Authentication Data in properties behind which nothing adds up: what follows it may be a part of it.
+        # Authentication Data in properties after which nothing adds up: what follows it may be a part of it.
         made.hidden += _tail(min(start for start, _ in made.hidden), length)
         return made
     trusted = True
     for one, behind in zip(fields, [*fields[1:], None], strict=True):
         follows = behind.fits if behind is not None else not one.announces_more
         trusted = trusted and one.clean and one.fits and follows and level in _LEVELS
-        # Where the fields do not add up, any text behind the first one may be a password.
+        # Where the fields do not add up, any text after the first one may be a password.
         trusted = trusted and one.name == "client_identifier"
         if not trusted or one.name == "password":
             made.hidden += _tail(one.start + 2 if level in _LEVELS else one.start, length)
@@ -424,7 +424,7 @@ class _Field:
     clean: bool
     """It is what a text should be."""
     announces_more: bool
-    """The flags announce another field behind it."""
+    """The flags announce another field after it."""
 
 
 def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Ranges) -> tuple[list[_Field], int, bool]:

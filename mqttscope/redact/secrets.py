@@ -30,7 +30,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+_-]+={0,2}")
 MAX_SEARCHED = 4_096
 """Characters of a text that are looked at, or looked at together."""
 OVERLAP = 512
-"""Characters that are looked at again with those behind them, so that few secrets are seen in halves."""
+"""Characters that are looked at again with those after them, so that few secrets are seen in halves."""
 LENGTH = 40
 """From how many characters on random hexadecimal digits or base64 count."""
 NAMES = (

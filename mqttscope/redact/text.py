@@ -76,7 +76,7 @@ def without_http_secrets(head: bytes) -> bytes:
 
 
 def _starred(word: bytes, *, cut: bool) -> bytes:
-    """A word of the request line; behind one that is ``cut`` there may be the ``@`` of a password."""
+    """A word of the request line; after one that is ``cut`` there may be the ``@`` of a password."""
     if _METHOD_OR_VERSION.fullmatch(word):
         return word
     shown = bytearray(word)

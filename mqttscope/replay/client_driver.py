@@ -8,7 +8,7 @@ How long a server is given for what a replay waits for: less for what did not co
 
 A server that denies reading delivers nothing of a subscription, and each message of it would be waited for in full.  So
 it is remembered by connection and Topic Filter what was waited for in vain: the next time has a quarter of it, and more
-and more of the messages behind are no longer waited for at all.  One that does come makes an end of that.
+and more of the messages after are no longer waited for at all.  One that does come makes an end of that.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def why_it_fell_short(player: ClientPlayer, ending: Ending) -> str:
 
 
 def cause(player: ClientPlayer, failure: str) -> str:
-    """What is behind all differences of a connection, behind a "because"; empty where they stand for themselves."""
+    """What is after all differences of a connection, after a "because"; empty where they stand for themselves."""
     if failure.startswith("cannot "):
         return f"there is no connection: {failure}"
     return failure or (f"the broker refused the connection: {player.refused}" if player.refused else "")
@@ -326,7 +326,7 @@ class ClientDriver:
     _position: int = 0
     """In the first of it."""
     _end: tuple[str, str] | None = None
-    """How the server ended, behind what is not read yet."""
+    """How the server ended, after what is not read yet."""
     _reading: bool = True
     _paused: bool = False
     _closing: bool = False
@@ -537,7 +537,7 @@ class ClientDriver:
                         context.start_timers(source)
             elif isinstance(action, Wait):
                 if action.until is self._hopeless:
-                    # The steps behind the one that waited in vain would wait for the same.
+                    # The steps after the one that waited in vain would wait for the same.
                     action = player.give_up()
                     continue
                 self._wait(action.until)
@@ -589,7 +589,7 @@ class ClientDriver:
         self._timer = loop.call_at(when, self.wake)
 
     def _wait(self, until: Until) -> None:
-        """Wait for the server, but not for ever."""
+        """Wait for the server, but not forever."""
         if self._patience is None:
             self._until = until
             seconds = self.context.patience_s

@@ -11,7 +11,7 @@ as long in the replay: a *timer* starts with the step that it counts from, and i
 changes what is delivered after it had elapsed.
 
 QoS 0 messages are never answered.  Where another connection changes what is delivered after one, a *fence* is put
-behind it: a PINGREQ, whose answer says that the server has handled what came before.
+after it: a PINGREQ, whose answer says that the server has handled what came before.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Order:
     milestones: dict[Step, tuple[int, int | None]] = field(default_factory=dict)
     """Number of each milestone among all, and among those that tell of changes."""
     fences: list[set[Entry]] = field(default_factory=list)
-    """By script: messages behind which a fence is put, and which stand for it among the milestones."""
+    """By script: messages after which a fence is put, and which stand for it among the milestones."""
     timers: dict[Step, list[Timer]] = field(default_factory=dict)
     """By the step that they count from."""
     too_long: int = 0
@@ -100,7 +100,7 @@ class Order:
         return len(self.told)
 
     def milestone(self, what: Step, *, change: bool) -> None:
-        """Add a milestone behind those there are."""
+        """Add a milestone after those there are."""
         self.milestones[what] = (self.all, self.changes if change else None)
         self.sequence.append(what)
         if change:
@@ -274,7 +274,7 @@ class Gates:
         return list(found)
 
     def give_up(self) -> list[Step]:
-        """Let the first of those who wait go on: returns the milestones that were not reached."""
+        """Let the first of those who wait continue: returns the milestones that were not reached."""
         missed = self.blocking()
         self.missed += len(missed)
         for what in missed:
@@ -292,7 +292,7 @@ class _Mark:
     _ticket: Callable[[], int] = field(default_factory=lambda: count().__next__)
 
     def reach(self, number: int) -> list[Callable[[], None]]:
-        """Mark one; returns who can go on."""
+        """Mark one; returns who can continue."""
         self.reached[number] = 1
         if number == self.at:
             end = self.reached.find(0, self.at)

@@ -188,7 +188,7 @@ class Replay:
     seconds: float = 0.0
     """How long it took."""
     stalled: int = 0
-    """How often nothing happened for so long that steps went on without what they waited for."""
+    """How often nothing happened for so long that steps continued without what they waited for."""
     missed: set[Step] = field(default_factory=set)
     """What was waited for in vain; some of it may have come later."""
     timeouts: Timeouts = field(init=False)
@@ -312,7 +312,7 @@ class Replay:
         driver.opened(link)
 
     async def _look(self) -> None:
-        """Let steps go on when what they wait for does not come."""
+        """Let steps continue when what they wait for does not come."""
         seen, since = -1, time.monotonic()
         heard, silences = -1, 0
         allowed: float | None = None
@@ -340,7 +340,7 @@ class Replay:
                 silences = 0
 
     def _give_up(self) -> None:
-        """What is waited for does not come: go on without it, and learn from it."""
+        """What is waited for does not come: continue without it, and learn from it."""
         gates = self.context.gates
         missed = gates.give_up()
         for entry in self.timeouts.passed(missed):

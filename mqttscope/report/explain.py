@@ -1,4 +1,4 @@
-"""A rule in words: what, why, what instead, the statements behind it, for pages, help texts and the terminal."""
+"""A rule in words: what, why, what instead, the statements after it, for pages, help texts and the terminal."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Mark:
 
     start: int
     end: int
-    """Offset behind the last byte; equal to ``start`` for a place where a byte is missing."""
+    """Offset after the last byte; equal to ``start`` for a place where a byte is missing."""
     text: str
     """Escaped."""
 
@@ -105,7 +105,7 @@ class Hexdump:
         yield from self._carets(start, stop)
 
     def _fields(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """``(number of the span or -1, first byte, behind)`` of the row, without holes."""
+        """``(number of the span or -1, first byte, after)`` of the row, without holes."""
         found: list[tuple[int, int, int]] = []
         at = start
         spans = self.spans

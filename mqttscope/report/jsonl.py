@@ -2,7 +2,7 @@
 
 Lines of packets, which are nearly all of JSON Lines, written as text around parts that recur.
 
-A line is what `mqtt.view.view` gives, as JSON behind an envelope.  Publishes, their acknowledgements and pings are
+A line is what `mqtt.view.view` gives, as JSON after an envelope.  Publishes, their acknowledgements and pings are
 written without building objects first; a test holds both ways equal.
 """
 

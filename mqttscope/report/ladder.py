@@ -245,7 +245,7 @@ class Ladder(PublicReport):
         if running is not None and running.kind == "publish":
             if packet.dup:  # type: ignore[attr-defined]
                 return self.tags.begin(connection.number, running.packet)
-            # The identifier is used anew: the exchange before was given up.
+            # The identifier is used again: the exchange before was given up.
             self.tags.end(connection.number, running.packet)
         return self.tags.begin(connection.number, event.number)
 

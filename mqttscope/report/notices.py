@@ -137,7 +137,7 @@ def closed(line: Wrapped, event: ConnectionEnding | ConnectionClosed, painter: P
     if connection.closed_by is not None:
         told += f" by {connection.closed_by}"
     line.add(told, "error" if how == "reset" else "rule")
-    # Whether a DISCONNECT was sent cannot be said of what was lost, nor of what goes on behind the capture.
+    # Whether a DISCONNECT was sent cannot be said of what was lost, nor of what continues after the capture.
     whole = how in ("fin", "reset") and _is_read(connection) and not connection.gaps
     if whole and connection.phase is CONNECTED:
         line.add(" without DISCONNECT", "note")

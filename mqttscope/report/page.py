@@ -95,7 +95,7 @@ class Page:
         return escape(name, ascii_only=not self.unicode)
 
     def line(self, parts: Sequence[str], style: str = "") -> None:
-        """Phrases one behind the other, as many on a line as it holds."""
+        """Phrases one after the other, as many on a line as it holds."""
         lines: list[str] = []
         for part in parts:
             if lines and cells(lines[-1]) + cells(self.dot) + cells(part) <= self.width:
@@ -106,7 +106,7 @@ class Page:
             self._print(Text(one, style=style))
 
     def paragraph(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Words, on as many lines as they take; the lines behind the first one are indented."""
+        """Words, on as many lines as they take; the lines after the first one are indented."""
         for one in textwrap.wrap(text, max(20, self.width), subsequent_indent=" " * indent) or [""]:
             self._print(Text(one, style=style))
 

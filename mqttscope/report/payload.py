@@ -340,7 +340,7 @@ class Shown:
 class PayloadView:
     """Shows payloads as the user asked (``--payload``); ``auto`` looks at the content and what is said of it.
 
-    It is given payloads without credentials (`report.public`).  It hides those itself that are behind what is usually
+    It is given payloads without credentials (`report.public`).  It hides those itself that are after what is usually
     shown of a payload, or that come out only when it is unpacked.
     """
 

@@ -123,7 +123,7 @@ _SHORT = 24
 
 
 class Wrapped:
-    """Text that goes on in indented lines where the terminal is narrow: for what must not be cut."""
+    """Text that continues in indented lines where the terminal is narrow: for what must not be cut."""
 
     def __init__(self, first: Line, *, indent: int = 4, most: int = 4) -> None:
         self.lines = [first]

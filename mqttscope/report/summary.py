@@ -100,7 +100,7 @@ NARROW_PAYLOAD = 7
 """The same in lines below `NARROW_LINE` columns: the payload is cut before the topic."""
 NARROW_LINE = 100
 _AFTER_CELLS = 12
-"""Columns that a topic leaves to the time behind it."""
+"""Columns that a topic leaves to the time after it."""
 NAME_CELLS = 60
 """Columns of a name in a list where the line has no limit of its own."""
 

@@ -83,7 +83,7 @@ class Heads:
         return self.painter.name(shown, self.limit)
 
     def who(self, connection: Connection, direction: Direction) -> tuple[str, int]:
-        """The painted name column with its width; made anew only when a name changes or the column grows."""
+        """The painted name column with its width; made again only when a name changes or the column grows."""
         key = connection.number * 2 + (direction is C2S)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == connection.revision and kept[1] == self._name_width:

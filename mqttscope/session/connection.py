@@ -143,7 +143,7 @@ class Connection:
     revision: int = 0
     """Grows whenever something changes that identifies the connection in reports."""
     flow_key: bytes = b""
-    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty where no flow is behind."""
+    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty where no flow is after."""
     initial_sequence: int = -1
     """Sequence number of the initiator's SYN, as far as it was known when the connection was recognised; else -1."""
     found_frame: int = 0
@@ -249,7 +249,7 @@ class Connection:
             self._other(packet, side, direction, number, frame, timestamp_ns)
 
     def distrust(self, found: Malformed | Unparsed, direction: Direction) -> None:
-        """Take note of bytes that are no packet: what comes behind them may be the rest of a secret in them."""
+        """Take note of bytes that are no packet: what comes after them may be the rest of a secret in them."""
         side = self.side(direction)
         if isinstance(found, Malformed):
             hides = bool(hidden_in_damaged(found.raw, self.version, side.doubt))
@@ -268,7 +268,7 @@ class Connection:
         self.doubtful = self.server_side.doubt >= BROKEN
 
     def _believe(self, packet: ControlPacket, side: Side) -> None:
-        """Trust the bytes behind a packet without a fault more than those before."""
+        """Trust the bytes after a packet without a fault more than those before."""
         kind = packet.packet_type
         if kind in _SECRETIVE:
             return

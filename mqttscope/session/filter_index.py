@@ -23,7 +23,7 @@ class Node:
     names: dict[str, bool] = field(default_factory=dict)
     """Filters that end here."""
     below: dict[str, bool] = field(default_factory=dict)
-    """Filters that go on with ``#`` alone."""
+    """Filters that continue with ``#`` alone."""
     children: dict[str, Node] = field(default_factory=dict)
     """By the first level of their label."""
 
@@ -217,7 +217,7 @@ def _hides(label: str, level: str) -> bool:
 
 
 def _along(label: str, wanted: list[str], at: int) -> int:
-    """How many levels of a filter are used up behind a label, that of a last ``#`` never; -1: no topic is in both."""
+    """How many levels of a filter are used up after a label, that of a last ``#`` never; -1: no topic is in both."""
     last = len(wanted)
     for level in label.split("/"):
         if at == last:
@@ -232,7 +232,7 @@ def _along(label: str, wanted: list[str], at: int) -> int:
 
 
 def _behind(label: str, topic: str, at: int, size: int) -> int:
-    """Where the next level of a topic begins behind a label, past the end where there is none; -1: no match."""
+    """Where the next level of a topic begins after a label, past the end where there is none; -1: no match."""
     if "+" not in label:
         end = at + len(label)
         if not topic.startswith(label, at):

@@ -64,7 +64,7 @@ class Sent:
     frame: int
     timestamp_ns: int
     position: int
-    """Stream position of its sender behind the segment that completed it; see `PeerHistory.position`."""
+    """Stream position of its sender after the segment that completed it; see `PeerHistory.position`."""
     reason_code: int = 0
 
 
@@ -100,7 +100,7 @@ class PeerHistory:
     """One side of a connection: what it sent, and what it owes."""
 
     position: int = 0
-    """TCP stream position behind the last segment of this side that was delivered in order."""
+    """TCP stream position after the last segment of this side that was delivered in order."""
     acknowledged: int = -1
     """How far that segment acknowledged the other side's stream; -1 where the capture does not prove it."""
     segment_ns: int = 0
@@ -129,7 +129,7 @@ class PeerHistory:
     """CRC-32 of the payloads of PUBLISH packets that it sent and that were not answered in full, by packet
     identifier."""
     positions: dict[int, int] = field(default_factory=dict)
-    """Stream position behind those PUBLISH packets."""
+    """Stream position after those PUBLISH packets."""
     ended: dict[int, Ended] = field(default_factory=dict)
     """Exchanges that it began and that were answered in full, by packet identifier: the last one each."""
     owes_puback: dict[int, int] = field(default_factory=dict)

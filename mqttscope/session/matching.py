@@ -244,7 +244,7 @@ def _match(
 
 
 def _extension(topic_filter: str) -> str | None:
-    """The filter behind ``$queue/`` or ``$share/name/``, for servers before 5.0 that know them."""
+    """The filter after ``$queue/`` or ``$share/name/``, for servers before 5.0 that know them."""
     if topic_filter.startswith("$queue/"):
         return topic_filter.removeprefix("$queue/")
     share = parse_shared(topic_filter)

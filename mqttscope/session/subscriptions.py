@@ -46,7 +46,7 @@ class Request:
     timestamp_ns: int
     topic_filters: tuple[str, ...]
     position: int = 0
-    """Stream position of the client behind it."""
+    """Stream position of the client after it."""
     maximum_qos: tuple[int, ...] = ()
     """What a SUBSCRIBE asks for, in its order."""
     existing: tuple[int, ...] = ()

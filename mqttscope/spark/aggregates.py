@@ -44,7 +44,7 @@ class _Sum:
 
 
 def write_sums(spark: SparkSession, root: Path, after: Manifest) -> dict[str, int]:
-    """Make topics, clients and sessions anew of all files that ``after`` names, and put theirs into it.
+    """Make topics, clients and sessions again of all files that ``after`` names, and put theirs into it.
 
     Returns their rows.
     """

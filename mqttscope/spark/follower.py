@@ -4,7 +4,7 @@
 offsets.  The clock decides when something is read, never what.
 
 A capture that is written is read to its last complete record.  It is complete when it has not changed for
-`QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins behind
+`QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins after
 it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a
 record, what it dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete,
 in one go; of one that a tool has compressed before it was read to its end, the rest.
@@ -13,7 +13,7 @@ Captures are known by their content, so that renaming them makes no difference, 
 one.  What can be read already is read in the order of time, also where a batch has a limit: of two captures that were
 written at the same time none gets ahead by more than `PIECE_BYTES`.
 
-One capture of a stream: going on in it, and what becomes of it.
+One capture of a stream: continuing in it, and what becomes of it.
 
 What is to be read between two offsets of a stream.
 
@@ -130,7 +130,7 @@ def remembered(name: str, position: int) -> ReaderState:
 
 
 def begin_at(one: Followed, position: int) -> None:
-    """Go on in a capture behind a position, up to which it was read elsewhere."""
+    """Continue in a capture after a position, up to which it was read elsewhere."""
     one.begun = position
     if not one.is_whole:
         one.memory = remembered(one.name, position)
@@ -158,7 +158,7 @@ def lost(one: Followed, size: int | None) -> Said:
             with suppress(OSError), open(one.name, "rb", buffering=0) as file:
                 if ends_crc(file, position)[0] == one.head:
                     what = f"has shrunk from {position} to {size} bytes"
-    return Said(one.file, one.name, f"{what}: what came behind frame {frames} is not read", frames, position)
+    return Said(one.file, one.name, f"{what}: what came after frame {frames} is not read", frames, position)
 
 
 def advance_in(one: Followed, size: int, limit: int) -> int:
@@ -218,7 +218,7 @@ class Follower:
         self._frozen = (time.time(), self._listed())
 
     def step(self, start: Offset, limit: int | None = None) -> Offset:
-        """The offset behind what can be read now, about ``limit`` bytes at most; ``start`` itself where it is none."""
+        """The offset after what can be read now, about ``limit`` bytes at most; ``start`` itself where it is none."""
         now, there = self._frozen or (time.time(), self._listed())
         # What is frozen may be gone all the same.
         there = {name: one for name, one in there.items() if self._frozen is None or os.path.exists(name)}
@@ -430,7 +430,7 @@ class Follower:
             return False
 
     def _read(self, end: Offset, there: dict[str, _There], limit: int | None) -> None:
-        """Go on in every capture, the one that is least far first, until the limit is reached."""
+        """Continue in every capture, the one that is least far first, until the limit is reached."""
         todo = [
             (one.now_ns, one.file)
             for one in end.captures.values()

@@ -46,7 +46,7 @@ HERE_BYTES = 1 << 30
 TASK_BYTES = 256 << 20
 _GIVEN_DDL = "task int, place int, target string, size bigint, begins bigint"
 _FOUND_DDL = (
-    "place int, digest string, readable string, size bigint, head bigint, behind bigint, first_ns bigint, fault string"
+    "place int, digest string, readable string, size bigint, head bigint, read_before bigint, first_ns bigint, fault string"
 )
 _ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
 _FOUND = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, _FOUND_DDL.split(","))])
@@ -83,10 +83,10 @@ class Looked:
     size: int = 0
     head: int = 0
     """These as in `Content`."""
-    behind: int = 0
+    read_before: int = 0
     """So many of them were read when it was shorter."""
     first_ns: int | None = None
-    """Time of the first frame behind these, where there is one."""
+    """Time of the first frame after these, where there is one."""
     fault: str | None = None
     """Why it cannot be read."""
 
@@ -115,9 +115,9 @@ def tell_apart(
         else:
             seen.add(looked.digest)
             found.contents[looked.digest] = Fingerprint(looked.digest, looked.readable, looked.size, looked.head)
-            if looked.behind:
+            if looked.read_before:
                 first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
-                location = replace(location, behind=looked.behind, first_ns=first_ns)
+                location = replace(location, behind=looked.read_before, first_ns=first_ns)
             fresh[looked.digest] = location
     targets = {digest: one.target for digest, one in fresh.items()}
     opened = partial(open_location, settings=settings)

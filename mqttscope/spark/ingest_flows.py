@@ -41,7 +41,7 @@ class Folded:
     rows: dict[str, int] = field(default_factory=dict)
     """Rows that were added to each table."""
     open_flows: int = 0
-    """Flows that go on."""
+    """Flows that continue."""
     out_of_order: list[str] = field(default_factory=list)
     """Captures with segments from before the last one of earlier ingests."""
     skipped: Counter[str] = field(default_factory=Counter)
@@ -76,7 +76,7 @@ def fold(
     segment, which is the watermark that flows time out by.  Else ``watermark_ns`` says it, nanoseconds since the epoch.
     ``more``: captures will follow, so that flows stay open.  ``partitions``: into how many tasks the flows go.
     ``stops_at_fragments``: do nothing but name the captures that have IP fragments, where there are any.  ``by_time``:
-    put captures that overlap in time into each other, instead of reading one behind the other.
+    put captures that overlap in time into each other, instead of reading one after the other.
 
     Nothing counts before the caller has committed ``after`` (`lake.files.commit`); what a fold that fails leaves behind
     is taken away then.  Raises what Spark raises.

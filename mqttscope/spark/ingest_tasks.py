@@ -137,7 +137,7 @@ def watermark(aside: Iterable[Mapping[str, Any]], known_ns: int | None = None) -
     times = [row["timestamp_ns"] for row in aside if row["kind"] == SUMMARY and row["timestamp_ns"] is not None]
     # Flows time out by what is read now: what came late is not idle because newer captures came before.
     read_ns = max([*times, *(one for one in (known_ns,) if one is not None)], default=None)
-    # What is behind the others has flows that continue, whatever these say.
+    # What is after the others has flows that continue, whatever these say.
     behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
     return None if read_ns is None else min([read_ns, *filter(None, behind)])
 
@@ -166,7 +166,7 @@ def first_drops(aside: Iterable[Mapping[str, Any]]) -> dict[str, Drop]:
     found: dict[str, Drop] = {}
     for row in sorted(drops, key=itemgetter("file", "frame")):
         known = ranges.get(row["file"], [])
-        # Of its own range the row says it: the latest one may lie behind the notice.
+        # Of its own range the row says it: the latest one may lie after the notice.
         own = max((begin for begin, _ in known if begin <= row["frame"]), default=0)
         times = [last_ns for begin, last_ns in known if begin < own] + [row["timestamp_ns"]]
         last_ns = max((one for one in times if one is not None), default=None)

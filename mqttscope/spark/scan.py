@@ -137,7 +137,7 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
         number = task.frames_before if frame is None else frame.number
         notes.append(Note(ERROR, f"cannot be read any further: {error.strerror or error}", number, task.start))
     except Exception as error:
-        behind = "before its first frame" if frame is None else f"behind frame {frame.number}"
+        behind = "before its first frame" if frame is None else f"after frame {frame.number}"
         raise ScanFailedError(
             f"{task.location.name}, from offset {task.start} on, {behind}: {type(error).__name__}: {error}"
         ) from error

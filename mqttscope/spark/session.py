@@ -173,7 +173,7 @@ def cancelling(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # A server goes on otherwise, and so do other threads' jobs.
+        # A server continues otherwise, and so do other threads' jobs.
         cancel(spark)
         raise
 

@@ -189,7 +189,7 @@ class MqttCapture(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write behind ``format``."""
+        """What to write after ``format``."""
         return FORMAT
 
     def schema(self) -> str:

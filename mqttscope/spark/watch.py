@@ -2,10 +2,10 @@
 
 A batch runs through the same fold as an ingest and is committed in one step together with its number (`Watcher`), so
 that one that is repeated after a crash changes nothing.  Time is the time of the last segment: flows time out by it,
-in the batch that brings it.  While a capture is behind the others, because a batch has a limit, time is its time.
+in the batch that brings it.  While a capture is after the others, because a batch has a limit, time is its time.
 
 The checkpoint of the stream lies in the lake; what it remembers of captures is `offsets`, what flows remember is in the
-lake's own state.  Sums over the whole lake (topics, clients, sessions) are made anew after a while and at the end, not
+lake's own state.  Sums over the whole lake (topics, clients, sessions) are made again after a while and at the end, not
 with each batch: they take the longer the larger the lake is.
 """
 
@@ -107,7 +107,7 @@ def watch(
 
     When ``over`` is set, the batch that runs ends before this returns.  Raises `LakeError` where the lake cannot be
     written, has other settings, or is written by somebody else, and what Spark raises.  Whenever this ends, and
-    however, the lake is whole, and the next call with the same sources goes on.
+    however, the lake is whole, and the next call with the same sources continues.
     """
     root, options = Path(lake).resolve(), options or LakeOptions()
     over = over or threading.Event()
@@ -229,7 +229,7 @@ class Watcher:
             if number <= seen["batch"]:
                 return
             if number != seen["batch"] + 1:
-                raise LakeError(f"batch {number} comes behind batch {seen['batch']} of {self._root}: some are missing")
+                raise LakeError(f"batch {number} comes after batch {seen['batch']} of {self._root}: some are missing")
             taken = self._take(batch, number, before, seen)
             self.batches += 1
             self._tell(taken)

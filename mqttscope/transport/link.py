@@ -34,13 +34,13 @@ class Listener(Protocol):
     """Gets what happens to a link."""
 
     def received(self, data: bytes) -> None:
-        """MQTT bytes came, cut anyhow.  Never behind `Link.close` or `Link.abort`."""
+        """MQTT bytes came, cut anyhow.  Never after `Link.close` or `Link.abort`."""
 
     def ended(self, how: str, detail: str) -> None:
         """The other side ended: ``fin``, ``reset`` or ``failed``, and the same in words.
 
         At most once; not for what `Link.abort` does.  After ``fin`` the link may still be written to, unless TLS or
-        WebSocket have ended with it; whoever has no more to say closes it.  Nothing is read behind it, so that a reset
+        WebSocket have ended with it; whoever has no more to say closes it.  Nothing is read after it, so that a reset
         which follows is noticed with the next bytes that are written.
         """
 
@@ -51,7 +51,7 @@ class Listener(Protocol):
 class Link(asyncio.Protocol):
     """One side of a connection; made by `client.connect` and by `server.serve`.
 
-    All methods may be called at any time, in the thread of the event loop; behind the end they do nothing.  Those of
+    All methods may be called at any time, in the thread of the event loop; after the end they do nothing.  Those of
     :class:`asyncio.Protocol` are the event loop's.
     """
 
@@ -95,7 +95,7 @@ class Link(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection behind it, and it is through with TLS."""
+        """Whether there is a connection after it, and it is through with TLS."""
         return self._transport is not None
 
     @property
@@ -119,7 +119,7 @@ class Link(asyncio.Protocol):
                 transport.pause_reading()
 
     def half_close(self) -> None:
-        """Say that no more is sent, and go on reading: FIN, or a close frame in a WebSocket.
+        """Say that no more is sent, and continue reading: FIN, or a close frame in a WebSocket.
 
         TLS knows no such thing in asyncio: the link sends nothing more, and the other side learns of it by `close`.
         """
@@ -132,7 +132,7 @@ class Link(asyncio.Protocol):
             self._shut()
 
     def close(self) -> None:
-        """End in good order behind what is written: close frame, close_notify, FIN.
+        """End in good order after what is written: close frame, close_notify, FIN.
 
         What still comes is read and passed over, so that no reset overtakes our last bytes.  `CLOSE_TIMEOUT_S` later
         the connection is given up.
@@ -254,7 +254,7 @@ class Link(asyncio.Protocol):
             self.opened.set_result(None)
 
     def _shake(self, data: bytes) -> bytes | None:
-        """Go on with the opening handshake of a WebSocket; returns the bytes behind it."""
+        """Continue with the opening handshake of a WebSocket; returns the bytes after it."""
         handshake = self._handshake
         assert handshake is not None
         try:
@@ -340,7 +340,7 @@ class Link(asyncio.Protocol):
                 self._listener.ended(how, detail)
 
     def _ending(self, error: Exception) -> str:
-        # In TLS 1.3 a server refuses a client's certificate, or that there is none, behind the handshake; when we have
+        # In TLS 1.3 a server refuses a client's certificate, or that there is none, after the handshake; when we have
         # written already, its reset may come before its reason.
         if isinstance(error, ssl.SSLError):
             return f"TLS was ended: {reason(error)}"

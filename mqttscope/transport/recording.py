@@ -167,7 +167,7 @@ class Recording:
     def close(self, within_s: float = REST_S) -> None:
         """The end of the capture: events of what is still open, and the end of the file.
 
-        Judging that is behind has so long to catch up; what it leaves is said by `told`.
+        Judging that is after has so long to catch up; what it leaves is said by `told`.
         """
         if self.closed:
             return
@@ -218,7 +218,7 @@ class Recorder:
 
 
 class Tap:
-    """The record of one link.  Every method but `acknowledge` is to be called before what it tells of goes on."""
+    """The record of one link.  Every method but `acknowledge` is to be called before what it tells of continues."""
 
     def __init__(
         self, recorder: Recorder, local: Endpoint, remote: Endpoint, delivery: Delivery, *, is_client: bool

@@ -74,7 +74,7 @@ class Server:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Sockets are closed one turn of the event loop behind an abort.
+        # Sockets are closed one turn of the event loop after an abort.
         await asyncio.sleep(0)
 
     async def _start(self, host: str, port: int) -> None:

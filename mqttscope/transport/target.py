@@ -111,7 +111,7 @@ def parse_upstream(text: str) -> Upstream:
 
 
 def _public(text: str) -> str:
-    """What may be shown of a URL: not what stands before the host, nor what may be a token behind it."""
+    """What may be shown of a URL: not what stands before the host, nor what may be a token after it."""
     before, at, after = text.rpartition("@")
     scheme, separator, rest = before.partition("://") if at else text.partition("://")
     rest = after if at else rest if separator else text

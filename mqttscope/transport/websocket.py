@@ -112,7 +112,7 @@ class ClientHandshake:
         self._head = _Head(_begins_answer)
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take bytes of the server: `None` while its answer is incomplete, then the bytes behind it (frames).
+        """Take bytes of the server: `None` while its answer is incomplete, then the bytes after it (frames).
 
         `WebSocketError` when the server does not switch, or not as asked.
         """
@@ -146,11 +146,11 @@ class ServerHandshake:
         self.subprotocol: str | None = None
         """What was chosen; `None` until a switch is answered."""
         self.refused = ""
-        """Why the client is refused; the connection ends behind ``answer``."""
+        """Why the client is refused; the connection ends after ``answer``."""
         self._head = _Head(_begins_request)
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take bytes of the client: `None` while its request is incomplete, then the bytes behind it (frames)."""
+        """Take bytes of the client: `None` while its request is incomplete, then the bytes after it (frames)."""
         try:
             complete = self._head.feed(data)
         except WebSocketError as error:
@@ -225,7 +225,7 @@ class Received:
 
 
 class Framing:
-    """Both directions of a WebSocket behind its opening handshake.
+    """Both directions of a WebSocket after its opening handshake.
 
     ``is_client``: the role of this side.  ``random_bytes``: gives so many unpredictable bytes, for the masks of a
     client's frames (RFC 6455 section 5.3).  ``max_frame_bytes``: longer frames of the other side are a failure.
@@ -244,7 +244,7 @@ class Framing:
         self._side = Side(not is_client, FRAMES)
 
     def send(self, data: bytes) -> bytes:
-        """A binary frame with these bytes; empty behind the close frame."""
+        """A binary frame with these bytes; empty after the close frame."""
         return b"" if self.closed else self._frame(data, BINARY)
 
     def close(self, code: int | None = NORMAL, reason: str = "") -> bytes:
@@ -257,7 +257,7 @@ class Framing:
         return self._frame(b"" if code is None else code.to_bytes(2, "big") + text, CLOSE)
 
     def receive(self, data: bytes) -> Received:
-        """Take bytes of the other side.  Behind its end, bytes are passed over."""
+        """Take bytes of the other side.  After its end, bytes are passed over."""
         received = Received()
         if self.ended:
             return received

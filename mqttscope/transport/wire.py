@@ -145,7 +145,7 @@ class Wire:
         return [self._make(side, timestamp_ns, ACK)]
 
     def close(self, from_client: bool, timestamp_ns: int, acknowledged: int = 0) -> list[Made]:
-        """A side ends its stream: FIN.  The other one may go on."""
+        """A side ends its stream: FIN.  The other one may continue."""
         side, other = self._both(from_client)
         if side.finished or self.reset:
             return []

@@ -345,7 +345,7 @@ def gaps(scene: Scene, count: int) -> None:
 
 
 def holes(scene: Scene, count: int) -> None:
-    """Segments that wait behind one hole that is closed at the end, in the worst order: the last one first."""
+    """Segments that wait after one hole that is closed at the end, in the worst order: the last one first."""
     one = scene.connect()
     parts = [publish(f"site/{number}", b"y" * 9) for number in range(count)]
     start = one.sequence[CLIENT]
@@ -360,7 +360,7 @@ def holes(scene: Scene, count: int) -> None:
 
 
 def every_other(scene: Scene, count: int) -> None:
-    """Every other segment first, behind a hole, then those between."""
+    """Every other segment first, after a hole, then those between."""
     one = scene.connect()
     start = one.sequence[CLIENT]
     places = []
@@ -375,7 +375,7 @@ def every_other(scene: Scene, count: int) -> None:
 
 
 def overlaps(scene: Scene, count: int) -> None:
-    """Segments that overlap those before by half, some of them behind holes, some with other bytes."""
+    """Segments that overlap those before by half, some of them after holes, some with other bytes."""
     one = scene.connect()
     data = b"".join(publish(f"site/{number:06d}", b"z" * 16) for number in range(count))
     size = len(data) // count
@@ -423,7 +423,7 @@ def empty_pubrels(scene: Scene, count: int) -> None:
 
 
 def garbage(scene: Scene, count: int) -> None:
-    """Bytes that are no packets, behind a Remaining Length that never ends and behind a gap."""
+    """Bytes that are no packets, after a Remaining Length that never ends and after a gap."""
     one = scene.connect()
     noise = bytes((number * number * 31 + number * 7) >> 3 & 0xFF for number in range(64 * count))
     scene.send(one, CLIENT, b"\x30\xff\xff\xff\xff" + noise)

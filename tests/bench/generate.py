@@ -286,7 +286,7 @@ class Traffic:
         self.maybe_acknowledge(connection, 1)
 
     def train(self, connection: Connection) -> None:
-        """Segments of one packet each, one behind the other."""
+        """Segments of one packet each, one after the other."""
         packets = [self.published(connection) for _ in range(self.random.randint(2, 5))]
         self.count(packets)
         self.pieces(connection.link, 0, packets)

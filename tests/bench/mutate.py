@@ -57,7 +57,7 @@ PROGRAMS = {"mosquitto": "mosquitto", "nc": "netcat-openbsd", "xxd": "xxd", "bas
 """What has to be installed, and the Debian packages that have it."""
 USUAL, FASTEST = "-w 1", "-N -w 1"
 """Options of nc: as it is used, which waits a second wherever the broker keeps the connection; and with the end of the
-stream behind the last byte, so that the broker answers and closes (``-q 0`` implies it)."""
+stream after the last byte, so that the broker answers and closes (``-q 0`` implies it)."""
 
 
 def measure(
@@ -234,7 +234,7 @@ async def reactions(port: int, pattern: str, number: int, seed: int) -> set[Seen
 
 
 def without_pauses(flow: RecordedFlow, pattern: str, number: int, seed: int) -> Iterator[Case]:
-    """So many cases of a connection that do not pause; behind the last mutation it begins again with other choices."""
+    """So many cases of a connection that do not pause; after the last mutation it begins again with other choices."""
     every = cases(flow, seed, pattern, turns=MANY)
     return islice((one for one in every if not longest_s(one)), number)
 
@@ -243,7 +243,7 @@ def watched_alike(case: Case) -> Case:
     """The case as though nothing were demanded.
 
     The player waits longer where a statement demands something, which random bytes never break for certain.  So all
-    are watched alike here: until another client, who publishes behind it, has heard from the broker.
+    are watched alike here: until another client, who publishes after it, has heard from the broker.
     """
     return replace(case, mutation=replace(case.mutation, reaction=Reaction(Demand.ANY)))
 

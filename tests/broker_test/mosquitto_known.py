@@ -12,7 +12,7 @@ V3_1, V3_1_1, V5 = ProtocolVersion
 REFUSED = {"publish.topic_name:many-levels"}
 """More than 200 levels, in every version."""
 TOLERATED_IN_3_1_1 = {"pubrel.packet_identifier:repeated", "pubrel:layout-of-5.0"}
-"""Packets that are too long; in 5.0 there may be more behind the identifier."""
+"""Packets that are too long; in 5.0 there may be more after the identifier."""
 TOLERATED_SINCE_3_1_1 = {
     *(f"pingreq:reserved-flag-{bit}" for bit in range(4)),
     "flow:wrong-direction-pingresp",

@@ -1,4 +1,4 @@
-"""Cleaning up behind cases, when the broker serves and when it does not."""
+"""Cleaning up after cases, when the broker serves and when it does not."""
 
 from __future__ import annotations
 

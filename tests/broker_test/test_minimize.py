@@ -49,7 +49,7 @@ def test_what_is_tolerated_still_breaks_the_same_statement() -> None:
     _, made = asyncio.run(reduced("publish:qos-3", Fault.TOLERATE, V3_1_1, more=0, tries=50))
 
     assert made is not None
-    # Without CONNECT there would be no answer to PINGREQ, which shows that the connection goes on.
+    # Without CONNECT there would be no answer to PINGREQ, which shows that the connection continues.
     assert [data[0] & 0xF6 for data in made.sends] == [0x10, 0x36]
     assert made.tries <= 50
     assert "5.0 MQTT-3.3.1-4" not in made.breaks
@@ -165,7 +165,7 @@ def test_how_a_connection_ends_is_never_left_out() -> None:
 
 
 def test_the_fault_that_the_description_tells_of_is_kept() -> None:
-    """A byte behind the last field: a PUBREL without any field would be tolerated as well, and is another fault."""
+    """A byte after the last field: a PUBREL without any field would be tolerated as well, and is another fault."""
     found, made = asyncio.run(reduced("pubrel:extra-byte", Fault.TOLERATE, V3_1_1, more=2))
 
     assert made is not None

@@ -10,7 +10,7 @@ from mqttscope.mqtt import Disconnect, Pingresp, encode
 from mqttscope.mutate import Case
 from tests.broker_test.flows import V5, make_case, script
 
-TOLERATED = Ruling(Verdict.TOLERATED, "it goes on", ("5.0 MQTT-4.13.1-1",))
+TOLERATED = Ruling(Verdict.TOLERATED, "it continues", ("5.0 MQTT-4.13.1-1",))
 
 
 def said(case: Case) -> Conversation:

@@ -156,7 +156,7 @@ def test_an_authentication_that_the_broker_does_not_know_is_not_played() -> None
 
 @pytest.mark.parametrize("patience_s", [0.15, 0.5])
 def test_nobody_answers_a_challenge_that_has_not_come(patience_s: float) -> None:
-    """A broker closes for who goes on with an authentication before he was asked."""
+    """A broker closes for who continues with an authentication before he was asked."""
 
     async def run() -> tuple[CaseResult, CaseResult]:
         async with broken(Fault.SLOW_CHALLENGE) as broker:
@@ -289,7 +289,7 @@ def test_lasting_damage_is_the_doing_of_one_case(ours: bool) -> None:
 
 
 def test_who_closes_late_has_four_times_the_patience() -> None:
-    """Behind PINGRESP as well: `LATE_S` is twice the patience."""
+    """After PINGRESP as well: `LATE_S` is twice the patience."""
     found = asyncio.run(tried(QOS_3, Fault.LATE))
 
     assert found.ruling is not None

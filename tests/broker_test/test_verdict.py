@@ -43,7 +43,7 @@ from mqttscope.mutate.catalogue import catalogue
 from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, make_case, script
 
 RULINGS = {
-    "T": Ruling(Verdict.TOLERATED, "it goes on", ("5.0 MQTT-4.13.1-1",)),
+    "T": Ruling(Verdict.TOLERATED, "it continues", ("5.0 MQTT-4.13.1-1",)),
     "N": Ruling(Verdict.NO_ANSWER, "nothing"),
     "H": Ruling(Verdict.HUNG, "nobody is served"),
     "O": Ruling(Verdict.COLLATERAL, "others suffer"),
@@ -70,7 +70,7 @@ def rulings(playings: str) -> list[Ruling | None]:
         ("TX", 1, Verdict.CRASHED),
         ("HX", 1, Verdict.CRASHED),
         ("THH", 2, Verdict.HUNG),
-        # What comes only behind another playing.
+        # What comes only after another playing.
         ("THTH", 3, Verdict.HUNG),
         ("TOTO", 3, Verdict.COLLATERAL),
         ("HH", 1, Verdict.HUNG),

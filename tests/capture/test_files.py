@@ -197,7 +197,7 @@ def test_standard_input_through_a_pipe_gives_frames_as_they_come() -> None:
     with open(reading, "rb") as stdin:
         os.write(writing, content[:50])
         items = open_capture(["-"], stdin=stdin)
-        # The writer is still there: a reader that waits for more than it needs would wait for ever.
+        # The writer is still there: a reader that waits for more than it needs would wait forever.
         assert next(items) == Frame(1, 10 * 10**9, 1, b"frame", 9, "-")
         os.write(writing, content[50:])
         os.close(writing)

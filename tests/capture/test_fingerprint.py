@@ -124,7 +124,7 @@ def test_what_is_damaged_has_a_name_of_its_own() -> None:
 
     assert 1_000 < len(part) < 3_000
     assert found == replace(content(part, 1_000), digest=digest(cut))
-    # When it is whole, it goes on there.
+    # When it is whole, it continues there.
     assert fingerprint_of(io.BytesIO(gzip.compress(data)), KnownFingerprints.of(found.begins)).known == len(part)
     assert fingerprint_of(io.BytesIO(cut), KnownFingerprints.of(found.begins)).known == len(part)
 

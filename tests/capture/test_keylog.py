@@ -69,7 +69,7 @@ def test_a_log_that_does_not_exist_yet_and_goes_again(tmp_path: Path) -> None:
     assert log.complete(random(2))
 
 
-@pytest.mark.parametrize("how", ["cut off", "written anew", "rotated"])
+@pytest.mark.parametrize("how", ["cut off", "written again", "rotated"])
 def test_logs_that_are_replaced(how: str, tmp_path: Path) -> None:
     path = tmp_path / "keys.txt"
     path.write_bytes(line(1) + line(2))
@@ -77,7 +77,7 @@ def test_logs_that_are_replaced(how: str, tmp_path: Path) -> None:
 
     if how == "cut off":
         path.write_bytes(line(3))
-    elif how == "written anew":
+    elif how == "written again":
         path.write_bytes(line(3) + line(4) + line(5))
     else:
         append(path, line(3)[:-1])

@@ -134,7 +134,7 @@ def test_frames_longer_than_the_snap_length_are_read() -> None:
         pytest.param(1001, 65535, 1000, 1000, id="over a small frame limit"),
     ],
 )
-@pytest.mark.parametrize("behind", [b"", bytes(1100)], ids=["at the end", "with more behind"])
+@pytest.mark.parametrize("behind", [b"", bytes(1100)], ids=["at the end", "with more after"])
 def test_absurd_length_is_damage(captured: int, snap_length: int, frame_limit: int, limit: int, behind: bytes) -> None:
     content = pcap_file(RECORDS[:1], snap_length=snap_length)
     damaged = content + struct.pack("<IIII", 1, 1, captured, captured) + behind

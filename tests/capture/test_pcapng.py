@@ -235,7 +235,7 @@ DESCRIBED = section() + interface() + interface()
             + statistics(received=20, interface_drops=1)
             + statistics(received=35, interface_drops=3),
             [CaptureDrops("a.pcap", 0, 10, 1), CaptureDrops("a.pcap", 0, 25, 2)],
-            id="counters that go on counting add up once",
+            id="counters that continue counting add up once",
         ),
         pytest.param(
             enhanced(b"", options=drop_count(2)) + obsolete(b"", drops=3) + obsolete(b"", drops=0xFFFF),
@@ -265,7 +265,7 @@ def misfit(kind: int) -> bytes:
 @pytest.mark.parametrize(
     ("damaged", "message"),
     [
-        pytest.param(misfit(6), "a block has the lengths 32 in front and 36 behind", id="lengths differ"),
+        pytest.param(misfit(6), "a block has the lengths 32 in front and 36 after", id="lengths differ"),
         pytest.param(struct.pack("<III", 6, 8, 8), "a block claims 8 bytes, 12 are the least", id="block too short"),
         pytest.param(struct.pack("<III", 6, 0, 0), "a block claims 0 bytes, 12 are the least", id="block of no length"),
         pytest.param(

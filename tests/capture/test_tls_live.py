@@ -89,7 +89,7 @@ def spoken(secure: Secure, talk: Talk, chunk: int = 0) -> Talk:
 @VERSIONS
 @pytest.mark.parametrize("chunk", [0, 7, 1_000])
 def test_the_same_as_from_a_file(version: ssl.TLSVersion, chunk: int, tmp_path: Path) -> None:
-    """Packets, frames, times, and the end of the connection behind all of them."""
+    """Packets, frames, times, and the end of the connection after all of them."""
     secure = Secure(version)
     talk = spoken(secure, Talk(port=9_883).handshake(), chunk)
     expected = read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes())

@@ -70,8 +70,8 @@ DAMAGED = {
     "lost-in-payload": "what surrounds a hole is not shown",
     "strange-port-joined": "nothing says that it is MQTT",
     "joined-v5": "the version is a guess from all packets",
-    "planted-violations": "a packet that breaks rules is no proof of where packets begin behind a hole",
-    "failing-device": "a packet that breaks rules is no proof of where packets begin behind a hole",
+    "planted-violations": "a packet that breaks rules is no proof of where packets begin after a hole",
+    "failing-device": "a packet that breaks rules is no proof of where packets begin after a hole",
     "split-at-odd-places": "an acknowledgement that lies inside two others",
 }
 

@@ -33,7 +33,7 @@ ORDINARY = [
 
 
 def captured(*datas: tuple[int, bytes], beside: Iterable[Frame] = ()) -> bytes:
-    """A capture of frames of some link types, behind others."""
+    """A capture of frames of some link types, after others."""
     stream = io.BytesIO()
     with PcapngWriter(stream) as writer:
         for one in beside:

@@ -40,7 +40,7 @@ def flipped(data: bytes, chance: random.Random) -> Iterator[bytes]:
     for count in (1, 3, 10, 30, 100, 300):
         changed = bytearray(data)
         for _ in range(count):
-            # The blocks that open the file are left alone more often than not: behind them is the interesting part.
+            # The blocks that open the file are left alone more often than not: after them is the interesting part.
             changed[chance.randrange(200, len(data))] ^= 1 << chance.randrange(8)
         yield bytes(changed)
     changed = bytearray(data)
@@ -50,7 +50,7 @@ def flipped(data: bytes, chance: random.Random) -> Iterator[bytes]:
 
 
 def nonsense(data: bytes, chance: random.Random) -> Iterator[bytes]:
-    """Random bytes alone, behind a good header, and in the middle of a capture."""
+    """Random bytes alone, after a good header, and in the middle of a capture."""
     yield chance.randbytes(3_000)
     yield data[:200] + chance.randbytes(3_000)
     middle = len(data) // 2

@@ -209,7 +209,7 @@ def test_the_bytes_of_a_captured_broken_connect_do_not_tell_the_password() -> No
     path = capture("refused-connect")
     packets = inspected(path, "--show-secrets").packets
     secret = next(line["connect"]["password"]["text"] for line in packets if line.get("connect", {}).get("password"))
-    # The protocol name is not what it should be; everything behind it can be read.
+    # The protocol name is not what it should be; everything after it can be read.
     broken = path.read_bytes().replace(b"\0\4MQTT", b"\0\4mqtt")
     hidden = invoke("inspect", "-", "--format", "jsonl", given=broken)
     shown = invoke("inspect", "-", "--format", "jsonl", "--show-secrets", given=broken)

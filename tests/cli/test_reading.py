@@ -30,7 +30,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def with_secrets(capture: Path, keys: bytes, target: Path) -> Path:
-    """The capture with a Decryption Secrets Block behind its section header."""
+    """The capture with a Decryption Secrets Block after its section header."""
     data = capture.read_bytes()
     header = struct.unpack_from("<I", data, 4)[0]
     padded = keys + bytes(-len(keys) % 4)

@@ -259,14 +259,14 @@ CONNACK_5 = b"\x20\x03\x00\x00\x00"
 
 
 async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Says nothing behind its CONNACK."""
+    """Says nothing after its CONNACK."""
     await reader.read(1_000)
     writer.write(CONNACK_5)
     await silent(reader, writer)
 
 
 async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Ends the connection behind its CONNACK; reads on, since closing with unread bytes may reset it instead."""
+    """Ends the connection after its CONNACK; reads on, since closing with unread bytes may reset it instead."""
     await reader.read(1_000)
     writer.write(CONNACK_5)
     await half_closing(reader, writer)

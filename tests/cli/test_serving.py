@@ -108,7 +108,7 @@ def test_bad_packets_hold_no_other_device_up(tmp_path: Path) -> None:
         serving(tmp_path, "--lint", "--unexpected", "ignore") as served,
         socket.create_connection(("127.0.0.1", served.port), PATIENCE_S) as bad,
     ):
-        # Who is ignored is listened to for ever.
+        # Who is ignored is listened to forever.
         bad.sendall(encode(Connect(client_identifier="bad"), V3_1_1) + GARBAGE)
         for _ in range(5):
             with socket.create_connection(("127.0.0.1", served.port), PATIENCE_S) as other:

@@ -282,7 +282,7 @@ def test_suppressed_findings_do_not_stop_it(fake, tmp_path: Path) -> None:  # ty
     done = invoke("sniff", "eth9", "--stop-on-finding", "--baseline", known, "--duration", "0.3")
 
     assert done.code == 0
-    assert "thermostat/+/state" in done.text, "it went on to the last error and behind"
+    assert "thermostat/+/state" in done.text, "it continued to the last error and after"
 
 
 def test_a_live_capture_without_packets_passes_no_case(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

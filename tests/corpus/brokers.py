@@ -123,7 +123,7 @@ def check_record(found: Replayed, port: int, *, tshark_sees: bool) -> None:
     directions = Counter(line["direction"] for line in packets)
 
     assert directions["client_to_server"] == found.summary["packets_sent"]
-    # What comes behind the client's last word is in the file alone.
+    # What comes after the client's last word is in the file alone.
     assert directions["server_to_client"] >= found.summary["packets_received"]
     opened = [line for line in told.lines if line["event"] == "connection_opened"]
     assert len(opened) == found.summary["connected"]

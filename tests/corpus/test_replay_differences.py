@@ -145,7 +145,7 @@ CASES = {
         "v311-session-present", a(Connack, "office"), changed(session_present=True), "session-present"
     ),
     "closed early": planted("v311-qos", a(Suback, "logger"), closing, "close"),
-    "closed behind CONNACK": planted("v311-qos", a(Connack, "sensor-1"), closing, "close"),
+    "closed after CONNACK": planted("v311-qos", a(Connack, "sensor-1"), closing, "close"),
     "closed before CONNACK": planted(
         "v311-qos", a(Connack, "sensor-1"), lambda _: (CLOSE,), "not-connected", code=EXIT_FAILED
     ),

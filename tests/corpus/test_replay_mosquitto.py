@@ -29,7 +29,7 @@ NOT_PLAYED = {
     "tls-12": UNREADABLE,
     "tls-13": UNREADABLE,
 }
-ONE_BEHIND_THE_OTHER = "derived: whole connections one behind the other, so that messages come before they are sent"
+ONE_BEHIND_THE_OTHER = "derived: whole connections one after the other, so that messages come before they are sent"
 INVENTED = "synthesised: another broker, with other limits, speaks"
 DIFFERENT: dict[str, tuple[str, set[str]]] = {
     "coalesced": (ONE_BEHIND_THE_OTHER, {"missing-delivery"}),
@@ -84,7 +84,7 @@ def check(name: str, pace: str, folder: Path) -> None:
     assert found.done.code == found.expected_code, found.done.err
     assert found.failures == []
     assert brokers.client_errors(found.findings) <= brokers.recorded_errors(name)
-    # Behind what cannot be read nobody knows where the next packet begins.
+    # After what cannot be read nobody knows where the next packet begins.
     if not any(isinstance(entry.packet, Malformed) for script in captured(name) for entry in script.entries):
         brokers.check_record(found, port, tshark_sees=not url.startswith("ws"))
     else:

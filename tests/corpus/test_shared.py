@@ -18,7 +18,7 @@ from tests.corpus.reading import Found, read
 SHARED = ROOT.parent / "shared" / "captures"
 AT_LEAST = 360
 
-CUT = "tshark stops at cut packets and loses those behind them"
+CUT = "tshark stops at cut packets and loses those after them"
 PIECES = "tshark loses framing where a segment ends inside a Remaining Length of two bytes"
 OVERLAPS = "tshark reads retransmitted pieces as new data"
 TLS = "tshark decrypts with the key log; here TLS is listed only, and on this port only when the user names it"
@@ -153,7 +153,7 @@ def test_where_bytes_are_missing_each_item_is_a_part_of_what_was_sent(name: str)
         if isinstance(event, PacketEvent):
             raw, missing = event.packet.raw, event.packet.missing
         elif isinstance(event, UnparsedEvent):
-            # Bytes passed over lie behind the gap that made it necessary, those of a cut packet before it.
+            # Bytes passed over lie after the gap that made it necessary, those of a cut packet before it.
             raw, missing = event.unparsed.raw, event.unparsed.missing
             if event.unparsed.reason == "resynchronised":
                 missing = 0

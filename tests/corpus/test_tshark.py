@@ -29,9 +29,9 @@ WRONG = {
     "length-split": "loses framing where a Remaining Length is split over segments",
     "lost-segment": "gives up the stream at the hole",
     "lost-in-payload": "gives up the stream at the hole",
-    "snaplen-96": "gives up packets that were cut and those behind them",
+    "snaplen-96": "gives up packets that were cut and those after them",
     "joined-in-payload": "takes the middle of a payload for packets",
-    "example-length-too-long": "reads what lies behind a wrong length as further packets",
+    "example-length-too-long": "reads what lies after a wrong length as further packets",
     "planted-violations": "takes the reserved type 0 for a packet",
 }
 """Captures of plain TCP in which tshark 4.0.17 sees other packets, with preferences that let it do its best."""

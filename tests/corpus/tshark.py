@@ -78,7 +78,7 @@ def tshark_version() -> str:
 
 
 def tshark(path: Path, *preferences: str, decode_as: int | None = None) -> list[Seen]:
-    """The MQTT packets that tshark sees.  ``preferences`` go behind ``-o``."""
+    """The MQTT packets that tshark sees.  ``preferences`` go after ``-o``."""
     tshark_version()
     command = ["tshark", "-n", "-r", str(path), "-T", "pdml", "-J", "mqtt"]
     for one in preferences:

@@ -27,7 +27,7 @@ from tests.net.hellos import record, server_hello
 
 
 def gap() -> Talk:
-    """Bytes are lost, and packets found behind them."""
+    """Bytes are lost, and packets found after them."""
     talk = opened()
     talk.lose("client", 9)
     talk.client(PUBLISH_1)
@@ -61,7 +61,7 @@ def said(port: int, *parts: tuple[str, bytes]) -> Callable[[], Talk]:
 
 
 def ignored_reset() -> Talk:
-    """Both sides go on behind a reset."""
+    """Both sides continue after a reset."""
     talk = opened()
     talk.reset("client")
     for _ in range(3):

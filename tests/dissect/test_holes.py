@@ -183,7 +183,7 @@ def test_a_packet_above_the_limit_is_passed_over_and_said() -> None:
 
 def test_a_lost_connect_is_known_from_acknowledgments_where_the_syn_is_lost_as_well() -> None:
     talk = Talk()
-    talk.position["client"] += 1  # the SYN is lost, and its answer was captured behind what answers that
+    talk.position["client"] += 1  # the SYN is lost, and its answer was captured after what answers that
     talk.position["server"] += 1
     talk.ack("client")
     talk.position["server"] -= 1

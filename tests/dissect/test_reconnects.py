@@ -91,7 +91,7 @@ def stamped(segments: list[Segment], client: int, server: int) -> list[Segment]:
 def scene(
     end: str, gap: float, captured: str, recur: str, first_captured: str = "all", *, clocks: bool = False
 ) -> list[Segment]:
-    """Two lives of a device; with ``clocks`` both stacks send time stamps, and the reboot sets the client's anew."""
+    """Two lives of a device; with ``clocks`` both stacks send time stamps, and the reboot sets the client's again."""
     tape = Tape()
     talk = Talk(tape)
     talk.handshake()
@@ -242,7 +242,7 @@ def test_numbers_that_begin_inside_of_what_was_sent_before(further: int) -> None
 
 @pytest.mark.parametrize("start", [0, 1, 3, 5, 9])
 def test_captures_that_overlap_say_everything_once(start: int) -> None:
-    """Two taps of one connection, read one behind the other: time goes back where the second one begins."""
+    """Two taps of one connection, read one after the other: time goes back where the second one begins."""
     tape = Tape()
     talk = Talk(tape).handshake()
     tape.wait(3)
@@ -273,7 +273,7 @@ def test_a_clock_that_is_set_back_hides_no_connection() -> None:
 
 @pytest.mark.parametrize("challenged", [True, False])
 def test_a_stranger_s_syn_ends_no_connection(challenged: bool) -> None:
-    """A port scan, or a forged SYN: the server says where the connection stands, and both sides go on."""
+    """A port scan, or a forged SYN: the server says where the connection stands, and both sides continue."""
     tape = Tape()
     talk = Talk(tape).handshake()
     life(talk, FIRST)
@@ -409,7 +409,7 @@ def test_a_connection_that_is_captured_once_more_after_its_end_has_the_same_cloc
 
 
 def test_a_segment_with_a_later_time_stamp_is_no_copy() -> None:
-    """The same numbers and bytes after an end, without a handshake: the clocks have gone on."""
+    """The same numbers and bytes after an end, without a handshake: the clocks have continued."""
     tape = Tape()
     for _ in range(2):
         talk = Talk(tape)
@@ -427,7 +427,7 @@ def test_a_segment_with_a_later_time_stamp_is_no_copy() -> None:
 
 
 def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
-    """Three lives with the same numbers and no end, of which only the last one goes on."""
+    """Three lives with the same numbers and no end, of which only the last one continues."""
     tape = Tape()
     for number in range(3):
         boot(tape, 1000, 5000, "one")

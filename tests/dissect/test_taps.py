@@ -199,7 +199,7 @@ def test_a_reset_waits_for_what_was_sent_before_it() -> None:
 
 
 def test_an_old_acknowledgment_of_another_connection_says_nothing() -> None:
-    """Far behind where the server stands: nothing is lost by it."""
+    """Far after where the server stands: nothing is lost by it."""
     tape = Tape()
     talk = Talk(tape)
     life(talk, "one")
@@ -214,7 +214,7 @@ def test_an_old_acknowledgment_of_another_connection_says_nothing() -> None:
 
 
 def test_a_connect_behind_a_hole_begins_a_connection() -> None:
-    """No handshake was captured, and the numbers go on a little behind where they were."""
+    """No handshake was captured, and the numbers go on a little after where they were."""
     tape = Tape()
     talk = Talk(tape)
     life(talk, "one")
@@ -297,7 +297,7 @@ def test_copies_of_what_is_no_mqtt_are_no_copies_of_connections() -> None:
 
 @pytest.mark.parametrize("loss", [0.05, 0.15, 0.3])
 def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> None:
-    """Captures are read one behind the other, so that the second one cannot fill all holes of the first."""
+    """Captures are read one after the other, so that the second one cannot fill all holes of the first."""
     for seed in range(TRIALS):
         random = Random(seed)
         whole = [one for segments in taps.scene(random, server=None).connections for one in segments]

@@ -125,7 +125,7 @@ ERRORS: list[tuple[str, str, str]] = [
     ("dup and »«", "expected a field name here, but the expression ends", ""),
     ("dup and »or« retain", "expected a field name here, not 'or'", ""),
     ("not »«", "the expression ends", ""),
-    ("exists »«", "expected a field name behind 'exists'", ""),
+    ("exists »«", "expected a field name after 'exists'", ""),
     ("qos == »«", "expected a value after '=='", ""),
     ("qos in »«", "expected a value after 'in'", ""),
     ("qos == »)«", "expected a value after '=='", ""),

@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> None:
         dictionary = Path(directory) / "words.txt"
         dictionary.write_text("".join(words))
         rest.append(f"-dict={dictionary}")
-    # The first directory that libFuzzer is given is where new inputs go; the seeds come behind it.
+    # The first directory that libFuzzer is given is where new inputs go; the seeds come after it.
     atheris.Setup(
         [sys.argv[0], *rest, f"-max_len={target.max_length}", str(seeds)], target.check, enable_python_coverage=True
     )

@@ -154,7 +154,7 @@ def _exchange(data: bytearray, random: Random) -> None:
 
 
 def _retime(data: bytearray, random: Random) -> None:
-    """The times of records, wherever they are: a pcapng block of a frame has them behind its interface."""
+    """The times of records, wherever they are: a pcapng block of a frame has them after its interface."""
     marks = [at for at in range(0, len(data) - 20, 4) if data[at : at + 4] == b"\x06\0\0\0"]
     value = random.choice((0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, random.getrandbits(64)))
     if marks:

@@ -47,7 +47,7 @@ def _check_error(error: filters.FilterError, text: str) -> None:
 
 
 def _may_take_long(text: str) -> bool:
-    """Regular expressions that nest repetitions may take for ever, which is the user's own doing."""
+    """Regular expressions that nest repetitions may take forever, which is the user's own doing."""
     return ("like" in text.lower() or "~" in text) and len(re.findall(r"[*+}]", text)) > 1
 
 

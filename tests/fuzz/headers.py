@@ -1,6 +1,6 @@
 """No matter what a frame holds, of whatever link type, it gives a segment, a fragment or the reason why it does not.
 
-What comes behind (fragments, flows, dissection, JSON) takes whatever came out of the frames.  The input: frames, each
+What comes after (fragments, flows, dissection, JSON) takes whatever came out of the frames.  The input: frames, each
 a byte for the link type, a byte for time and length on the wire, two bytes of length, the captured bytes.
 """
 
@@ -74,7 +74,7 @@ def written(link_type: int, data: bytes, how: int = 1) -> bytes:
 
 
 def seeds() -> Iterator[bytes]:
-    """Frames of the captures: as they are, behind every link type, fragmented."""
+    """Frames of the captures: as they are, after every link type, fragmented."""
 
     def all_of_them() -> Iterator[bytes]:
         for name in names():

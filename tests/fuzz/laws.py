@@ -60,7 +60,7 @@ class Tiling:
             assert event.length > 0
             assert event.offset >= 0
             return
-        assert side not in self.ended, "an event behind the end of its direction"
+        assert side not in self.ended, "an event after the end of its direction"
         if isinstance(event, StreamClosed):
             self.ended.add(side)
             return
@@ -139,7 +139,7 @@ class Numbers:
         connection = getattr(event, "connection", None)
         if connection is None or isinstance(event, DiscardedEvent):
             return  # what is discarded may come late
-        assert connection.number not in self.closed, "an event behind the end of its connection"
+        assert connection.number not in self.closed, "an event after the end of its connection"
         if isinstance(event, ConnectionOpened):
             assert connection.number == len(self.known), "connections are not numbered in order"
             self.known[connection.number] = connection

@@ -49,7 +49,7 @@ def _table(limits: int) -> FlowTable:
 
 def given(source: Input) -> Iterator[Segment]:
     now, number = 1_767_225_600_000_000_000, 0
-    # Where a well-behaved sender would go on, by flow and direction.
+    # Where a well-behaved sender would continue, by flow and direction.
     stands = {(flow, side): START[side] for flow in range(len(KEYS)) for side in (0, 1)}
     while source.left():
         where, flags = source.number(), source.number()

@@ -79,7 +79,7 @@ def _recut(parts: list[bytes | int], random: Random, pieces: int) -> list[bytes 
 
 
 def _written_down(parts: list[bytes | int], stream: PacketStream) -> list[StreamItem]:
-    """What the stream gives when it is written down behind each part."""
+    """What the stream gives when it is written down after each part."""
     items: list[StreamItem] = []
     for part in parts:
         items += stream.gap(part) if isinstance(part, int) else stream.feed(part)

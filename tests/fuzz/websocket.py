@@ -158,7 +158,7 @@ def _merged(said: list[WebSocketEvent]) -> list[object]:
     """Each direction's events with neighbouring data and losses joined.
 
     Where a compressed message breaks, the bytes of its frame that were already given count as lost or not, depending
-    on the cuts; so the length of a loss behind such an error is left out.
+    on the cuts; so the length of a loss after such an error is left out.
     """
     out: list[object] = []
     broken = {True: False, False: False}
@@ -218,7 +218,7 @@ def frame(first: int, payload: bytes, key: bytes = b"") -> bytes:
 
 
 def seeds() -> Iterator[bytes]:
-    """The conversations of the captures, and frames of every kind behind an exchange."""
+    """The conversations of the captures, and frames of every kind after an exchange."""
 
     def all_of_them() -> Iterator[bytes]:
         for name in names():

@@ -15,7 +15,7 @@ _MACS = bytes.fromhex("020000000002020000000001")
 
 
 def wrapped(datagram: bytes) -> Iterator[tuple[int, bytes]]:
-    """Link type and frame: the same IP datagram behind every header that is walked."""
+    """Link type and frame: the same IP datagram after every header that is walked."""
     four = datagram[0] >> 4 == 4
     kind = b"\x08\x00" if four else b"\x86\xdd"
     ppp = b"\x00\x21" if four else b"\x00\x57"

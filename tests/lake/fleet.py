@@ -95,6 +95,6 @@ def written(found: Sequence[Segment], folder: Path, parts: int, *, seed: int = 1
 
 
 def content(row: Row) -> tuple[object, ...]:
-    """What a packet is, whatever connection its row belongs to; behind a hole its time is when that was given up."""
+    """What a packet is, whatever connection its row belongs to; after a hole its time is when that was given up."""
     names = ("client", "server", "direction", "event", "type", "length", "packet_identifier", "topic")
     return tuple(row[name] for name in names)

@@ -74,7 +74,7 @@ def test_many_parts_in_any_order(
 
 @pytest.mark.parametrize("seed", [1, 3])
 def test_parts_in_groups_in_any_order(seed: int, tmp_path: Path) -> None:
-    """What waits behind a hole is no secret where packets are found in it."""
+    """What waits after a hole is no secret where packets are found in it."""
     everything = segments(20, 12, seed=seed)
     (whole,) = written(everything, tmp_path / "whole", 1)
     paths = written(everything, tmp_path, 10, seed=seed)

@@ -1,4 +1,4 @@
-"""Nothing that a lake remembers holds a secret, wherever an ingest ends; the next one goes on all the same."""
+"""Nothing that a lake remembers holds a secret, wherever an ingest ends; the next one continues all the same."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ class Run:
         self.report.close()
 
     def again(self) -> None:
-        """Go on in another process, so to speak."""
+        """Continue in another process, so to speak."""
         kept = [dump(flow) for flow in self.dissector.flows.flows.values()]
         numbers = self.dissector.connections
         self.begin()

@@ -1,4 +1,4 @@
-"""A lake in a folder: all or nothing, nothing twice, and connections that go on."""
+"""A lake in a folder: all or nothing, nothing twice, and connections that continue."""
 
 from __future__ import annotations
 

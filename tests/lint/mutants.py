@@ -74,7 +74,7 @@ def _header(raw: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
     for kind in range(16):
         yield f"type {kind}", framed(bytes((kind << 4 | raw[0] & 15,)), body)
     for count in (1, 2):
-        yield f"{count} bytes behind the last field", framed(raw, body + bytes(count))
+        yield f"{count} bytes after the last field", framed(raw, body + bytes(count))
         if len(body) >= count:
             yield f"without the last {count} bytes", framed(raw, body[:-count])
     yield "without a body", framed(raw, b"")

@@ -144,7 +144,7 @@ def test_messages_that_matter_to_expiry(packet: Publish, wanted: bool) -> None:
 
 
 def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
-    """The server has answered a PINGREQ that the capture does not have; what the client sends next waits behind it."""
+    """The server has answered a PINGREQ that the capture does not have; what the client sends next waits after it."""
     captured = segments(conversation("x", *opened(), *PING, client(Publish(topic_name="a")), *on(1, *opened(), *PING)))
     lost_one = next(index for index, one in enumerate(captured) if one.payload == b"\xc0\x00")
     seen = []

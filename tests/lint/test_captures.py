@@ -33,7 +33,7 @@ TRUE_ERRORS: dict[str, dict[str, int]] = {
     "v5-enhanced-auth": {"AUT203": 1},
     "v5-reason-codes": {"ACK203": 1, "ACK208": 1},
     "v5-server-disconnect": {"ALS202": 1, "FLW202": 1, "PRP105": 1, "PUB103": 1, "PUB209": 1, "PUB210": 1},
-    # mosquitto 2.0.11 sends three messages where the client takes two: behind the first PUBACK it sends two.
+    # mosquitto 2.0.11 sends three messages where the client takes two: after the first PUBACK it sends two.
     "v5-flow-control": {"FLW201": 2},
 }
 """Rules that report errors in a capture, and how often; every capture that is not here conforms."""

@@ -1,6 +1,6 @@
 """One row of the table of packets: its bytes, and what they must mean.
 
-A row is written as hex with one field per line and a comment behind ``#``.  Its id is a sentence.
+A row is written as hex with one field per line and a comment after ``#``.  Its id is a sentence.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ CONNECT_3: list[Case] = [
         03
         c2                          # user name and password flags, clean
         00 00
-        00 01 63                    # client identifier, and nothing behind it
+        00 01 63                    # client identifier, and nothing after it
         """,
         Connect(protocol_name="MQIsdp", protocol_level=3, client_identifier="c"),
     ),

@@ -8,7 +8,7 @@ from tests.mqtt.case import ALL, V3, V3_1, V3_1_1, V5, Case, bad
 FIXED_HEADER: list[Case] = [
     *bad("nothing at all", ALL, "", R.TRUNCATED, "remaining_length", 0),
     *bad("one byte", ALL, "30", R.TRUNCATED, "remaining_length", 1),
-    *bad("three bytes of a Remaining Length that goes on", ALL, "30 ff ff ff", R.TRUNCATED, "remaining_length", 4),
+    *bad("three bytes of a Remaining Length that continues", ALL, "30 ff ff ff", R.TRUNCATED, "remaining_length", 4),
     *bad("PUBLISH that the input ends in", ALL, "30 0e 00 05 61 2f 62", R.TRUNCATED, "", 7),
     *bad("CONNECT that the input ends in", ALL, "10 0c 00 04 4d 51 54 54 04 02", R.TRUNCATED, "", 10),
     *bad(
@@ -46,7 +46,7 @@ FIXED_HEADER: list[Case] = [
     *bad("packet type 0", ALL, "00 00", R.PACKET_TYPE_RESERVED, "packet_type", 0),
     *bad("packet type 0 with a body", ALL, "00 01 00", R.PACKET_TYPE_RESERVED, "packet_type", 0),
     *bad("AUTH before it was invented", V3, "f0 02 18 00", R.PACKET_TYPE_RESERVED, "packet_type", 0),
-    *bad("bytes behind the end of the packet", ALL, "c0 00 c0", R.TRAILING_BYTES, "", 2),
+    *bad("bytes after the end of the packet", ALL, "c0 00 c0", R.TRAILING_BYTES, "", 2),
     *bad("SUBSCRIBE with flags 0000", (V3_1_1,), "80 06 00 01 00 01 61 00", R.FIXED_HEADER_FLAGS, "header_flags", 0),
     *bad("SUBSCRIBE with flags 0000", V5, "80 07 00 01 00 00 01 61 00", R.FIXED_HEADER_FLAGS, "header_flags", 0),
     *bad("PUBREL with flags 0000", (V3_1_1, V5), "60 02 00 01", R.FIXED_HEADER_FLAGS, "header_flags", 0),
@@ -126,8 +126,8 @@ FIELDS: list[Case] = [
     ),
     *bad("CONNECT without a protocol level", V3_1_1, "10 06 00 04 4d 51 54 54", R.FIELD_OVERRUN, "protocol_level", 8),
     *bad("CONNECT without a body", V3_1_1, "10 00", R.FIELD_OVERRUN, "protocol_name", 2),
-    *bad("DISCONNECT with bytes behind its properties", V5, "e0 03 00 00 00", R.TRAILING_BYTES, "", 4),
-    *bad("PUBACK with bytes behind its properties", V5, "40 06 00 01 00 00 aa bb", R.TRAILING_BYTES, "", 6),
+    *bad("DISCONNECT with bytes after its properties", V5, "e0 03 00 00 00", R.TRAILING_BYTES, "", 4),
+    *bad("PUBACK with bytes after its properties", V5, "40 06 00 01 00 00 aa bb", R.TRAILING_BYTES, "", 6),
     *bad(
         "topic with an invalid continuation byte", ALL, "30 07 00 05 61 c3 28 62 00", R.UTF8_ILL_FORMED, "topic_name", 5
     ),

@@ -1,4 +1,4 @@
-"""Streams: every row of the table whole, byte by byte, split at each index, with bytes behind it, with gaps in it."""
+"""Streams: every row of the table whole, byte by byte, split at each index, with bytes after it, with gaps in it."""
 
 from __future__ import annotations
 

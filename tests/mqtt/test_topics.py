@@ -63,11 +63,11 @@ FILTERS: list[tuple[str, str, str | None]] = [
     ("a hash before the last level", "a/#/b", "hash_not_last"),
     ("a hash first of two levels", "#/a", "hash_not_last"),
     ("a hash before a trailing slash", "a/#/", "hash_not_last"),
-    ("a hash behind text", "a/b#", "hash_not_alone"),
+    ("a hash after text", "a/b#", "hash_not_alone"),
     ("a hash before text", "a/#b", "hash_not_alone"),
     ("two hashes in a level", "a/##", "hash_not_alone"),
     ("a hash beside a plus", "a/+#", "hash_not_alone"),
-    ("a plus behind text", "a/b+", "plus_not_alone"),
+    ("a plus after text", "a/b+", "plus_not_alone"),
     ("a plus before text", "a/+b/c", "plus_not_alone"),
     ("two pluses in a level", "++", "plus_not_alone"),
     ("the first broken level decides", "a+/b#", "plus_not_alone"),
@@ -85,8 +85,8 @@ FILTERS: list[tuple[str, str, str | None]] = [
     ("a share name that is a plus, and no filter", "$share/+", "share_name_invalid"),
     ("share without a filter", "$share/g", "share_filter_missing"),
     ("share with an empty filter", "$share/g/", "share_filter_missing"),
-    ("a broken filter behind a share name", "$share/g/a#", "hash_not_alone"),
-    ("a hash in the middle behind a share name", "$share/g/#/a", "hash_not_last"),
+    ("a broken filter after a share name", "$share/g/a#", "hash_not_alone"),
+    ("a hash in the middle after a share name", "$share/g/#/a", "hash_not_last"),
     ("a longer first level is an ordinary one", "$shared/+", None),
     ("capital letters make an ordinary level", "$SHARE/x", None),
 ]
@@ -189,7 +189,7 @@ MATCHES: list[tuple[str, str, bool]] = [
     ("+", "line\nbreak", True),
     ("a/+/#", "a/x\n/y\n", True),
     ("+/x", "a/x\n", False),
-    # Shared subscriptions match by the filter behind the share name.
+    # Shared subscriptions match by the filter after the share name.
     ("$share/g/a/#", "a/b", True),
     ("$share/g/a/#", "$share/g/a/b", False),
     ("$share/g/#", "$SYS/x", False),

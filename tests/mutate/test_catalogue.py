@@ -12,7 +12,7 @@ from mqttscope.mutate.catalogue import matches, names
 from tests.mutate.talk import V3_1_1, V5
 
 NAMES = Path(__file__).with_name("names.txt")
-"""Every name that there ever was; write it anew with ``python -m tests.mutate.names`` when there are more."""
+"""Every name that there ever was; write it again with ``python -m tests.mutate.names`` when there are more."""
 
 
 def test_no_name_disappears() -> None:

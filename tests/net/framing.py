@@ -27,7 +27,7 @@ def response(extra: str = "") -> bytes:
 
 
 def opened(parameters: str | None = None) -> WebSocket:
-    """A connection behind a good exchange, with permessage-deflate when there are parameters."""
+    """A connection after a good exchange, with permessage-deflate when there are parameters."""
     extension = "" if parameters is None else "Sec-WebSocket-Extensions: permessage-deflate"
     websocket = WebSocket()
     websocket.feed(CLIENT, request(extension and f"{extension}\r\n"))

@@ -137,7 +137,7 @@ def tzsp(
 
 
 def l2tp(payload: bytes, flags: int = 0x0002, optional: bytes = b"") -> bytes:
-    """L2TP over UDP; with ``optional`` behind both identifiers, and the length where the flags say so."""
+    """L2TP over UDP; with ``optional`` after both identifiers, and the length where the flags say so."""
     numbers = struct.pack("!HH", 5, 6) + optional + payload
     length = struct.pack("!H", len(numbers) + 4) if flags & 0x4000 else b""
     return udp(1701, struct.pack("!H", flags) + length + numbers)
@@ -158,8 +158,8 @@ IP4, IP6 = ip4(tcp()), ip6(tcp())
 WHOLE: list[tuple[str, int, bytes, bytes]] = [
     ("plain Ethernet and IPv4", 1, ethernet(0x800, IP4), b""),
     ("plain Ethernet and IPv6", 1, ethernet(0x86DD, IP6), b""),
-    ("Ethernet padding behind the datagram", 1, ethernet(0x800, IP4) + bytes(4), b""),
-    ("Ethernet trailer behind IPv6", 1, ethernet(0x86DD, IP6) + b"trailer", b""),
+    ("Ethernet padding after the datagram", 1, ethernet(0x800, IP4) + bytes(4), b""),
+    ("Ethernet trailer after IPv6", 1, ethernet(0x86DD, IP6) + b"trailer", b""),
     ("TCP options", 1, ethernet(0x800, ip4(tcp(options=TIMESTAMPS))), b""),
     ("TCP options up to the largest data offset", 1, ethernet(0x800, ip4(tcp(options=bytes(40)))), b""),
     ("IPv4 options", 1, ethernet(0x800, ip4(tcp(), options=b"\x94\x04\0\0")), b""),
@@ -180,7 +180,7 @@ WHOLE: list[tuple[str, int, bytes, bytes]] = [
     ("IPv6 in IPv4", 228, ip4(IP6, 41), b"\xf0\x29"),
     ("IPv4 in IPv6", 229, ip6(IP4, 4), b"\xf0\x04"),
     ("IPv6 in IPv6", 229, ip6(IP6, 41), b"\xf0\x29"),
-    ("IPv6 in IPv6 behind destination options", 229, ip6(extension(41) + IP6, 60), b"\xf0\x29"),
+    ("IPv6 in IPv6 after destination options", 229, ip6(extension(41) + IP6, 60), b"\xf0\x29"),
     ("GRE", 228, ip4(b"\0\0\x08\0" + IP4, 47), b"\xf0\x2f"),
     ("GRE with checksum, key, sequence", 228,
      ip4(b"\xb0\0\x86\xdd" + bytes(4) + b"key!" + bytes(4) + IP6, 47), b"\xf0\x30key!"),

@@ -89,7 +89,7 @@ from tests.net.script import CLOSED, FORWARD, HANDSHAKE, STEP, UNFINISHED, check
                 f"> gap 3+{1500000002 - 104} unproven",
                 *(f"> {at - 101}:{data}" for at, data in ((1500000002, "x"), (1500000003, "x"), (1500000004, "yz"))),
             ],
-            id="a run of segments outside of any window is where the stream goes on",
+            id="a run of segments outside of any window is where the stream continues",
         ),
     ],
 )

@@ -138,7 +138,7 @@ END = "closed capture_end"
         pytest.param(
             ["> A 104:def 501", "> S 100", "> A 101:abc 501"],
             ["opened", "> 0:abcdef", END],
-            id="later data captured before the SYN and earlier data behind it",
+            id="later data captured before the SYN and earlier data after it",
         ),
         pytest.param(
             ["> A 101 501", "> FA 104:d 501 t=2", "> S 100", "> A 101:abc 501"],
@@ -280,7 +280,7 @@ def test_connections(lines: list[str], expected: list[str]) -> None:
         "SYN late",
         "SYN late, against the assumption",
         "SYN-ACK late, against the assumption",
-        "SYN right behind data, against the assumption",
+        "SYN right after data, against the assumption",
         "SYN against the assumption after data was delivered",
         "SYN against the assumption after a stream was closed",
     ],

@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("ICMP", 228, ip4(bytes(8), 1), None, headers.NOT_TCP),
     ("ICMP fragment", 228, ip4(bytes(8), 1, fragment=0x2000), None, headers.NOT_TCP),
     ("ICMPv6", 229, ip6(bytes(8), 58), None, headers.NOT_TCP),
-    ("ESP behind hop-by-hop options", 229, ip6(extension(50) + bytes(40), 0), None, headers.ESP),
+    ("ESP after hop-by-hop options", 229, ip6(extension(50) + bytes(40), 0), None, headers.ESP),
     ("ESP over UDP", 228, ip4(udp(4500, b"\0\0\x07\0" + bytes(40)), 17), None, headers.ESP),
     ("key exchange over UDP", 228, ip4(udp(4500, bytes(60)), 17), None, headers.NOT_TCP),
     ("WireGuard", 228, ip4(udp(51820, b"\x04\0\0\0" + bytes(60)), 17), None, headers.WIREGUARD),

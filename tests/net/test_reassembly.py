@@ -44,7 +44,7 @@ def pieces(*entries: tuple[int, bytes]) -> Pieces:
     ("known", "start", "data", "expected", "repeated"),
     [
         pytest.param([], 5, b"abc", [(5, b"abc")], 0, id="into nothing"),
-        pytest.param([(5, b"abc")], 8, b"def", [(5, b"abc"), (8, b"def")], 0, id="right behind another"),
+        pytest.param([(5, b"abc")], 8, b"def", [(5, b"abc"), (8, b"def")], 0, id="right after another"),
         pytest.param([(5, b"abc")], 2, b"def", [(2, b"def"), (5, b"abc")], 0, id="right before another"),
         pytest.param([(5, b"abc")], 5, b"abc", [(5, b"abc")], 3, id="the same again"),
         pytest.param([(5, b"abc")], 6, b"b", [(5, b"abc")], 1, id="inside another"),
@@ -160,7 +160,7 @@ def test_pieces_behave_like_a_table_of_bytes_in_which_the_first_stands(entries: 
             id="retransmission repacked into one segment",
         ),
         pytest.param(
-            ["> A 101:abc 501", "> A 101:abcdef 501"], ["> 0:abc", "> 3:def"], id="retransmission with new data behind"
+            ["> A 101:abc 501", "> A 101:abcdef 501"], ["> 0:abc", "> 3:def"], id="retransmission with new data after"
         ),
         pytest.param(
             ["> A 101:abcdef 501", "> A 103:cdefgh 501"],
@@ -470,7 +470,7 @@ def test_thousands_of_tiny_segments_in_reverse_come_out_whole() -> None:
 
 
 def late_script(*behind: str, before: tuple[str, ...] = ()) -> list[str]:
-    """A hole at 3 that was acknowledged and given up, and what comes behind it."""
+    """A hole at 3 that was acknowledged and given up, and what comes after it."""
     hole = ["> A 101:abc 501 t=1", "> A 107:ghi 501 t=1.01", "< A 501 110 t=1.02", "> A 110:jkl 501 t=1.5"]
     return [*HANDSHAKE, *before, *hole, *behind]
 

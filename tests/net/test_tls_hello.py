@@ -264,7 +264,7 @@ def test_bytes_that_are_no_record_end_the_framing_at_their_offset() -> None:
         pytest.param(record(23, bytes(30)) * 2, False, True, id="application data"),
         pytest.param(record(23, b"") + record(23, bytes(9)), False, True, id="empty application data"),
         pytest.param(record(23, bytes(30)) + b"\x17\x03\x03", False, True, id="next header incomplete"),
-        pytest.param(record(23, bytes(30)) + b"hello", False, False, id="no record behind the first"),
+        pytest.param(record(23, bytes(30)) + b"hello", False, False, id="no record after the first"),
         pytest.param(record(20, b"\1"), False, True, id="change cipher spec"),
         pytest.param(record(20, b"\1\1"), False, False, id="change cipher spec of two bytes"),
         pytest.param(record(21, bytes(300)), False, False, id="alert of 300 bytes"),

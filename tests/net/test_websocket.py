@@ -88,7 +88,7 @@ def test_context_takeover_cannot_be_taken_up_again_and_the_reason_is_told() -> N
     assert application(events, SERVER) == publish(0) + publish(1)
     (told,) = [event for event in events if isinstance(event, Problem)]
     assert told.detail == (
-        "4 bytes were not captured; messages are compressed with context takeover, so nothing behind can be read"
+        "4 bytes were not captured; messages are compressed with context takeover, so nothing after can be read"
     )
 
 
@@ -261,7 +261,7 @@ def test_the_examples_of_rfc_6455_section_5_7(sender: bool, raw: bytes, expected
         pytest.param(SERVER, frame(b"\3\xed", 0x88), "close_payload_invalid", False, b"", id="close with 1005"),
         pytest.param(SERVER, frame(b"\3\xe8\xff", 0x88), "close_payload_invalid", False, b"", id="reason not UTF-8"),
         pytest.param(
-            SERVER, frame(b"", 0x88) + frame(b"ab"), "data_after_close", False, b"ab", id="data behind a close"
+            SERVER, frame(b"", 0x88) + frame(b"ab"), "data_after_close", False, b"ab", id="data after a close"
         ),
     ],
 )

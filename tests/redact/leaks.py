@@ -1,7 +1,7 @@
 """Looking for secrets in what a program has written, in every form in which somebody could read them there.
 
 A run of `RUN` bytes of a secret is a leak: as it is, as hexadecimal digits (also spread over the rows of a hexdump),
-in base64, or behind the escapes of JSON, XML, percent signs and backslashes.
+in base64, or after the escapes of JSON, XML, percent signs and backslashes.
 """
 
 from __future__ import annotations

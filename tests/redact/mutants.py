@@ -269,7 +269,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def mutant(seed: int) -> Mutant:
-    """The mutant of a number: the same for ever."""
+    """The mutant of a number: the same forever."""
     chance = random.Random(seed)
     found = scenes()
     scene = found[seed % len(found)]

@@ -269,7 +269,7 @@ def _of_side(chance: random.Random, side: list[bytes], first: int) -> str:
 
 
 def splice(seed: int) -> Mutant:
-    """The mutant of a number: the same for ever."""
+    """The mutant of a number: the same forever."""
     chance = random.Random(f"splice {seed}")
     found = splice_scenes()
     scene = found[seed % len(found)]

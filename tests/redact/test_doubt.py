@@ -1,4 +1,4 @@
-"""What comes before or behind a damaged packet, and what is said of it elsewhere."""
+"""What comes before or after a damaged packet, and what is said of it elsewhere."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_in_a_hexdump(width: int) -> None:
     ],
 )
 def test_in_other_forms(written: bytes) -> None:
-    assert SECRETS.leak(b"before " + written + b" behind") is not None
+    assert SECRETS.leak(b"before " + written + b" after") is not None
 
 
 def test_less_than_a_run_is_none() -> None:

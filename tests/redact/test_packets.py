@@ -173,7 +173,7 @@ class TestOtherPackets:
             pytest.param("82 06 00 01 00 01 61 03", "82 06 00 01 00 01 61 03", id="a QoS of 3"),
             pytest.param("82 06 00 01 00 01 61", "82 06 00 01 00 01 61", id="cut"),
             pytest.param("00 03 61 62 63", "00 03 ** ** **", id="a reserved type"),
-            pytest.param("c0 00 61", "c0 00 **", id="bytes behind it"),
+            pytest.param("c0 00 61", "c0 00 **", id="bytes after it"),
             pytest.param("68 03 61 62 63", "68 03 61 62 **", id="what only looks like a PUBREL"),
         ],
     )
@@ -184,7 +184,7 @@ class TestOtherPackets:
         swallowed = "61 30 10 00 09 73 65 6e 73 6f 72 73 2f 37 00 6d 6f 72 65"
         assert shown(swallowed, V5) == swallowed
         assert shown("61 07 40 02 00 09 c0 00", V5) == "61 07 40 02 00 09 c0 00"
-        # Further behind, what stands before them is hidden; what does not fill the packet explains nothing.
+        # Further after, what stands before them is hidden; what does not fill the packet explains nothing.
         assert shown("61 09 61 62 63 64 65 40 02 00 09", V5) == "61 09 ** ** ** ** ** 40 02 00 09"
         assert shown("61 08 40 02 00 09 c0 00 68", V5) == "61 08" + " **" * 7
 
@@ -261,7 +261,7 @@ class TestBeginning:
             pytest.param(LOGIN, [(20, 25)], id="whole"),
             pytest.param(LOGIN[: 3 * 22], [(20, 22)], id="cut in the password"),
             pytest.param(LOGIN[: 3 * 17], [], id="cut in the user name"),
-            pytest.param(LOGIN + " 82 06 00 01 00 01 61 00", [(20, 25)], id="another packet behind it"),
+            pytest.param(LOGIN + " 82 06 00 01 00 01 61 00", [(20, 25)], id="another packet after it"),
             pytest.param(LOGIN.replace("00 01 75", "00 71 75"), [(17, 25)], id="broken already"),
             pytest.param("20 02 00 00 90 03 00 01 00", [], id="a CONNACK without properties"),
             pytest.param(TestAuthenticationData.AUTH, [(11, 15)], id="AUTH"),

@@ -54,7 +54,7 @@ def test_no_output_of_what_was_decrypted_shows_a_secret(scene: Scene, version: s
 
 
 def outputs_of(source: list[str], keys: bytes, reading: Options) -> list[tuple[str, bytes]]:
-    """Reports, findings and rows of what was decrypted: each sink reads it anew, as each command does."""
+    """Reports, findings and rows of what was decrypted: each sink reads it again, as each command does."""
 
     def events() -> Iterator[Event]:
         decryption = Decryption(lambda: open_capture(source), keys)

@@ -72,7 +72,7 @@ class Builder:
         self.reader.feed(gap)
 
     def end(self, key: Hashable, how: str, by: str) -> None:
-        """The first FIN or RST of a connection, behind which the other side may go on."""
+        """The first FIN or RST of a connection, after which the other side may continue."""
         connection = self.connections[key]
         connection.closed_how, connection.closed_by = how, by
         connection.closed_frame, connection.closed_ns, connection.closed_capture = self.number + 1, self.now_ns, CAPTURE

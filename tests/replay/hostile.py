@@ -48,7 +48,7 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
 }
 """What is sent again and again, by the name of the broker."""
 OTHERS = ("silent", "mute", "deaf", "kept-alive")
-"""``silent`` says nothing at all, ``mute`` nothing behind its CONNACK, ``deaf`` does not even read, and ``kept-alive``
+"""``silent`` says nothing at all, ``mute`` nothing after its CONNACK, ``deaf`` does not even read, and ``kept-alive``
 answers PINGREQ and nothing else."""
 NAMES = (*FLOODS, *OTHERS)
 OWN_CLIENTS = b"mqttscope-"

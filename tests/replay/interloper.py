@@ -46,7 +46,7 @@ def once(matches: Callable[[str, ControlPacket], bool], made: Callable[[Any], Sa
 
 
 def exchanged(matches: Callable[[str, ControlPacket], bool]) -> Change:
-    """Holds the first packet that matches back until behind the second."""
+    """Holds the first packet that matches back until after the second."""
     held: list[ControlPacket] = []
     done = False
 

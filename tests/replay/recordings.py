@@ -94,7 +94,7 @@ def publish(topic: str = "a", **fields: object) -> Publish:
 def recordings(*lines: Line, ended: dict[int, tuple[str, str]] | None = None) -> list[Script]:
     """Scripts of connections, in the order of the lines.
 
-    A connection opens with its first line and ends behind its last one, as ``ended`` says (``fin`` by the client
+    A connection opens with its first line and ends after its last one, as ``ended`` says (``fin`` by the client
     otherwise).
     """
     builder = Builder()

@@ -267,7 +267,7 @@ class Simulation:
             entry = self.players[index].peek()
             if entry is not None and not gates.open_for(entry):
                 gates.when_open(entry, lambda: None)
-        assert gates.give_up(), "nothing can go on"
+        assert gates.give_up(), "nothing can continue"
 
 
 def events(player: ClientPlayer) -> Iterator[Event]:

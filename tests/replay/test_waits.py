@@ -27,7 +27,7 @@ BOUND_S = 20.0
 
 
 def dismissed(count: int = 1, keep_alive: int = 1) -> list[Script]:
-    """Connections that the recorded broker ended with DISCONNECT, a fifth of a second behind CONNACK."""
+    """Connections that the recorded broker ended with DISCONNECT, a fifth of a second after CONNACK."""
     builder = Builder()
     for key in range(count):
         builder.open(key)

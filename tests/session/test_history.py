@@ -28,7 +28,7 @@ from mqttscope.session.history import History
 
 
 def told(*steps: Step) -> History:
-    """The history behind a conversation."""
+    """The history after a conversation."""
     found: History | None = None
     linter = Linter([])
     for event in dissect_segments(segments(conversation("a conversation", *opened(), *steps))):

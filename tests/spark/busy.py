@@ -71,7 +71,7 @@ def _each(chance: random.Random) -> Iterator[Conversation]:
 
 
 def rotated(capture: Path, folder: Path, files: int, frames: int) -> list[str]:
-    """The frames of a capture in so many files, one behind the other; their paths in the order of time."""
+    """The frames of a capture in so many files, one after the other; their paths in the order of time."""
     folder.mkdir()
     found: Iterator[Frame] = (one for one in open_capture([capture]) if isinstance(one, Frame))
     made = []

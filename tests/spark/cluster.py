@@ -184,7 +184,7 @@ def check_job(found: dict[str, Any], python: str) -> None:
     assert re.search(r"/mqttscope-[\d.]+-[0-9a-f]{12}\.zip/mqttscope/__init__\.py$", path)
     assert found["missing"].startswith("executors lack packages that mqttscope needs: no_such_package on ")
     assert f", {python}). Install them" in found["missing"]
-    # The tasks would have gone on for minutes.
+    # The tasks would have continued for minutes.
     assert found["interrupted_s"] < 60
 
 

@@ -84,7 +84,7 @@ def _write(path: Path, frames: Iterable[Frame], later_ns: int, *, fragmented: bo
 def wide(folder: Path, behind: int) -> tuple[str, str]:
     """Two captures in which rules of session and of broker scope find something only together.
 
-    ``behind``: so many captures of the collection come before.
+    ``after``: so many captures of the collection come before.
     """
     folder.mkdir(parents=True, exist_ok=True)
     numbers, times = count(1), count(BEGIN_NS + behind * APART_NS - APART_NS // 2, 5_000_000_000)

@@ -30,7 +30,7 @@ def moved(frames: Sequence[Frame], begin_ns: int) -> list[Frame]:
 
 
 def one_after_the_other(names: Iterable[str], begin_ns: int) -> list[Frame]:
-    """Captures behind each other, a second between them."""
+    """Captures after each other, a second between them."""
     made: list[Frame] = []
     for name in names:
         made += moved(frames_of(name), made[-1].timestamp_ns + SECOND if made else begin_ns)

@@ -1,4 +1,4 @@
-"""The notebooks in docs: run as a reader runs them, and written anew with ``python -m tests.spark.notebooks``.
+"""The notebooks in docs: run as a reader runs them, and written again with ``python -m tests.spark.notebooks``.
 
 Their outputs are committed, so that they can be read without running; what they show has to be what comes out.
 """

@@ -35,7 +35,7 @@ def ip(body: bytes, *, fragment: int = 0, identification: int = 1, protocol: int
 
 
 def frames(count: int, size: int = 80, *, port: int = 50_000) -> list[bytes]:
-    """Segments one behind the other."""
+    """Segments one after the other."""
     return [ip(tcp(bytes([number & 0xFF]) * size, port=port, sequence=1 + number * size)) for number in range(count)]
 
 

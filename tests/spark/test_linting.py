@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def captures(tmp_path: Path) -> list[str]:
-    """All captures of the project one behind the other, one with IP fragments, some damaged."""
+    """All captures of the project one after the other, one with IP fragments, some damaged."""
     return collection(tmp_path / "captures")
 
 

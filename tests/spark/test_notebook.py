@@ -27,7 +27,7 @@ def test_what_it_shows_is_what_comes_out(path: Path) -> None:
     shown, found = outputs(nbformat.read(path, as_version=4)), outputs(execute(path))
 
     for (source, wanted), (_, given) in zip(shown, found, strict=True):
-        assert given == wanted, f"python -m tests.spark.notebooks writes it anew\n{source}"
+        assert given == wanted, f"python -m tests.spark.notebooks writes it again\n{source}"
     assert sum(bool(given) for _, given in found) >= 5
 
 

@@ -127,7 +127,7 @@ def test_errors_of_the_program_name_capture_offset_and_frame(tmp_path: Path) -> 
 
     with (
         patch.object(module, "segment_of", side_effect=RuntimeError("broken")),
-        pytest.raises(ScanFailedError, match=r"^a\.pcap, from offset 0 on, behind frame 1: RuntimeError: broken$"),
+        pytest.raises(ScanFailedError, match=r"^a\.pcap, from offset 0 on, after frame 1: RuntimeError: broken$"),
     ):
         rows([task])
     assert rows([replace(task, part=None)]) == []

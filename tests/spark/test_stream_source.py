@@ -113,7 +113,7 @@ def test_a_half_record_at_the_end_is_told_once(tmp_path: Path) -> None:
 
     rows = stream.step()
     assert notes(rows, "error") == [("a.pcap", "ends inside a frame record (149 of 150 bytes are there)", 2)]
-    # It goes on after all.
+    # It continues after all.
     put(tmp_path / "a.pcap", content)
     rows = stream.step()
     assert [row["frame"] for row in rows if row["kind"] == "segment"] == [3]
@@ -131,7 +131,7 @@ def test_a_set_that_rotates(tmp_path: Path) -> None:
     assert sorted({(row["file"], Path(row["capture"]).name) for row in rows}) == [
         (0, "other.pcap"), (1, "tap_00001.pcap"), (2, "tap_00002.pcap"),
     ]  # fmt: skip
-    # One that ends inside a record may not be complete, whatever came behind it.
+    # One that ends inside a record may not be complete, whatever came after it.
     assert notes(rows, "read") == [
         ("other.pcap", "growing", 2), ("tap_00001.pcap", "growing", 2), ("tap_00002.pcap", "growing", 4),
     ]  # fmt: skip
@@ -153,9 +153,9 @@ def test_what_goes_wrong_is_told(tmp_path: Path) -> None:
     rows = stream.step()
     size = len(pcap(frames(30)))
     assert notes(rows, "error") == [
-        ("gone.pcap", "has gone before it was complete: what came behind frame 30 is not read", 30),
-        ("replaced.pcap", "has been replaced before it was complete: what came behind frame 30 is not read", 30),
-        ("shrunk.pcap", f"has shrunk from {size} to 1000 bytes: what came behind frame 30 is not read", 30),
+        ("gone.pcap", "has gone before it was complete: what came after frame 30 is not read", 30),
+        ("replaced.pcap", "has been replaced before it was complete: what came after frame 30 is not read", 30),
+        ("shrunk.pcap", f"has shrunk from {size} to 1000 bytes: what came after frame 30 is not read", 30),
     ]
     segments = [Path(row["capture"]).name for row in rows if row["kind"] == "segment"]
     assert (segments.count("replaced.pcap"), segments.count("done.pcap"), len(segments)) == (40, 5, 45)
@@ -234,7 +234,7 @@ def test_captures_of_the_same_time_keep_pace(tmp_path: Path) -> None:
     behind = {Path(row["capture"]).name: row for row in rows if row["kind"] == "read"}
     assert behind["a.pcap"]["message"] == "behind"
     assert behind["a.pcap"]["count"] > 400_000
-    # Nothing is known behind this time.
+    # Nothing is known after this time.
     assert behind["a.pcap"]["timestamp_ns"] <= (1_700_000_000 + 12) * 10**9
     assert len([row for row in stream.all() if row["kind"] == "segment"]) + len(
         [row for row in rows if row["kind"] == "segment"]

@@ -41,7 +41,7 @@ def troubled(folder: Path, seed: int, files: int = 3, *, overlap: bool = False, 
 
 
 def _frames(chance: random.Random) -> list[Frame]:
-    """A town, then silence in which its connections time out, then it goes on and another one begins."""
+    """A town, then silence in which its connections time out, then it continues and another one begins."""
     segments = town(chance, 6)
     middle = len(segments) // 2
     later = [replace(one, timestamp_ns=one.timestamp_ns + 3 * HOUR_NS) for one in segments[middle:]]

@@ -82,7 +82,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def soon(awaited: Awaitable[T]) -> T:
-    """Wait, but not for ever."""
+    """Wait, but not forever."""
     return await asyncio.wait_for(awaited, PATIENCE_S)
 
 

@@ -77,7 +77,7 @@ def test_what_waits_of_a_stream_is_bounded_and_the_rest_is_a_gap(gate: Gate, mon
     assert "further bytes are forwarded but not judged" in gate.notes[0]
     gate.open.set()
     until(lambda: not judging.busy)
-    # There is room again: the stream goes on behind the gap, which the other side's acknowledgment proves.
+    # There is room again: the stream continues after the gap, which the other side's acknowledgment proves.
     recording.take(wire.data(CLIENT, publish(100), recording.now()))
     recording.take(wire.acknowledge(SERVER, wire.sent(CLIENT), recording.now()))
     recording.take(wire.data(CLIENT, publish(101), recording.now()))

@@ -116,7 +116,7 @@ def test_both_sides_talk_and_the_record_is_sound(scheme: str, tmp_path: Path, ce
 
     play(scene)
     client, server, told = story(path)
-    # RFC 6455 section 7.1.1: behind the close frames it is the server that closes first.
+    # RFC 6455 section 7.1.1: after the close frames it is the server that closes first.
     ends = ["server fin", "client fin"] if "ws" in scheme else ["client fin", "server fin"]
     assert told == ["FlowOpened", *ends, "closed fin"]
     if "ws" in scheme:

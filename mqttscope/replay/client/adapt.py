@@ -80,7 +80,7 @@ def publish(entry: Entry, live: Connection, recorded: Connection, *, dup: bool |
             elif topic is not None and not packet.topic_name and live.client_side.aliases.get(alias) != topic:
                 made = _changed(made, packet)
                 made.topic_name = topic
-                notes.append(_note("Topic Alias established anew with its topic"))
+                notes.append(_note("Topic Alias established again with its topic"))
     raw = entry.raw if made is packet else encode(made, recorded.version)
     return _in_size(Fitted(made, raw, notes), entry, live.server_side, recorded.server_side)
 

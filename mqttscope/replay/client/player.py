@@ -433,7 +433,7 @@ class ClientPlayer:
         """Give a packet its recorded identifier, or the next free one; returns it."""
         taken, owed = self.connection.client_side.exchanges, self.session.unfinished
         if wanted in taken or wanted in owed:
-            # Behind the last one that was found: those before it are in use, where a client has only one for all.
+            # After the last one that was found: those before it are in use, where a client has only one for all.
             start = self._found
             rest = chain(range(start + 1, MAX_PACKET_IDENTIFIERS + 1), range(1, start + 1))
             wanted = self._found = next((one for one in rest if one not in taken and one not in owed), wanted)
@@ -467,7 +467,7 @@ class ClientPlayer:
     def _send_owed(self, now_ns: int) -> Send:
         """Send again what the session owes (5.0 MQTT-4.4.0-1)."""
         packet: ControlPacket = self._owed.popleft()
-        self.live.note(NoteKind.SESSION, f"{packet_name(packet)} sent again, since the session goes on")
+        self.live.note(NoteKind.SESSION, f"{packet_name(packet)} sent again, since the session continues")
         kept = self.session.unfinished[packet.packet_identifier]  # type: ignore[attr-defined]
         if isinstance(packet, packets.Publish):
             send = self._sent(packet, encode(packet, self.version), kept.entry.source, now_ns, kept.entry.topic)

@@ -259,7 +259,7 @@ def _disconnect(packet: Disconnect, entry: Entry, changes: Changes, losses: Loss
         return None
     _without(packet.properties, _NONE, "properties", changes, losses)
     if packet.reason_code:
-        # The Will is published behind any other code (5.0 3.14.4); in 3.1.1 that takes an end without DISCONNECT.
+        # The Will is published after any other code (5.0 3.14.4); in 3.1.1 that takes an end without DISCONNECT.
         why = f"0x{packet.reason_code:02x} has no form in MQTT 3.1.1"
         losses.add("reason_code", why, "the packet left out, so that the Will is published")
         return None

@@ -243,7 +243,7 @@ def drop(scripts: list[Script], gone: Collection[Entry]) -> list[Entry]:
 def renumber(scripts: list[Script]) -> None:
     """Count places from 0 without holes again, after entries were taken out or put in.
 
-    An entry that was put in has the place of the one that it stands behind in its script.
+    An entry that was put in has the place of the one that it stands after in its script.
     """
     pairs = in_order(scripts)
     old = [entry.place for _, entry in pairs]

@@ -135,6 +135,6 @@ def _judge_topic_template(template: str) -> None:
     found = _placeholders(template, ("topic", "n"), what)
     front = template.removesuffix(TOPIC_TEMPLATE)
     if found.count("topic") != 1 or front == template or (front and not front.endswith("/")):
-        raise RewriteError(f"{what} {template!r}: it ends with {{topic}}, behind a slash where something is before it")
+        raise RewriteError(f"{what} {template!r}: it ends with {{topic}}, after a slash where something is before it")
     if "+" in front or "#" in front or "\0" in front or front[:1] == "$":
         raise RewriteError(f"{what} {template!r}: no wildcards, and no $ at its beginning")

@@ -2,7 +2,7 @@
 
 * QoS 0 has no packet identifier and no answers; a repetition of a message disappears, for QoS 0 is sent once.
 * From 2 to 1 a PUBREC becomes a PUBACK; PUBREL and PUBCOMP disappear.  From 1 to 2 the other way round.
-* From 0 upwards a packet identifier that the client does not use is taken, and the answers are put in right behind.
+* From 0 upwards a packet identifier that the client does not use is taken, and the answers are put in right after.
 
 A message that is recorded on its way to a subscriber as well is delivered with no higher QoS than it is published
 with (5.0 3.8.4), so deliveries are lowered with it.  They are never raised: what a subscription would allow is not
@@ -184,7 +184,7 @@ def _end(identifier: int) -> tuple[tuple[bool, ControlPacket], tuple[bool, Contr
 
 
 def _ended_by_server(script: Script, entry: Entry) -> bool:
-    """Whether the server ended the connection instead of saying anything else behind an entry."""
+    """Whether the server ended the connection instead of saying anything else after an entry."""
     for other in script.entries:
         if other.place > entry.place and not other.from_client:
             return isinstance(other.packet, Disconnect)

@@ -1,7 +1,7 @@
 """Parts of a recording: some clients, a span of time, packets that a filter kept.
 
 What is left is a recording that can be played by itself: connections keep the packets that the protocol needs, links
-are right, Topic Aliases are set again where the packet that set them is gone, places are counted anew.
+are right, Topic Aliases are set again where the packet that set them is gone, places are counted again.
 """
 
 from __future__ import annotations

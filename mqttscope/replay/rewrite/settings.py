@@ -1,10 +1,10 @@
 """Setting fields of what clients send, and leaving them out: ``--set PATH=VALUE``, ``--unset PATH``.
 
 Only client packets are changed.  What answers them is adapted where it follows from them without a doubt: QoS
-(`rewrite_qos`), Session Present of a CONNECT that now begins a session anew, granted QoS.  What other clients receive
+(`rewrite_qos`), Session Present of a CONNECT that now begins a session again, granted QoS.  What other clients receive
 is not, and that is said.
 
-Values for fields as they are written behind ``--set PATH=``, read by the type of the field.
+Values for fields as they are written after ``--set PATH=``, read by the type of the field.
 
 Numbers are decimal or ``0x…``, those in seconds may be written ``30s`` or ``1h30m``, those in bytes ``10KiB``; flags
 are ``true`` and ``false``; bytes are text (UTF-8), ``hex:00ff``, ``@file``, or ``text:…`` where the text itself begins
@@ -155,7 +155,7 @@ def _bytes(target: Target, text: str, read_file: ReadFile | None) -> bytes:
         try:
             value = bytes.fromhex(text[4:])
         except ValueError:
-            raise _wrong(target, text, "pairs of hex digits behind hex:") from None
+            raise _wrong(target, text, "pairs of hex digits after hex:") from None
     else:
         value = text.removeprefix("text:").encode("utf-8", "surrogateescape")
     if target.kind == "Binary Data" and len(value) > MAX_LENGTH:

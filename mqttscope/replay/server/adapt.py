@@ -336,5 +336,5 @@ def _alias(fitted: Fitted, packet: packets.Publish, live: Connection) -> None:
         fitted.notes.append("Topic Alias replaced by its topic: above the device's Topic Alias Maximum")
     elif packet.topic_name or live.server_side.aliases.get(alias) != topic:
         if not packet.topic_name:
-            fitted.notes.append("Topic Alias established anew with its topic")
+            fitted.notes.append("Topic Alias established again with its topic")
         made.topic_name = topic

@@ -149,7 +149,7 @@ class DeviceConnection:
 
     @property
     def keep_alive_ns(self) -> int:
-        """How long the device may be silent; 0 for ever (5.0 MQTT-3.1.2-22)."""
+        """How long the device may be silent; 0 forever (5.0 MQTT-3.1.2-22)."""
         keep_alive = (self.state.keep_alive or 0) if self.accepted else 0
         return keep_alive * 1_500_000_000
 

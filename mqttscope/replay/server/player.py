@@ -98,7 +98,7 @@ class ServerPlayer:
         if self._steps.taken_over:
             self._steps.push()
         else:
-            self.device.end_with(SESSION_TAKEN_OVER, "the client has connected anew", now_ns)
+            self.device.end_with(SESSION_TAKEN_OVER, "the client has connected again", now_ns)
 
     def ended(self, ending: Ending) -> None:
         """The connection is gone."""

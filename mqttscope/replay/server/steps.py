@@ -273,14 +273,14 @@ class ServerSteps:
         assert identifier is not None
         if one.released:
             self.device.owed.popleft()
-            self.device.note(NoteKind.SESSION, "PUBREL sent again, since the session goes on")
+            self.device.note(NoteKind.SESSION, "PUBREL sent again, since the session continues")
             send = self.device.send(packets.Pubrel(identifier), None, now_ns)
             send.entry.answers = one.entry
             return send
         if not self.device.has_room:
             return None
         self.device.owed.popleft()
-        self.device.note(NoteKind.SESSION, "PUBLISH sent again, since the session goes on")
+        self.device.note(NoteKind.SESSION, "PUBLISH sent again, since the session continues")
         wanted = one.entry.topic, one.entry.packet.payload
         for step in self.device.recorded.steps:
             # The recorded server may have done the same.

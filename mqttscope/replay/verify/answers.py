@@ -203,7 +203,7 @@ class _Answers:
         self._malformed()
 
     def _exchange(self, recorded: list[Entry], live: list[Entry]) -> None:
-        """The answers to one client packet in their order; what comes behind the first difference follows from it."""
+        """The answers to one client packet in their order; what comes after the first difference follows from it."""
         request = request_of(recorded[0], self.script)
         if request is None:
             for entry in recorded:
@@ -398,7 +398,7 @@ class _Answers:
             told = f"with {self._disconnected(found)}, which the recorded one did not send"
             self._closed(f"The live broker ended the connection {told}.", found)
         elif self._refuses_only_one() or all(over):
-            return  # behind the last packet of MQTT it is chance who ends the transport
+            return  # after the last packet of MQTT it is chance who ends the transport
         elif expected is not None and live.by != "server":
             message = f"The live broker did not end the connection with {self._disconnected(expected)}."
             self.pair.add(Difference(DifferenceKind.CLOSE, self.script, expected, message=message))

@@ -527,6 +527,6 @@ def _left(script: Script) -> bool:
 
 
 def _place(difference: Difference) -> tuple[int, int]:
-    """In the order of the recording; what only the device has comes behind."""
+    """In the order of the recording; what only the device has comes after."""
     recorded, live = difference.recorded, difference.live
     return (_LAST if recorded is None else recorded.place, _LAST if live is None else live.place)

@@ -67,7 +67,7 @@ class Pair:
     tally: Tally
     differences: list[Difference] = field(default_factory=list)
     cause: Difference | None = None
-    """Why the connection could not go on as it did in the recording."""
+    """Why the connection could not continue as it did in the recording."""
     session_lost: Difference | None = None
     """The broker had a session of the client in the recording, and has none in the replay."""
 

@@ -2,8 +2,8 @@
 
     capture.pcap: frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1): CON105 Password without User Name [3.1.1 ...]
 
-A finding that the bytes do not prove says so behind the message: ``(likely)``.  Nothing is cut; in a terminal that is
-too narrow the line goes on indented.
+A finding that the bytes do not prove says so after the message: ``(likely)``.  Nothing is cut; in a terminal that is
+too narrow the line continues indented.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from mqttscope.report.jsonl import SCHEMA, dumps, harmless
 
 KEYS = tuple(one.name for one in dataclasses.fields(Finding))
 KEYS = KEYS[: KEYS.index("fingerprint") + 1]
-"""The keys that every finding has, in their order, behind ``schema``."""
+"""The keys that every finding has, in their order, after ``schema``."""
 _CAPTURED = ("capture", "client_identifier")
 
 

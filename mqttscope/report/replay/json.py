@@ -63,7 +63,7 @@ class ReplayJson:
         if entry is None:
             return None
         view, event = self.view, event_of(entry, script)
-        # Made anew each time: they keep what names a connection, and a recorded and a live one may share a number.
+        # Made again each time: they keep what names a connection, and a recorded and a live one may share a number.
         if isinstance(event, PacketEvent):
             line: str | None = PacketLines(view.payload_limit, show_secrets=view.show_secrets).line(event)
         else:

@@ -33,7 +33,7 @@ PATTERN = "|".join(
         # Hexadecimal between other characters: long, or with a digit, since words can be made of a to f.
         f"{_ALONE}{_HEX}{{8,}}{_END}",
         f"{_ALONE}[A-Fa-f]*[0-9]{_HEX}*{_END}",
-        # Behind a word: in capitals, or from a digit on to the end.
+        # After a word: in capitals, or from a digit on to the end.
         "(?<=[a-z])[A-F]*[0-9][0-9A-F]{3,}" + _END,
         f"[0-9]{_HEX}{{3,}}{_END}",
         "[0-9]+",

@@ -84,7 +84,7 @@ def test_a_client_without_a_name_gets_none() -> None:
         (2, "{client}{n", "{topic}", "nothing else in braces"),
         (2, "{client}{n}", "load", "ends with {topic}"),
         (2, "{client}{n}", "{topic}/{n}", "ends with {topic}"),
-        (2, "{client}{n}", "{n}-{topic}", "behind a slash"),
+        (2, "{client}{n}", "{n}-{topic}", "after a slash"),
         (2, "{client}{n}", "+/{topic}", "no wildcards"),
         (2, "{client}{n}", "$x/{topic}", "no \\$"),
         (2, "{client}{n}", "{client}/{topic}", "nothing else in braces"),

@@ -13,7 +13,7 @@ from mqttscope.mqtt.parts import Subscription
 class AckUnknownPacketId(Rule):
     """An acknowledgement has a packet identifier that nothing outstanding has.
 
-    The other side cannot tell what was acknowledged: it drops the packet, closes the connection, or waits for ever for
+    The other side cannot tell what was acknowledged: it drops the packet, closes the connection, or waits forever for
     the acknowledgement that was meant.
 
     Instead, copy the packet identifier from the packet that is answered.
@@ -61,7 +61,7 @@ class AckUnknownPacketId(Rule):
             client(Pubcomp(packet_identifier=3)),
         ),
         conversation(
-            "MQTT 3.1.1 goes on with PUBREL whatever the server remembers",
+            "MQTT 3.1.1 continues with PUBREL whatever the server remembers",
             *opened(V3_1_1, clean_start=False, session_present=False),
             client(Pubrel(packet_identifier=7)),
             server(Pubcomp(packet_identifier=7)),

@@ -25,7 +25,7 @@ class AckWrongType(Rule):
     """An acknowledgement is of another kind than the packet that it answers asks for.
 
     PUBACK is for QoS 1, PUBREC for QoS 2, PUBREL for PUBREC, PUBCOMP for PUBREL, SUBACK for SUBSCRIBE, UNSUBACK for
-    UNSUBSCRIBE.  The sender goes on waiting for the right one, or takes a QoS 2 message for delivered that may be
+    UNSUBSCRIBE.  The sender continues waiting for the right one, or takes a QoS 2 message for delivered that may be
     dropped or come twice.
 
     Instead, answer by the QoS of the message and follow all four steps of QoS 2.

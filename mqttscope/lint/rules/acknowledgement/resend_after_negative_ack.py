@@ -12,7 +12,7 @@ class ResendAfterNegativeAck(Rule):
     """A PUBLISH is sent again although its acknowledgement refused it.
 
     A PUBACK or PUBREC with 0x80 or more acknowledges as well: the receiver has decided, and will decide the same again.
-    A sender that does not take it for an answer tries for ever.
+    A sender that does not take it for an answer tries forever.
 
     Instead, give the message up, or publish it later as a new one with DUP 0.
     """
@@ -33,7 +33,7 @@ class ResendAfterNegativeAck(Rule):
             server(Puback(packet_identifier=7, reason_code=0x87)),
         ),
         conversation(
-            "published anew",
+            "published again",
             *opened(),
             client(Publish(qos=1, topic_name="a", packet_identifier=7)),
             server(Puback(packet_identifier=7, reason_code=0x97)),

@@ -14,7 +14,7 @@ class AuthMethodMissing(Rule):
     """An AUTH has no Authentication Method.
 
     Each AUTH repeats the method that CONNECT named; its absence is a protocol error.  The specification also lets an
-    AUTH for success end right behind its fixed header, where no method fits in: that short form is a warning.
+    AUTH for success end right after its fixed header, where no method fits in: that short form is a warning.
 
     Instead, put the method of the CONNECT into every AUTH.
     """

@@ -52,12 +52,12 @@ class PacketDuringAuth(Rule):
     ]
     bad = [
         conversation(
-            "PUBLISH behind CONNECT",
+            "PUBLISH after CONNECT",
             client(make_connect(properties=_METHOD)),
             client(Publish(topic_name="a")).marked(""),
         ),
         conversation(
-            "PUBLISH behind AUTH",
+            "PUBLISH after AUTH",
             client(make_connect(properties=_METHOD)),
             server(Auth(0x18, _METHOD)),
             client(Auth(0x18, _METHOD), Publish(topic_name="a")).marked(""),

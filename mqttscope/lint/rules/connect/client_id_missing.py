@@ -39,7 +39,7 @@ class ClientIdMissing(Rule):
     ]
     bad = [
         conversation(
-            "nothing behind Keep Alive",
+            "nothing after Keep Alive",
             client(hexadecimal("10 0a 00 04 4d 51 54 54 04 02 00 3c")).marked("client_identifier"),
         ),
         conversation(
@@ -47,11 +47,11 @@ class ClientIdMissing(Rule):
             client(hexadecimal("10 0b 00 04 4d 51 54 54 04 02 00 3c 00")).marked("client_identifier"),
         ),
         conversation(
-            "nothing behind the properties",
+            "nothing after the properties",
             client(hexadecimal("10 0b 00 04 4d 51 54 54 05 02 00 3c 00")).marked("client_identifier"),
         ),
         conversation(
-            "nothing behind Keep Alive in 3.1",
+            "nothing after Keep Alive in 3.1",
             client(hexadecimal("10 0c 00 06 4d 51 49 73 64 70 03 02 00 3c")).marked("client_identifier"),
         ),
     ]

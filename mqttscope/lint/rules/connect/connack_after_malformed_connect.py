@@ -13,7 +13,7 @@ from mqttscope.mqtt.parts import Will
 _OWN_ANSWERS = (0x01, 0x02, 0x04, 0x05)
 """Codes for faults that have an answer of their own: level, Client Identifier, who may connect."""
 _OTHER_PROTOCOL = (MalformedReason.PROTOCOL_NAME_INVALID, MalformedReason.PROTOCOL_VERSION_UNKNOWN)
-"""Faults after which a server may go on by another specification."""
+"""Faults after which a server may continue by another specification."""
 
 
 class ConnackAfterMalformedConnect(Rule):

@@ -24,7 +24,7 @@ class ConnectPayloadMismatch(Rule):
     """The payload of a CONNECT does not hold the fields that its connect flags announce.
 
     Fields stand in a fixed order and only the flags say which of them are there.  A field without its flag, or a flag
-    without its field, moves everything behind it, and the server closes the connection.  In MQTT 3.1 the length of the
+    without its field, moves everything after it, and the server closes the connection.  In MQTT 3.1 the length of the
     packet wins over the flags of user name and password: there they may be missing.
 
     Instead, set the flag of a field exactly when the field is written, and keep the order: Client Identifier, Will
@@ -71,19 +71,19 @@ class ConnectPayloadMismatch(Rule):
     ]
     bad = [
         conversation(
-            "no user name behind its flag",
+            "no user name after its flag",
             client(hexadecimal("10 0f 00 04 4d 51 54 54 05 82 00 3c 00 00 02 63 31")).marked("user_name"),
         ),
         conversation(
-            "no password behind its flag",
+            "no password after its flag",
             client(hexadecimal("10 11 00 04 4d 51 54 54 04 c2 00 3c 00 02 63 31 00 01 75")).marked("password"),
         ),
         conversation(
-            "no will behind its flag",
+            "no will after its flag",
             client(hexadecimal("10 0f 00 04 4d 51 54 54 05 06 00 3c 00 00 02 63 31")).marked("will"),
         ),
         conversation(
-            "no will behind its flag in 3.1",
+            "no will after its flag in 3.1",
             client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 06 00 3c 00 02 63 31")).marked("will"),
         ),
         conversation(
@@ -95,7 +95,7 @@ class ConnectPayloadMismatch(Rule):
             client(make_connect(V3_1_1, connect_flags=0x82, user_name="u", password=b"p")).marked(""),
         ),
         conversation(
-            "bytes behind all fields",
+            "bytes after all fields",
             client(hexadecimal("10 17 00 04 4d 51 54 54 04 c2 00 3c 00 02 63 31 00 01 75 00 01 70 00 01 71")).marked(
                 ""
             ),

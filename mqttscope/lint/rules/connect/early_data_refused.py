@@ -16,7 +16,7 @@ _NOT_LOST = (PacketType.CONNECT, PacketType.AUTH, PacketType.DISCONNECT)
 class EarlyDataRefused(Rule):
     """What a client sent before the CONNACK is lost because the server refused it.
 
-    A client may send packets right behind its CONNECT.  When the CONNACK refuses, the server throws them away, and a
+    A client may send packets right after its CONNECT.  When the CONNACK refuses, the server throws them away, and a
     client library that counts them as sent loses messages without a word.
 
     Instead, wait for the CONNACK before sending, or send everything again after a refusal.

@@ -13,7 +13,7 @@ class FirstPacketNotConnect(Rule):
     """The first packet of a client is not CONNECT.
 
     Without a CONNECT the server knows neither client nor version and closes the connection.  Found only where the
-    capture has the TCP handshake and all bytes behind it; a capture that joins later proves nothing.
+    capture has the TCP handshake and all bytes after it; a capture that joins later proves nothing.
 
     Instead, begin every TCP connection with CONNECT, also after a reconnect below the client library.
     """

@@ -21,13 +21,13 @@ class _Memory:
 
 
 class PacketAfterConnackRefusal(Rule):
-    """A side goes on after the server has refused the connection.
+    """A side continues after the server has refused the connection.
 
     A refusing CONNACK is the last packet.  A server that sends more has processed what a refused client sent with its
     CONNECT; a client that sends more speaks to nobody, which is a warning.  What the client had sent before the
     refusal reached it is not reported, nor is a DISCONNECT.  The first packet of each side is.
 
-    Instead, close the connection: the server behind its CONNACK, the client when it has received it.
+    Instead, close the connection: the server after its CONNACK, the client when it has received it.
     """
 
     code = "CON221"
@@ -88,7 +88,7 @@ class PacketAfterConnackRefusal(Rule):
             client(Pingreq()).marked(""),
         ),
         conversation(
-            "both go on",
+            "both continue",
             client(make_connect()),
             server(Connack(reason_code=0x86)),
             client(Pingreq()).marked(""),
@@ -97,7 +97,7 @@ class PacketAfterConnackRefusal(Rule):
     ]
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Behind a refusal."""
+        """After a refusal."""
         connack = at.history.connack
         if connack is None or not connack.reason_code:
             return None

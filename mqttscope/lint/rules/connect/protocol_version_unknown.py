@@ -13,7 +13,7 @@ class ProtocolVersionUnknown(Rule):
     """A CONNECT names a protocol level that no version of MQTT has.
 
     A server that does not know the level cannot know the layout of what follows either; it refuses the connection with
-    0x01 (3.1.1) or 0x84 (5.0), or closes it without a word.  The fields behind the level are shown here in the layout
+    0x01 (3.1.1) or 0x84 (5.0), or closes it without a word.  The fields after the level are shown here in the layout
     of 3.1.1, which is a guess.
 
     Instead, use MQIsdp with level 3, MQTT with level 4, or MQTT with level 5.

@@ -76,7 +76,7 @@ class ServerPacketBeforeConnack(Rule):
             server(hexadecimal("d0 00")).marked(""),
         ),
         conversation(
-            "a message behind AUTH",
+            "a message after AUTH",
             client(make_connect(properties=_METHOD)),
             server(Auth(0x18, _METHOD)),
             server(Publish(topic_name="a")).marked(""),

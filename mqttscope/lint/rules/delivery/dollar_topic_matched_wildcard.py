@@ -49,7 +49,7 @@ class DollarTopicMatchedWildcard(Rule):
             server(_UPTIME),
         ),
         conversation(
-            "$ behind the first character",
+            "$ after the first character",
             *opened(V3_1_1),
             *_ALL,
             server(Publish(topic_name="a/$SYS", payload=b"x")),

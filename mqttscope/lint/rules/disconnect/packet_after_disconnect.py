@@ -45,7 +45,7 @@ class PacketAfterDisconnect(Rule):
     ]
     bad = [
         conversation(
-            "a message behind DISCONNECT", *opened(), client(Disconnect()), client(Publish(topic_name="a")).marked("")
+            "a message after DISCONNECT", *opened(), client(Disconnect()), client(Publish(topic_name="a")).marked("")
         ),
         conversation(
             "two more packets in 3.1.1",
@@ -55,7 +55,7 @@ class PacketAfterDisconnect(Rule):
         conversation("DISCONNECT twice in 3.1", *opened(V3_1), client(Disconnect(), Disconnect()).marked("")),
         conversation("bytes of type 0", *opened(), client(Disconnect()), client(hexadecimal("00 00")).marked("")),
         conversation(
-            "the server goes on",
+            "the server continues",
             *opened(),
             server(Disconnect(0x8B)),
             server(hexadecimal("30 04 00 01 61 00")).marked(""),

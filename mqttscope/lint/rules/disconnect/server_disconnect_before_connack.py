@@ -52,7 +52,7 @@ class ServerDisconnectBeforeConnack(Rule):
             server(Disconnect(0x87)).marked(""),
         ),
         conversation(
-            "behind a refusal",
+            "after a refusal",
             client(make_connect()),
             server(Connack(reason_code=0x87), Disconnect(0x87)).marked(""),
         ),

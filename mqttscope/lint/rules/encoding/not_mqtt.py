@@ -47,7 +47,7 @@ class NotMqtt(Rule):
             closes("client"),
         ),
         conversation(
-            "a PROXY protocol header, with MQTT behind it",
+            "a PROXY protocol header, with MQTT after it",
             silent(client(b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n")).marked(""),
             *opened(),
         ),

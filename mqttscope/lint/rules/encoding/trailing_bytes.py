@@ -37,17 +37,17 @@ class TrailingBytes(Rule):
     ]
     bad = [
         conversation(
-            "bytes behind the properties of a PUBACK",
+            "bytes after the properties of a PUBACK",
             *opened(),
             server(Publish(qos=1, topic_name="a", packet_identifier=10)),
             client(hexadecimal("40 06 00 0a 00 00 de ad")).marked(""),
         ),
         conversation(
-            "bytes behind the properties of a CONNACK",
+            "bytes after the properties of a CONNACK",
             opened()[0],
             server(hexadecimal("20 04 00 00 00 2a")).marked(""),
         ),
         conversation(
-            "bytes behind the properties of a DISCONNECT", *opened(), client(hexadecimal("e0 03 00 00 00")).marked("")
+            "bytes after the properties of a DISCONNECT", *opened(), client(hexadecimal("e0 03 00 00 00")).marked("")
         ),
     ]

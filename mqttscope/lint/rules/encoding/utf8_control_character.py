@@ -43,7 +43,7 @@ class Utf8ControlCharacter(Rule):
     bad = [
         conversation("a tabulator", *opened(), client(Publish(topic_name="a\tb", payload=b"hi")).marked("topic_name")),
         conversation(
-            "a line end behind the topic, in MQTT 3.1.1",
+            "a line end after the topic, in MQTT 3.1.1",
             *opened(V3_1_1),
             client(Publish(topic_name="a/b\n", payload=b"hi")).marked("topic_name"),
         ),

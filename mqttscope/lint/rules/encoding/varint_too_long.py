@@ -14,7 +14,7 @@ class VarintTooLong(Rule):
     unreadable: nobody can tell where the next packet begins, and the receiver closes the connection.  It is also what
     a receiver sees when the length of an earlier packet was wrong.
 
-    Instead, keep packets to 268,435,455 bytes behind the fixed header, and check what goes before this packet.
+    Instead, keep packets to 268,435,455 bytes after the fixed header, and check what goes before this packet.
     """
 
     code = "ENC106"

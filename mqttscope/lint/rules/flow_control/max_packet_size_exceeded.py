@@ -17,7 +17,7 @@ class MaxPacketSizeExceeded(Rule):
     again.  The size is that of the whole packet, with its first byte and the bytes of the Remaining Length.
 
     Instead, compare the whole encoded packet with the limit; a server drops a message that is too large for a client
-    and goes on with the next one.
+    and continues with the next one.
     """
 
     code = "FLW202"

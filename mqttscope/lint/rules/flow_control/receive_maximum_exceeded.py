@@ -23,7 +23,7 @@ class ReceiveMaximumExceeded(Rule):
     is in CONNACK and binds the client; without one it is 65,535.  Messages that a client sent before the CONNACK had
     reached it were a guess, so then the finding is likely at best.
 
-    Instead, hold QoS 1 and 2 messages back until PUBACK, PUBCOMP or a refusing PUBREC has made room; QoS 0 may go on.
+    Instead, hold QoS 1 and 2 messages back until PUBACK, PUBCOMP or a refusing PUBREC makes room; QoS 0 may continue.
     """
 
     code = "FLW201"

@@ -46,7 +46,7 @@ class PacketTypeReserved(Rule):
         conversation("AUTH in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("f0 00")).marked("packet_type")),
         conversation("AUTH in MQTT 3.1", *opened(V3_1), client(hexadecimal("f0 00")).marked("packet_type")),
         conversation(
-            "behind a PINGREQ with a wrong length",
+            "after a PINGREQ with a wrong length",
             *opened(),
             client(hexadecimal("c0 01 c0"), hexadecimal("00 00")).marked("packet_type"),
         ),

@@ -90,6 +90,6 @@ class PacketWrongDirection(Rule):
         return self.report(
             "",
             f"{packet_name(packet)} sent by the {sender}, only the {allowed} may send it",
-            # Behind a gap a packet may be one by chance.
+            # After a gap a packet may be one by chance.
             confidence=Confidence.LIKELY if at.sender.gapped else None,
         )

@@ -21,7 +21,7 @@ class KeepaliveExceeded(Rule):
     and publishes the will.  The time runs from the end of one packet to the beginning of the next, as the capture saw
     them, with a tolerance of a tenth (``tolerance_percent``) and one round trip.  Silence until the server's
     DISCONNECT, the first FIN or the first RST counts as well, as long as something shows that the client was still
-    there: a device without power, or behind a link that is down, breaks no rule.  What shows it is that the client
+    there: a device without power, or after a link that is down, breaks no rule.  What shows it is that the client
     acknowledges what the server sent last, or sends FIN.  A reset that answers unacknowledged bytes shows nothing: a
     device that has started again sends it too.
 
@@ -126,7 +126,7 @@ class KeepaliveExceeded(Rule):
         percent = self.set["tolerance_percent"]
         if quiet <= allowed_ns(at, limit, percent) or server_value_ignored(at, quiet, percent):
             return None
-        # Bytes that waited behind a hole were sent before they could be read.
+        # Bytes that waited after a hole were sent before they could be read.
         sure = at.party.acknowledged >= 0
         told = f"client was silent for {quiet / SECOND:.1f} s before {packet_name(packet)}, its Keep Alive is {limit} s"
         return self.report("", told, confidence=None if sure else Confidence.LIKELY)

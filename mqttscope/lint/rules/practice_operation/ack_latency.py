@@ -42,7 +42,7 @@ class Latencies:
 class AckLatency(Rule):
     """Answers of one side come late.
 
-    Each message waits that long for its acknowledgment, and with a small window so does everything behind it.  The
+    Each message waits that long for its acknowledgment, and with a small window so does everything after it.  The
     time of the TCP handshake, where it was captured, tells the network's share from that of the side that answers.
     Reported once for each side when the connection ends; a very late answer is a warning.
 

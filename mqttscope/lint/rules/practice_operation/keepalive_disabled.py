@@ -15,8 +15,8 @@ _WHY = "Keep Alive 0, a dead peer is never noticed"
 class KeepaliveDisabled(Rule):
     """A client switches Keep Alive off, and the server does not set one.
 
-    When the network goes away without a word, the server keeps the connection, the session and the will for ever, and
-    a client that only receives waits for ever.  In MQTT 5.0 the finding waits for the CONNACK, which may bring a
+    When the network goes away without a word, the server keeps the connection, the session and the will forever, and
+    a client that only receives waits forever.  In MQTT 5.0 the finding waits for the CONNACK, which may bring a
     Server Keep Alive.
 
     Instead, ask for a Keep Alive that fits the network, for example 60 seconds.

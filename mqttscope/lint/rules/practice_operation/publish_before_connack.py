@@ -12,7 +12,7 @@ from mqttscope.mqtt.parts import Subscription
 
 
 class PublishBeforeConnack(Rule):
-    """A client goes on before the CONNACK has reached it.
+    """A client continues before the CONNACK has reached it.
 
     That is allowed and saves a round trip, but the client does not know yet whether it is accepted, which limits hold
     and whether its session was there.  With QoS above 0, Topic Aliases and resumed sessions that goes wrong sooner or

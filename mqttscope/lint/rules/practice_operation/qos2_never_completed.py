@@ -14,7 +14,7 @@ from mqttscope.session.connection_phase import DISCONNECTED
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 FAILURE = 0x80
-"""A side that takes leave with a reason from here on has said why it does not go on."""
+"""A side that takes leave with a reason from here on has said why it does not continue."""
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 _STEPS = {SENT: "PUBLISH", RECEIVED: "PUBREC", RELEASED: "PUBREL"}
 _PUBLISH = Publish(qos=2, topic_name="a", packet_identifier=7)
@@ -59,7 +59,7 @@ class Qos2NeverCompleted(Rule):
             closes("client"),
         ),
         conversation(
-            "the server says why it does not go on",
+            "the server says why it does not continue",
             *opened(),
             client(_PUBLISH),
             server(Disconnect(0x97)),

@@ -99,7 +99,7 @@ class Qos2Telemetry(Rule):
     ]
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Count in spans of a minute, which begin anew when they are over."""
+        """Count in spans of a minute, which begin again when they are over."""
         topic = at.topic
         if packet.qos != 2 or topic is None or packet.dup:
             return None

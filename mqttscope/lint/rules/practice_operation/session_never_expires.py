@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-
 class SessionNeverExpires(Rule):
     """A client asks for a session that never expires.
 
-    Where its Client Identifier is made up anew for each start, nobody ever comes back for the session: the server
+    Where its Client Identifier is made up again for each start, nobody ever comes back for the session: the server
     keeps it, with its subscriptions and all messages that match them, until somebody cleans up by hand.  Before MQTT
     5.0 every session without CleanSession is such a one; it is reported where the identifier looks random.
 

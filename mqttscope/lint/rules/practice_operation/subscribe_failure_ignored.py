@@ -27,12 +27,12 @@ class Failures:
     rows: list[tuple[str, int]] = field(default_factory=list)
     """Topic Filter and code."""
     position: int = 0
-    """Stream position of the server behind the last such SUBACK."""
+    """Stream position of the server after the last such SUBACK."""
     timestamp_ns: int = 0
 
 
 class SubscribeFailureIgnored(Rule):
-    """A client goes on after a failed subscription as if nothing had happened.
+    """A client continues after a failed subscription as if nothing had happened.
 
     It waits for messages that will never come.  Many applications see that a SUBACK has come and do not look at the
     codes in it.  Counted as a reaction is another SUBSCRIBE, an UNSUBSCRIBE, a DISCONNECT or the end of the connection.
@@ -89,7 +89,7 @@ class SubscribeFailureIgnored(Rule):
     ]
     bad = [
         conversation(
-            "the client goes on without it",
+            "the client continues without it",
             *opened(),
             _ASKS,
             _REFUSES,

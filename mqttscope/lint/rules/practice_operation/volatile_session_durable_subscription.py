@@ -39,7 +39,7 @@ class VolatileSessionDurableSubscription(Rule):
             _GETS,
         ),
         conversation(
-            "it begins anew and stays", *opened(connect=Properties(session_expiry_interval=3600)), _ASKS, _GETS
+            "it begins again and stays", *opened(connect=Properties(session_expiry_interval=3600)), _ASKS, _GETS
         ),
         conversation("it stays in MQTT 3.1.1", *opened(V3_1_1, clean_start=False), _ASKS, _GETS),
         conversation("the server lets it stay", *opened(connack=Properties(session_expiry_interval=60)), _ASKS, _GETS),

@@ -46,7 +46,7 @@ class AnonymousConnect(Rule):
         conversation("accepted", opened()[0], opened()[1].marked("")),
         conversation("accepted in MQTT 3.1.1", opened(V3_1_1)[0], opened(V3_1_1)[1].marked("")),
         conversation(
-            "the answer was not captured, but the client goes on",
+            "the answer was not captured, but the client continues",
             opened()[0],
             lost(opened()[1]),
             client(Publish(topic_name="a")),
@@ -67,7 +67,7 @@ class AnonymousConnect(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """A capture without the server's packets: a client that goes on was accepted, most likely."""
+        """A capture without the server's packets: a client that continues was accepted, most likely."""
         if connection.connack_packet is not None or at.server.packets or at.client.packets < 2 or not _anonymous(at):
             return None
         return self.report(

@@ -36,7 +36,7 @@ class Counting:
 
 @dataclass(slots=True)
 class Shapes:
-    """Forms of topics: what is behind where the changing level stands."""
+    """Forms of topics: what is after where the changing level stands."""
 
     reported: dict[str, bool] = field(default_factory=dict)
     counting: dict[str, Counting] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class IdentityInTopic(Rule):
     """A topic has a level that is another one in every message: a time, a UUID or a counter.
 
     Such topics never come again.  Nobody can subscribe to one of them, a Topic Alias does not pay, every retained
-    message stays for ever, and servers that keep something for each topic fill up.  A UUID that names the device, and
+    message stays forever, and servers that keep something for each topic fill up.  A UUID that names the device, and
     so is part of its Client Identifier, is not reported; each form of topic is reported once per connection.
 
     Instead, put the time or the number of the message into its payload or its properties.

@@ -36,7 +36,7 @@ class SubscribeAll(Rule):
             server(Suback(10, None, [1])),
         ),
         conversation(
-            "a wildcard with a name behind it, and the server's own topics",
+            "a wildcard with a name after it, and the server's own topics",
             *opened(),
             client(Subscribe(10, None, [Subscription("+/state"), Subscription("$SYS/#")])),
             server(Suback(10, None, [0, 0])),

@@ -20,7 +20,7 @@ class TopicEmptyLevel(Rule):
     many.  The topic is another one than without the level, so that subscribers miss it.  Each topic is reported once
     per connection.
 
-    Instead, put one slash between levels and none behind the last.
+    Instead, put one slash between levels and none after the last.
     """
 
     code = "TOP102"

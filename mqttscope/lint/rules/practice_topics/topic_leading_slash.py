@@ -49,7 +49,7 @@ class TopicLeadingSlash(Rule):
             client(Publish(topic_name="/home/floor1/security/camera2", payload=b"ho")),
         ),
         conversation(
-            "in a filter, behind the name of a share, and where answers are wanted",
+            "in a filter, after the name of a share, and where answers are wanted",
             *opened(),
             client(Subscribe(1, None, [Subscription("a"), Subscription("/b/#")])).marked(
                 "subscriptions[1].topic_filter"

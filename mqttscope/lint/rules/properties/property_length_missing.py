@@ -60,7 +60,7 @@ class PropertyLengthMissing(Rule):
             server(hexadecimal("b0 02 00 0a")).marked("properties"),
         ),
         conversation(
-            "a PUBLISH that ends behind its topic",
+            "a PUBLISH that ends after its topic",
             *opened(),
             client(hexadecimal("30 03 00 01 61")).marked("properties"),
         ),

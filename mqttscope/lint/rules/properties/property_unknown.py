@@ -32,7 +32,7 @@ class PropertyUnknown(Rule):
             client(hexadecimal("30 0a 00 03 61 2f 62 02 7f 00 68 69")).marked("properties.unknown_0x7f"),
         ),
         conversation(
-            "identifier 0x00 behind a known property",
+            "identifier 0x00 after a known property",
             *opened(),
             client(hexadecimal("30 0c 00 03 61 2f 62 04 01 01 00 00 68 69")).marked("properties.unknown_0x00"),
         ),

@@ -36,7 +36,7 @@ class DupOnFirstTransmission(Rule):
             server(Puback(packet_identifier=1)),
         ),
         conversation(
-            "a session goes on",
+            "a session continues",
             *opened(clean_start=False, session_present=True),
             client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
             server(Puback(packet_identifier=1)),
@@ -113,6 +113,6 @@ class DupOnFirstTransmission(Rule):
 def _fresh(at: RuleContext) -> bool:
     """Whether the sender has nothing from an earlier connection that it may send again."""
     connection = at.connection
-    # 3.1.1 MQTT-4.4.0-1 has a client send again after CleanSession 0, whatever Session Present says; in 5.0 it goes on
-    # with a session that is gone, which is SES201.
+    # 3.1.1 MQTT-4.4.0-1 has a client send again after CleanSession 0, whatever Session Present says; in 5.0 it
+    # continues a session that is gone, which is SES201.
     return bool(connection.clean_start) or not at.from_client

@@ -14,7 +14,7 @@ class QosInvalid(Rule):
     """A PUBLISH has both QoS bits set, and there is no QoS 3.
 
     The receiver cannot know whether a packet identifier follows the topic, so it closes the connection as for any
-    malformed packet.  What the packet seems to hold behind its topic is a guess.
+    malformed packet.  What the packet seems to hold after its topic is a guess.
 
     Instead, send QoS 0, 1 or 2.
     """

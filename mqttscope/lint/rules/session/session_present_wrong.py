@@ -46,7 +46,7 @@ class Book:
 
 
 class SessionPresentWrong(Rule):
-    """CONNACK says that there is a session where it must have ended, or that there is none where one goes on.
+    """CONNACK says that there is a session where it must have ended, or that there is none where one continues.
 
     The client relies on Session Present: told 1 it does not subscribe again and waits for messages that never come,
     told 0 it throws its own half away.  A session ends with its connection (Session Expiry Interval 0, CleanSession 1
@@ -273,7 +273,7 @@ def _lasts(connect: Connect, connack: Connack, at: RuleContext) -> bool:
 
 
 def _kept_seconds(at: RuleContext) -> int | None:
-    """How long the session is kept behind the end of its connection; ``None`` where that is open."""
+    """How long the session is kept after the end of its connection; ``None`` where that is open."""
     connect = at.history.connect
     if connect is None or at.history.connack is None:
         return None

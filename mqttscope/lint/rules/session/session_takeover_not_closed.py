@@ -39,7 +39,7 @@ class Connections:
 
 
 class SessionTakeoverNotClosed(Rule):
-    """A server goes on with a connection although it has accepted another one with the same Client Identifier.
+    """A server continues with a connection although it has accepted another one with the same Client Identifier.
 
     There is one session for each Client Identifier.  Two connections that share it get each other's messages and
     acknowledge with the same packet identifiers.  What counts is that the server still speaks, and to a client that
@@ -130,7 +130,7 @@ class SessionTakeoverNotClosed(Rule):
     ]
     bad = [
         conversation(
-            "the older connection goes on",
+            "the older connection continues",
             *opened(),
             *on(1, *opened()),
             client(Pingreq(), after=31),

@@ -10,11 +10,11 @@ from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 
 
 class StaleStateAfterSessionLoss(Rule):
-    """A client goes on with exchanges of a session that the server no longer has.
+    """A client continues with exchanges of a session that the server no longer has.
 
     CONNACK said Session Present 0: the server knows none of the packet identifiers.  It answers 0x92, closes the
     connection, or takes the repeat for something else.  MQTT 3.1.1 leaves a client that kept its session the choice to
-    go on, so there the finding is information only.
+    continue, so there the finding is information only.
 
     Instead, throw the old session away on Session Present 0, and publish unfinished messages again as new ones.
     """
@@ -34,13 +34,13 @@ class StaleStateAfterSessionLoss(Rule):
 
     good = [
         conversation(
-            "published anew",
+            "published again",
             *opened(clean_start=False, session_present=False),
             client(Publish(qos=1, topic_name="a", packet_identifier=1)),
             server(Puback(packet_identifier=1)),
         ),
         conversation(
-            "the session goes on",
+            "the session continues",
             *opened(clean_start=False, session_present=True),
             client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1), Pubrel(packet_identifier=2)),
             server(Puback(packet_identifier=1), Pubcomp(packet_identifier=2)),
@@ -91,7 +91,7 @@ class StaleStateAfterSessionLoss(Rule):
         """Look for what continues nothing of this connection."""
         connection = at.connection
         if connection.session_present is not False or connection.clean_start:
-            return None  # who asked for a new session has none to go on with: PUB208, ACK203
+            return None  # who asked for a new session has none to continue with: PUB208, ACK203
         kind = packet.packet_type
         if isinstance(packet, Publish):
             identifier = packet.packet_identifier

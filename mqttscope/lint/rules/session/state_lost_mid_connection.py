@@ -9,7 +9,7 @@ from mqttscope.session.inflight import RECEIVED, RELEASED
 
 
 class StateLostMidConnection(Rule):
-    """A side answers that it does not know a packet identifier whose exchange is going on on this connection.
+    """A side answers that it does not know a packet identifier whose exchange is continuing on this connection.
 
     0x92 (Packet Identifier not found) is for recovery, when the two sides remember different things after a reconnect.
     On a connection that never broke it means that one of them has lost the state of a message under way, and QoS 2 no

@@ -19,7 +19,7 @@ _WHY = {
 
 
 class SharedFilterInvalid(Rule):
-    """A filter that begins with $share lacks a proper ShareName or the Topic Filter behind it.
+    """A filter that begins with $share lacks a proper ShareName or the Topic Filter after it.
 
     A Shared Subscription is ``$share/ShareName/filter``: the ShareName has at least one character and no ``+`` or
     ``#``, and a Topic Filter follows.  Anything else matches nothing.  ``$shared/...`` and ``$SHARE/...`` are ordinary

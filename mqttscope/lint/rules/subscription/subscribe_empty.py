@@ -38,8 +38,8 @@ class SubscribeEmpty(Rule):
         )
     ]
     bad = [
-        conversation("nothing behind the properties", *opened(), client(Subscribe(10)).marked("")),
-        conversation("nothing behind the identifier in 3.1.1", *opened(V3_1_1), client(Subscribe(10)).marked("")),
+        conversation("nothing after the properties", *opened(), client(Subscribe(10)).marked("")),
+        conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Subscribe(10)).marked("")),
         conversation("the same in 3.1", *opened(V3_1), client(Subscribe(10)).marked("")),
     ]
 

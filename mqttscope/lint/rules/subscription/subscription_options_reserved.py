@@ -15,7 +15,7 @@ from mqttscope.mqtt.parts import Subscription
 
 
 class SubscriptionOptionsReserved(Rule):
-    """A SUBSCRIBE sets reserved bits in the options byte behind a Topic Filter.
+    """A SUBSCRIBE sets reserved bits in the options byte after a Topic Filter.
 
     MQTT 5.0 reserves bits 6 and 7, MQTT 3.1.1 all but the two QoS bits; a server has to treat the packet as malformed
     and to close the connection.  MQTT 3.1 only calls the upper six bits unused, so there it is worth a note.  Options

@@ -56,7 +56,7 @@ class TopicFilterInvalid(Rule):
     ]
     bad = [
         conversation(
-            "'#' behind other characters",
+            "'#' after other characters",
             *opened(),
             client(hexadecimal("82 0a 00 0a 00 00 04 61 2f 62 23 01")).marked("subscriptions[0].topic_filter"),
         ),

@@ -33,8 +33,8 @@ class UnsubscribeEmpty(Rule):
         )
     ]
     bad = [
-        conversation("nothing behind the properties", *opened(), client(Unsubscribe(10)).marked("")),
-        conversation("nothing behind the identifier in 3.1.1", *opened(V3_1_1), client(Unsubscribe(10)).marked("")),
+        conversation("nothing after the properties", *opened(), client(Unsubscribe(10)).marked("")),
+        conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Unsubscribe(10)).marked("")),
         conversation("the same in 3.1", *opened(V3_1), client(Unsubscribe(10)).marked("")),
     ]
 
