@@ -134,7 +134,7 @@ def test_less_than_a_row_is_not_skipped() -> None:
         (Mark(3, 3, "empty"), ["        " + " " * 9 + "^^ empty"]),
         (Mark(14, 18, "long"), ["        " + " " * 42 + "^^^^^ long", "        ^^^^^"]),
         (Mark(15, 16, "x" * 60), ["        " + " " * 45 + "^^", "  " + "x" * 60]),
-        (Mark(20, 20, "behind"), ["        " + " " * 12 + "^^ after"]),
+        (Mark(20, 20, "after"), ["        " + " " * 12 + "^^ after"]),
     ],
 )
 def test_carets_stand_under_the_bytes_of_a_mark(mark: Mark, expected: list[str]) -> None:
