@@ -22,6 +22,9 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     if isinstance(packet, Connect) and packet.will is not None:
         payload = packet.will.will_payload
         shown = without_tokens(payload)
+        if shown is payload and payload in packet.raw and payload not in changed["raw"]:
+            # Hidden among the bytes: where a password has no user name before it, which field is which is in doubt.
+            shown = b"*" * len(payload)
         if shown is not payload:
             changed["will"] = replace(packet.will, will_payload=shown)
     if (

@@ -46,7 +46,8 @@ HERE_BYTES = 1 << 30
 TASK_BYTES = 256 << 20
 _GIVEN_DDL = "task int, place int, target string, size bigint, begins bigint"
 _FOUND_DDL = (
-    "place int, digest string, readable string, size bigint, head bigint, read_before bigint, first_ns bigint, fault string"
+    "place int, digest string, readable string, size bigint, head bigint, read_before bigint, first_ns bigint, "
+    "fault string"
 )
 _ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
 _FOUND = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, _FOUND_DDL.split(","))])

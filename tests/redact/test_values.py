@@ -182,3 +182,16 @@ def test_credentials_of_payloads_and_wills_are_stars() -> None:
     assert without_tokens_of(Connect(will=Will("w", TOKEN))) == Connect(will=Will("w", stars))
     for packet in (Connect(will=Will("w", b"gone")), Connect(), Subscribe(1, subscriptions=[Subscription("a", 0)])):
         assert without_tokens_of(packet) is packet
+
+
+def test_a_will_that_is_hidden_among_the_bytes_is_hidden_in_the_field() -> None:
+    """Before 5.0 a password without a user name leaves in doubt which field is which."""
+    packet = read(
+        Connect(client_identifier="c", will=Will(will_topic="w", will_payload=SECRET), password=b"p" * 9), V3_1_1
+    )
+    found = made_public(packet, V3_1_1)
+
+    assert isinstance(found, Connect)
+    assert found.will is not None
+    assert found.will.will_payload == b"*" * len(SECRET)
+    assert SECRET not in found.raw
