@@ -17,7 +17,7 @@ WORDS = {
     r"\bone behind the other\b": "one after the other",
     r"(?<!left )(?<!leaves )(?<!leave )(?<!leaving )(?<!falls )(?<!fall )(?<!fell )(?<!lags )(?<!stay )(?<!stays )"
     r"(?<!remains )(?<!far )"
-    r"\bbehind\b(?! (?:an? |the )?(?:NAT|prox|load balancer|TLS|firewall|gateway|one address|broker|others\b))": (
+    r"(?<!`)\bbehind\b(?! (?:an? |the )?(?:NAT|prox|load balancer|TLS|firewall|gateway|one address|broker|others\b))": (
         "after"
     ),
     r"\bfor ever\b": "forever",

@@ -36,7 +36,7 @@ class Part:
     behind: int
     """So many bytes were read before, uncompressed."""
     size: int
-    """What is written after so many bytes of the file is not read."""
+    """Offset in the file from which on nothing is read."""
     begins: int
     """`fingerprint.head_crc` of the file: another one is not read."""
     was_opened: bool = False

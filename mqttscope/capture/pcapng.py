@@ -169,7 +169,7 @@ def read_pcapng(
                 continue  # whole now: perhaps an ordinary packet block
             trailer = int.from_bytes(buffer[position + size - 4 : position + size], _BYTE_ORDERS[order])
             if trailer not in (length, size):
-                raise _DamagedBlockError(f"a block has the lengths {length} in front and {trailer} after")
+                raise _DamagedBlockError(f"a block has the lengths {length} at its beginning and {trailer} at its end")
             body = buffer[position + 8 : position + size - 4]
             if kind == _SECTION_HEADER:
                 _check_section_header(body, order)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAX_AHEAD = 512
 """Frames that tshark was given and has not answered."""
 MAX_FRAME_BYTES = 262_144
-"""Longest frame that tshark reads; what is after counts as cut off by a snap length."""
+"""Longest frame that tshark reads; bytes beyond this count as cut off by a snap length."""
 MAX_ANSWER_BYTES = 256 << 20
 """Longest answer for one frame that is believed."""
 _END = b"</packet>"

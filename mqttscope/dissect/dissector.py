@@ -65,7 +65,7 @@ def _counters(half: HalfStream) -> dict[str, int]:
 
 
 MAX_RESETS = 1_024
-"""Resets of which it is remembered who sent them; a segment waits after fewer others until it is judged."""
+"""Resets whose senders are remembered; fewer segments than this come before one is judged."""
 _MISSING = frozenset(("before_start", "out_of_window"))
 """Reasons for which bytes are discarded that both sides may have read."""
 

@@ -1,6 +1,6 @@
 """Segments of captures that come later than newer ones: read all the same, and each packet once.
 
-What a flow remembers is how far its streams have come.  Captures from before that time hold bytes that lie after: a
+What a flow remembers is how far its streams have come.  Captures from before that time hold bytes that it has passed: a
 stream cannot go back.  So each late segment goes
 
 * to the flow itself where it fits at its end, or into a hole that is still waited for;

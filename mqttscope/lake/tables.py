@@ -85,7 +85,7 @@ class Collector:
         """Some connections are of captures that came later than newer ones."""
         self._scopes = {rule.code: rule.scope for rule in found if rule.scope in WIDE}
         self._late_linter = self.linter
-        self._waiting: dict[int, list[Values]] = {}
+        self._unsettled: dict[int, list[Values]] = {}
         """Findings of connections whose key is not known yet, by their number."""
         if self._scopes:
             # Rules of wide scopes look at what comes in the order of time.
@@ -103,9 +103,9 @@ class Collector:
             self._heed_drops(event.capture)
         linter = self.linter
         if self.reads_late and isinstance(event, Scoped) and self._tracker(event.connection).late:
-            linter = self._late_linter
             if self._key is not None:
                 return
+            linter = self._late_linter
         findings = linter.feed(event) if linter is not None else ()
         if isinstance(event, ConnectionOpened):
             self._tracker(event.connection)
@@ -254,14 +254,14 @@ class Collector:
         if self._key is None:
             self._take(made)
             return
-        waiting = self._waiting.setdefault(event.connection.number, [])
+        waiting = self._unsettled.setdefault(event.connection.number, [])
         waiting += made
         if self.widest is Scope.BROKER or event.connection.connack_packet is not None or len(waiting) > MAX_WAITING:
             self._settle(event.connection)
 
     def _settle(self, connection: Connection) -> None:
         """The key of a connection is known: its findings are rows, or are left to another key."""
-        waiting = self._waiting.pop(connection.number, None)
+        waiting = self._unsettled.pop(connection.number, None)
         if waiting and self.key_of(connection) == self._key:
             self._take(waiting)
 

@@ -488,7 +488,7 @@ _FLUSH = b"\x00\x00\xff\xff"
 def begin(side: Side, length: int, out: list[WebSocketEvent]) -> None:
     """``length`` bytes are missing where a frame header should be: look for a frame after them."""
     hopeless = side.inflater is not None and side.inflater.context_takeover
-    why = "; messages are compressed with context takeover, so nothing after can be read" if hopeless else ""
+    why = "; messages are compressed with context takeover, so nothing that follows can be read" if hopeless else ""
     out.append(Problem(side.from_client, "gap_in_framing", not_captured(length) + why, side.offset, True))
     lose(side, side.header, out)
     if not hopeless:

@@ -100,7 +100,7 @@ class Relay:
         self._accepting = [self._spawn(accept(sock, self._take, self._say)) for sock in self._sockets]
 
     def stop(self, *, hurry: bool = False) -> None:
-        """Ask to end; in a ``hurry`` judging that is after is not waited for."""
+        """Ask to end; in a ``hurry`` judging that lags is not waited for."""
         self._hurried |= hurry
         self.stopping.set()
 

@@ -58,7 +58,7 @@ _CONNECTING_S = 1.0
 _LOOK_S = 0.005
 _ANSWER_S = 30.0
 _JUDGED_S = 25.0
-"""How long a question waits for judging that is after; then :class:`TimeoutError`."""
+"""How long a question waits for judging that lags; then :class:`TimeoutError`."""
 
 T = TypeVar("T")
 

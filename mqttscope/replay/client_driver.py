@@ -8,7 +8,7 @@ How long a server is given for what a replay waits for: less for what did not co
 
 A server that denies reading delivers nothing of a subscription, and each message of it would be waited for in full.  So
 it is remembered by connection and Topic Filter what was waited for in vain: the next time has a quarter of it, and more
-and more of the messages after are no longer waited for at all.  One that does come makes an end of that.
+and more of the messages that follow are no longer waited for at all.  One that does come makes an end of that.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def why_it_fell_short(player: ClientPlayer, ending: Ending) -> str:
 
 
 def cause(player: ClientPlayer, failure: str) -> str:
-    """What is after all differences of a connection, after a "because"; empty where they stand for themselves."""
+    """The cause of all differences of a connection, to follow a "because"; empty where they stand for themselves."""
     if failure.startswith("cannot "):
         return f"there is no connection: {failure}"
     return failure or (f"the broker refused the connection: {player.refused}" if player.refused else "")

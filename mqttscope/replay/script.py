@@ -266,7 +266,7 @@ class _Open:
 
 
 def _comes_behind(event: PacketEvent | MalformedEvent) -> bool:
-    """Whether it was captured after the first FIN or RST; some is told later than it was captured."""
+    """Whether it was captured after the first FIN or RST; some packets are reported later than that."""
     connection = event.connection
     if event.capture == connection.closed_capture:
         return event.frame > connection.closed_frame

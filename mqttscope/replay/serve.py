@@ -65,7 +65,7 @@ class ServerRun:
     matcher: ConnectionMatcher
     options: ServerOptions = field(default_factory=ServerOptions)
     causal: bool = False
-    """What came after something that another connected device does waits for that."""
+    """What was recorded after an action of another connected device waits for that action."""
     keep_running: bool = False
     """Do not end when everything has been played."""
     tls: ssl.SSLContext | None = None

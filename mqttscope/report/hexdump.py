@@ -105,7 +105,7 @@ class Hexdump:
         yield from self._carets(start, stop)
 
     def _fields(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """``(number of the span or -1, first byte, after)`` of the row, without holes."""
+        """``(number of the span or -1, first byte, end)`` of the row, without holes."""
         found: list[tuple[int, int, int]] = []
         at = start
         spans = self.spans

@@ -340,8 +340,8 @@ class Shown:
 class PayloadView:
     """Shows payloads as the user asked (``--payload``); ``auto`` looks at the content and what is said of it.
 
-    It is given payloads without credentials (`report.public`).  It hides those itself that are after what is usually
-    shown of a payload, or that come out only when it is unpacked.
+    It is given payloads without credentials (`report.public`).  It hides those itself that stand beyond what is
+    usually shown of a payload, or that come out only when it is unpacked.
     """
 
     def __init__(

@@ -143,7 +143,7 @@ class Connection:
     revision: int = 0
     """Grows whenever something changes that identifies the connection in reports."""
     flow_key: bytes = b""
-    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty where no flow is after."""
+    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty where there is no flow."""
     initial_sequence: int = -1
     """Sequence number of the initiator's SYN, as far as it was known when the connection was recognised; else -1."""
     found_frame: int = 0

@@ -77,7 +77,7 @@ def cross_connection_stage(
         found = spark.read.schema(_FLOW_KEYS_DDL).parquet(*parquet_paths(root, keys))
         parts.append(by_key(rows, found))
     if before.scope_state_files:
-        parts.append(_key_states(spark, rows, root, before))
+        parts.append(_key_states(spark, root, before))
     reports: list[TaskReport] = []
     if parts:
         order = ORDER_BY_TIME if work.by_time else ORDER
@@ -99,7 +99,7 @@ def by_key(rows: DataFrame, flow_keys: DataFrame) -> DataFrame:
     return joined.select(*(columns.get(name, f.col(name)) for name in (*SEGMENT_COLUMNS, "kind_order")))
 
 
-def _key_states(spark: SparkSession, rows: DataFrame, root: Path, before: Manifest) -> DataFrame:
+def _key_states(spark: SparkSession, root: Path, before: Manifest) -> DataFrame:
     """What rules remember of keys, as rows that come before all others of a key."""
     from pyspark.sql import functions as f
 

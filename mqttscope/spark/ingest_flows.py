@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -89,24 +90,24 @@ def fold(
     )
     flows = by_flow(_with_states(spark, as_input(rows), root, before), partitions)
     flows = flows.sortWithinPartitions(*(ORDER_BY_TIME if by_time else ORDER))
-    if again:
-        # The second stage reads them once more.
-        flows = kept(flows)
-    reports = run_all([flows.mapInArrow(partial(fold_flows, work=work), REPORT_DDL)])
-    done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
-    if done.fragmented:
-        flows.unpersist()
-        return done
-    after.open_files, after.state_files, after.scope_state_files = {}, [], []
-    # Without any row there is no task.
-    same = reports[0] if reports else TaskReport()
-    wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
-    done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
-    reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
-    if again:
-        keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
-        reports += cross_connection_stage(spark, flows, root, before, work, keys, same.aside, partitions)
-        flows.unpersist()
+    with ExitStack() as held:
+        if again:
+            # The second stage reads them once more.
+            flows = kept(flows)
+            held.callback(flows.unpersist)
+        reports = run_all([flows.mapInArrow(partial(fold_flows, work=work), REPORT_DDL)])
+        done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
+        if done.fragmented:
+            return done
+        after.open_files, after.state_files, after.scope_state_files = {}, [], []
+        # Without any row there is no task.
+        same = reports[0] if reports else TaskReport()
+        wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
+        done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
+        reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
+        if again:
+            keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
+            reports += cross_connection_stage(spark, flows, root, before, work, keys, same.aside, partitions)
     for one in reports:
         take(one, after, done)
     done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)

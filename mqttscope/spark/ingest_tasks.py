@@ -137,7 +137,7 @@ def watermark(aside: Iterable[Mapping[str, Any]], known_ns: int | None = None) -
     times = [row["timestamp_ns"] for row in aside if row["kind"] == SUMMARY and row["timestamp_ns"] is not None]
     # Flows time out by what is read now: what came late is not idle because newer captures came before.
     read_ns = max([*times, *(one for one in (known_ns,) if one is not None)], default=None)
-    # What is after the others has flows that continue, whatever these say.
+    # A capture that lags behind the others has flows that continue, whatever these say.
     behind = [row["timestamp_ns"] for row in aside if row["kind"] == READ and row["message"] == BEHIND]
     return None if read_ns is None else min([read_ns, *filter(None, behind)])
 

@@ -2,7 +2,7 @@
 
 A batch runs through the same fold as an ingest and is committed in one step together with its number (`Watcher`), so
 that one that is repeated after a crash changes nothing.  Time is the time of the last segment: flows time out by it,
-in the batch that brings it.  While a capture is after the others, because a batch has a limit, time is its time.
+in the batch that brings it.  While a capture lags behind the others, because a batch has a limit, time is its time.
 
 The checkpoint of the stream lies in the lake; what it remembers of captures is `offsets`, what flows remember is in the
 lake's own state.  Sums over the whole lake (topics, clients, sessions) are made again after a while and at the end, not

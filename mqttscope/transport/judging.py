@@ -1,4 +1,4 @@
-"""Dissecting and judging after the traffic: a thread of its own, a bounded queue, and a word where it falls behind.
+"""Dissecting and judging beside the traffic: a thread of its own, a bounded queue, and a word where it falls behind.
 
 Whoever forwards bytes hands segments over and never waits: one packet may take a rule seconds, and one client may send
 nothing but such packets.  What the queue has no room for is left out as if the capture had lost it, which the dissector
@@ -88,7 +88,7 @@ class Judging:
         self.streams_left_out = 0
         """Times that segments of one direction began to be left out."""
         self.most_behind_ns = 0
-        """How far judging has been after."""
+        """How far judging has lagged."""
         self._now = now
         self._given = self._done = 0
         self._queue: queue.SimpleQueue[tuple[_Waiting, int, Segment] | Callable[[], None] | CaptureDrops | None]

@@ -95,7 +95,7 @@ class Link(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection after it, and it is through with TLS."""
+        """Whether it has a connection, and that is through with TLS."""
         return self._transport is not None
 
     @property

@@ -167,7 +167,7 @@ class Recording:
     def close(self, within_s: float = REST_S) -> None:
         """The end of the capture: events of what is still open, and the end of the file.
 
-        Judging that is after has so long to catch up; what it leaves is said by `told`.
+        Judging that lags has so long to catch up; what it leaves is said by `told`.
         """
         if self.closed:
             return

@@ -265,7 +265,7 @@ def misfit(kind: int) -> bytes:
 @pytest.mark.parametrize(
     ("damaged", "message"),
     [
-        pytest.param(misfit(6), "a block has the lengths 32 in front and 36 after", id="lengths differ"),
+        pytest.param(misfit(6), "a block has the lengths 32 at its beginning and 36 at its end", id="lengths differ"),
         pytest.param(struct.pack("<III", 6, 8, 8), "a block claims 8 bytes, 12 are the least", id="block too short"),
         pytest.param(struct.pack("<III", 6, 0, 0), "a block claims 0 bytes, 12 are the least", id="block of no length"),
         pytest.param(

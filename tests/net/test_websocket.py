@@ -88,7 +88,7 @@ def test_context_takeover_cannot_be_taken_up_again_and_the_reason_is_told() -> N
     assert application(events, SERVER) == publish(0) + publish(1)
     (told,) = [event for event in events if isinstance(event, Problem)]
     assert told.detail == (
-        "4 bytes were not captured; messages are compressed with context takeover, so nothing after can be read"
+        "4 bytes were not captured; messages are compressed with context takeover, so nothing that follows can be read"
     )
 
 

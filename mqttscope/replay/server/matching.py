@@ -156,7 +156,7 @@ class PacketMatcher:
         if not in_order:
             return None
         if isinstance(packet, packets.Publish):
-            # Further after it would be given to what has nothing to do with it.
+            # A match further on would be given to what has nothing to do with it.
             found = expected if expected is not None and isinstance(expected.packet, packets.Publish) else None
             if found in self._taken or found in self._lent:
                 return None

@@ -124,7 +124,7 @@ class Difference:
     certain: bool = False
     """Whether it follows from the option without a doubt."""
     cause: str = ""
-    """What is after it and others like it: ``the broker does not speak MQTT 5.0``; empty where it stands for
+    """The cause of it and of others like it: ``the broker does not speak MQTT 5.0``; empty where it stands for
     itself."""
 
     @property
@@ -235,7 +235,7 @@ class Verification:
 
     @property
     def by_cause(self) -> dict[str, list[Difference]]:
-        """Differences by what is after them, the most frequent cause first; those without one come last."""
+        """Differences by their cause, the most frequent cause first; those without one come last."""
         groups: dict[str, list[Difference]] = {}
         for one in self.differences:
             groups.setdefault(one.cause, []).append(one)

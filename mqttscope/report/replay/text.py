@@ -279,7 +279,7 @@ class ReplayText:
         self._group.append(difference)
 
     def feed_all(self, found: Verification) -> None:
-        """Write all differences: what is after them first, and those with one cause as one."""
+        """Write all differences: their causes first, and those with one cause as one."""
         groups = found.by_cause
         if any(groups):
             page = Page(self.view)
@@ -466,7 +466,7 @@ def _around(before: str, now: str, room: int, ellipsis: str) -> tuple[str, str]:
 
 
 def headline(found: Verification, page: Page) -> str:
-    """How many differences there are, and what is after them."""
+    """How many differences there are, and their causes."""
     parts = [
         f"{len(differences):,} because {page.safe(cause)}" for cause, differences in found.by_cause.items() if cause
     ]

@@ -36,7 +36,7 @@ class Counting:
 
 @dataclass(slots=True)
 class Shapes:
-    """Forms of topics: what is after where the changing level stands."""
+    """Forms of topics: what remains apart from the changing level."""
 
     reported: dict[str, bool] = field(default_factory=dict)
     counting: dict[str, Counting] = field(default_factory=dict)

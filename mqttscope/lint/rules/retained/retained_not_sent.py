@@ -224,7 +224,7 @@ class RetainedNotSent(BrokerRule):
     ]
 
     def minds(self, will: Will) -> bool:
-        """Only a will that clears leaves no retained message after."""
+        """Only a will that clears leaves no retained message."""
         return will.will_retain and not will.will_payload
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
