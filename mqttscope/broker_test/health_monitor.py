@@ -21,7 +21,7 @@ from mqttscope.broker_test.verdict import Ruling, Verdict
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.transport.client import resolve
-from mqttscope.transport.errors import LinkError
+from mqttscope.transport.link import LinkError
 
 AGAIN = 4
 """What seems to deviate is looked at again with so many times the patience."""

@@ -42,8 +42,7 @@ from mqttscope.replay.live import LiveConnection, ends_exchange
 from mqttscope.replay.script import Script
 from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect
-from mqttscope.transport.errors import LinkError, LinkErrorKind
-from mqttscope.transport.link import Link, Listener
+from mqttscope.transport.link import Link, LinkError, LinkErrorKind, Listener
 from mqttscope.transport.target import Target
 
 

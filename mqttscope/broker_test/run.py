@@ -40,7 +40,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Auth, Connack
 from mqttscope.mutate import Action, Case
 from mqttscope.replay.script import Entry, Script
-from mqttscope.transport.errors import LinkError
+from mqttscope.transport.link import LinkError
 
 PATIENCE_S = 1.0
 """How long the broker has for each reaction unless said otherwise."""

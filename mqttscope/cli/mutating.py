@@ -40,7 +40,7 @@ from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
 from mqttscope.transport.client import resolve
-from mqttscope.transport.errors import LinkError
+from mqttscope.transport.link import LinkError
 from mqttscope.transport.target import Target, loopback
 
 CAREFUL_RATE = 5.0

@@ -29,9 +29,8 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.proxy.relay import Relay, Route
 from mqttscope.report.text import TextLines
-from mqttscope.transport.errors import reason
-from mqttscope.transport.judging import SWITCH_S
-from mqttscope.transport.recording import Recording
+from mqttscope.transport.link import reason
+from mqttscope.transport.recording import SWITCH_S, Recording
 from mqttscope.transport.target import AddressError, Upstream, parse_upstream, shown
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024

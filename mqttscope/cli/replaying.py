@@ -42,9 +42,8 @@ from mqttscope.report.replay.summary import (
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.when import duration
 from mqttscope.transport.client import resolve
-from mqttscope.transport.errors import LinkError
-from mqttscope.transport.judging import HURRY_S, REST_S
-from mqttscope.transport.recording import Recording
+from mqttscope.transport.link import LinkError
+from mqttscope.transport.recording import HURRY_S, REST_S, Recording
 from mqttscope.transport.target import Target, loopback
 
 MAX_STRING_BYTES = 65_535

@@ -30,9 +30,8 @@ from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import ServedOutcome, served_document, write_served
 from mqttscope.report.replay.text import ReplayText
-from mqttscope.transport.errors import reason
-from mqttscope.transport.judging import HURRY_S, REST_S, SWITCH_S
-from mqttscope.transport.recording import Recording
+from mqttscope.transport.link import reason
+from mqttscope.transport.recording import HURRY_S, REST_S, SWITCH_S, Recording
 from mqttscope.transport.target import shown
 
 COMPARE_S = 0.8

@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mqttscope.proxy.pair import Pair
-from mqttscope.transport.errors import reason
-from mqttscope.transport.judging import HURRY_S, REST_S
-from mqttscope.transport.listening import accept, listen
-from mqttscope.transport.recording import Recording
+from mqttscope.transport.link import reason
+from mqttscope.transport.recording import HURRY_S, REST_S, Recording
+from mqttscope.transport.server import accept, listen
 from mqttscope.transport.sockets import Rounds
 from mqttscope.transport.target import Upstream, shown
 from mqttscope.transport.wire import Endpoint

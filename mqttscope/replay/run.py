@@ -24,7 +24,7 @@ from mqttscope.replay.order import Gates, Opening, Step, make_order
 from mqttscope.replay.script import Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.transport.client import Address, connect
-from mqttscope.transport.errors import LinkError
+from mqttscope.transport.link import LinkError
 from mqttscope.transport.recording import Recorder
 
 if TYPE_CHECKING:

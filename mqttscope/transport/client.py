@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from mqttscope.net.http_upgrade import SUBPROTOCOL
-from mqttscope.transport.errors import link_error
-from mqttscope.transport.link import CLOSE_TIMEOUT_S, Link, Listener
+from mqttscope.transport.link import CLOSE_TIMEOUT_S, Link, Listener, link_error
 from mqttscope.transport.recording import Recorder
 from mqttscope.transport.target import Target
 from mqttscope.transport.tls import upstream_context

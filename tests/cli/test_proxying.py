@@ -14,7 +14,7 @@ from mqttscope.mqtt import Connect, Publish, encode
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
-from mqttscope.transport.judging import MAX_STREAM_BYTES
+from mqttscope.transport.recording import MAX_STREAM_BYTES
 from tests.cli.running import invoke
 from tests.proxy.hostile import ACCEPTED, GARBAGE, V3_1_1, Client, announced, memory_mib, patient_server
 from tests.proxy.rig import PATIENCE_S, program_proxy, until

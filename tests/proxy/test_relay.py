@@ -15,7 +15,7 @@ from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy, relay
 from mqttscope.proxy.pair import HIGH_WATER_BYTES
-from mqttscope.transport import listening
+from mqttscope.transport import server as module
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
 from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
 
@@ -195,7 +195,7 @@ def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> No
         return await accept(loop, sock)
 
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
-    monkeypatch.setattr(listening, "_BUSY_S", 0.01)
+    monkeypatch.setattr(module, "_BUSY_S", 0.01)
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
         client.sendall(b"patience")
         assert read(upstream, 8) == b"patience"

@@ -16,8 +16,7 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, PacketEvent
 from mqttscope.mqtt import Disconnect, Pingreq, Pingresp
 from mqttscope.transport.client import connect, resolve
-from mqttscope.transport.errors import LinkError, LinkErrorKind
-from mqttscope.transport.link import Link
+from mqttscope.transport.link import Link, LinkError, LinkErrorKind
 from mqttscope.transport.server import serve
 from mqttscope.transport.target import Target, loopback, parse_broker
 from mqttscope.transport.tls import listen_context, upstream_context

@@ -17,10 +17,9 @@ from mqttscope.mqtt import Disconnect
 from mqttscope.transport import link as link_module
 from mqttscope.transport import server as module
 from mqttscope.transport.client import connect
-from mqttscope.transport.errors import LinkError
-from mqttscope.transport.link import Link
+from mqttscope.transport.link import Link, LinkError
 from mqttscope.transport.recording import Recorder
-from mqttscope.transport.server import Server, serve
+from mqttscope.transport.server import Server, accept, listen, serve
 from mqttscope.transport.target import Target
 from mqttscope.transport.tls import listen_context, upstream_context
 from tests.proxy import rig
@@ -324,5 +323,65 @@ def test_a_client_that_is_gone_at_once_is_no_trouble(certificates: rig.Certifica
             link.close()
             await soon(link.closed.wait())
             assert all("the client was not served" in one for one in hall.told)
+
+    play(scene)
+
+
+def test_a_free_port_is_the_same_on_every_address() -> None:
+    async def scene() -> None:
+        socks = await listen("", 0)
+        assert len({sock.getsockname()[1] for sock in socks}) == 1
+        for sock in socks:
+            sock.close()
+
+    play(scene)
+
+
+def test_a_place_that_is_taken_leaves_nothing_open() -> None:
+    async def scene() -> None:
+        (sock,) = await listen("127.0.0.1", 0)
+        with pytest.raises(OSError, match="in use"):
+            await listen("127.0.0.1", sock.getsockname()[1])
+        sock.close()
+        with pytest.raises(OSError, match=r".") as caught:
+            await listen("192.0.2.1", 0)
+        assert caught.value.errno == errno.EADDRNOTAVAIL
+
+    play(scene)
+
+
+def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [errno.EMFILE, errno.ECONNABORTED]
+    original = asyncio.SelectorEventLoop.sock_accept
+
+    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
+        if failures:
+            raise OSError(failures.pop(0), "no")
+        return await original(loop, sock)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
+    monkeypatch.setattr(module, "_BUSY_S", 0.01)
+
+    async def scene() -> None:
+        (sock,) = await listen("127.0.0.1", 0)
+        came: list[socket.socket] = []
+        told: list[str] = []
+        arrived = asyncio.Event()
+
+        def take(client: socket.socket) -> None:
+            came.append(client)
+            arrived.set()
+
+        task = asyncio.create_task(accept(sock, take, told.append))
+        with socket.create_connection(sock.getsockname()):
+            await soon(arrived.wait())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        came[0].close()
+        sock.close()
+        assert told == ["cannot accept: no; clients wait"]
+        # A socket that is closed ends it by itself.
+        failures.append(errno.EBADF)
+        await soon(accept(sock, take, told.append))
 
     play(scene)
