@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mqttscope.broker_test.case_runner import Played
+from mqttscope.broker_test.health import NoBrokerError
 from mqttscope.broker_test.oracle import blaming, breaking
-from mqttscope.broker_test.run import BrokerTest, CaseResult, NoBrokerError
-from mqttscope.broker_test.turns import unhurried
+from mqttscope.broker_test.run import BrokerTest, CaseResult, unhurried
 from mqttscope.broker_test.verdict import ANSWERS, BROKER_WIDE, Verdict
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed

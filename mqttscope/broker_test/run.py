@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from mqttscope.broker_test.case_runner import CaseRunner, NotPlayedError, Played
 from mqttscope.broker_test.cleanup import Cleaner
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.fit import Numbered, flow_of
-from mqttscope.broker_test.health_monitor import AGAIN, HealthMonitor, NoBrokerError
+from mqttscope.broker_test.health import AGAIN, HealthMonitor, MemoryTrend, NoBrokerError, Process
 from mqttscope.broker_test.oracle import confirming
 from mqttscope.broker_test.probe_client import (
     MAX_RECEIVED_BYTES,
@@ -20,8 +21,6 @@ from mqttscope.broker_test.probe_client import (
     ProbeClient,
     speaks,
 )
-from mqttscope.broker_test.process import MemoryTrend, Process
-from mqttscope.broker_test.turns import unhurried
 from mqttscope.broker_test.verdict import (
     AS_RECORDED,
     BROKER_WIDE,
@@ -57,6 +56,7 @@ FLOOD = (
 """What is said of a broker that sends without end."""
 HURRY_S = 0.3
 """How long cleaning up may take when the run was stopped, and a broker that was started here to end."""
+T = TypeVar("T")
 _LOOK_S = 0.1
 """How long it may take until it is noticed that the run is to end."""
 
@@ -319,9 +319,6 @@ def longest_s(case: Case) -> float:
     return sum(step.nanoseconds for step in case.flow.steps if step.action is Action.PAUSE) / 1e9
 
 
-__all__ = ["BrokerTest", "CaseResult", "NoBrokerError", "longest_s"]
-
-
 def _authentication(script: Script) -> Iterator[Entry]:
     """What the client said in a recorded authentication, up to CONNACK."""
     for entry in script.entries:
@@ -329,3 +326,13 @@ def _authentication(script: Script) -> Iterator[Entry]:
             return
         if entry.from_client and isinstance(entry.packet, Auth):
             yield entry
+
+
+async def unhurried(steps: Generator[None, None, T]) -> T:
+    """The outcome of long work in steps, with turns for timers, signals and connections in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        await asyncio.sleep(0)

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from mqttscope.broker_test.export import case_frames
 from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, flow_of
-from mqttscope.broker_test.synthetic_capture import case_frames
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli import advice
 from mqttscope.cli.live_options import MutateOptions

@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 
+from mqttscope.broker_test.health import Process
 from mqttscope.broker_test.minimize import Minimized, as_played, faults_of, minimized
 from mqttscope.broker_test.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Action, Step
-from tests.broker_test.broken import Fault
+from tests.broker_test.broken import Broker, Fault
 from tests.broker_test.flows import V3_1_1, V5, make_case, script, trial_of
-from tests.broker_test.inside import Inside
+from tests.proxy.rig import free_port
+
+
+class Inside(Process):
+    """A broker with faults inside this process, which can be started again like one that is a process of its own."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(command="inside")
+        self.fault = fault
+        self.port = free_port()
+        self.broker: Broker | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        if self.alive():
+            return
+        self.broker = Broker(self.fault)
+        self.starts += 1
+        task = asyncio.get_running_loop().create_task(self.broker.serve(socket.create_server(("127.0.0.1", self.port))))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def alive(self) -> bool:
+        return self.broker is not None and not self.broker.stopped
+
+    def stop(self, seconds: float = 0.0) -> None:
+        if self.broker is not None:
+            self.broker.stop()
+
+    async def end(self) -> None:
+        """Stop, and wait until every connection is gone."""
+        if self.broker is not None:
+            await self.broker.end()
 
 
 async def reduced(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mqttscope.broker_test.conversation import Conversation
+from mqttscope.broker_test.export import conversation_of
 from mqttscope.broker_test.oracle import MAX_FINDINGS, broken_by_client, confirm, findings
-from mqttscope.broker_test.synthetic_capture import conversation_of
 from mqttscope.broker_test.verdict import OF_A_CLIENT, Ruling, Verdict
 from mqttscope.mqtt import Disconnect, Pingresp, encode
 from mqttscope.mutate import Case

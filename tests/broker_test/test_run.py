@@ -6,14 +6,15 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from mqttscope.broker_test.fit import Numbered, fitted
+from mqttscope.broker_test.health import NoBrokerError, Process
 from mqttscope.broker_test.oracle import broken_by_client
-from mqttscope.broker_test.process import Process
-from mqttscope.broker_test.run import CaseResult, NoBrokerError, longest_s
+from mqttscope.broker_test.run import CaseResult, longest_s, unhurried
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
 from tests.broker_test.broken import Fault, broken
@@ -527,3 +528,26 @@ def test_waiting_for_the_rate_ends_with_the_run(stops: bool) -> None:
 def test_pauses_tell_how_long_a_case_takes() -> None:
     assert longest_s(make_case("flow:nothing-sent", script())) == 120
     assert longest_s(make_case(QOS_3, script())) == 0
+
+
+def counting(number: int) -> Generator[None, None, int]:
+    for _ in range(number):
+        yield
+    return number
+
+
+def test_others_get_their_turns() -> None:
+    async def run() -> tuple[int, list[int]]:
+        turns: list[int] = []
+
+        async def other() -> None:
+            for number in range(5):
+                turns.append(number)
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        found = await unhurried(counting(20))
+        await task
+        return found, turns
+
+    assert asyncio.run(run()) == (20, [0, 1, 2, 3, 4])

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mqttscope.broker_test.export import SERVER, client_of
 from mqttscope.broker_test.fit import Numbered
-from mqttscope.broker_test.synthetic_capture import SERVER, client_of
 from mqttscope.mqtt.view import text
 from mqttscope.mutate.unversioned import cited_instead
 from mqttscope.report.broker_test.listing import said

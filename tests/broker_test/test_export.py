@@ -1,4 +1,4 @@
-"""Lines for a shell: they send the bytes, whatever shell it is."""
+"""Mutated flows as captures, and as lines for a shell, which send the bytes whatever shell it is."""
 
 from __future__ import annotations
 
@@ -6,13 +6,55 @@ import shutil
 import socket
 import subprocess
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
-from mqttscope.broker_test.reproduce import MAX_PRINTF, shell_line
+from mqttscope.broker_test.export import MAX_PRINTF, case_frames, client_of, shell_line
+from mqttscope.dissect import dissect
+from mqttscope.events import ConnectionClosed, MalformedEvent, PacketEvent
 from mqttscope.mutate import Action, MutatedFlow, Step
 from mqttscope.transport.target import parse_broker
-from tests.broker_test.flows import V5, target
+from tests.broker_test.flows import V5, make_case, script, target
+
+
+def test_a_flow_is_a_whole_connection() -> None:
+    case = make_case("publish:qos-3", script())
+    frames = [made.frame for made in case_frames(case, 0, 1_000, count(1).__next__)]
+    events = list(dissect(frames))
+
+    assert [one.number for one in frames] == list(range(1, len(frames) + 1))
+    assert sum(isinstance(one, MalformedEvent) for one in events) == 1
+    assert sum(isinstance(one, ConnectionClosed) for one in events) == 1
+    answers = [one for one in events if isinstance(one, PacketEvent) and one.direction == "server_to_client"]
+    assert answers
+
+
+def test_what_is_new_is_answered() -> None:
+    case = make_case("flow:every-packet-type", script())
+    types = {
+        one.packet.packet_type.name
+        for one in dissect(made.frame for made in case_frames(case, 0, 1_000, count(1).__next__))
+        if isinstance(one, PacketEvent)
+    }
+
+    assert {"PUBACK", "PUBREC", "PUBCOMP", "SUBACK", "UNSUBACK", "PINGRESP"} <= types
+
+
+def test_pauses_and_endings_are_kept() -> None:
+    case = make_case("flow:nothing-after-connect", script())
+    times = [made.frame.timestamp_ns for made in case_frames(case, 0, 0, count(1).__next__)]
+    reset = list(
+        dissect(made.frame for made in case_frames(make_case("flow:reset", script()), 0, 0, count(1).__next__))
+    )
+
+    assert times == sorted(times)
+    closed = next(one for one in reset if isinstance(one, ConnectionClosed))
+    assert closed.connection.closed_how == "reset"
+
+
+def test_every_connection_has_an_endpoint_of_its_own() -> None:
+    assert len({client_of(index) for index in range(0, 40_000, 8)}) == 5_000
 
 
 def flow(*steps: Step) -> MutatedFlow:
