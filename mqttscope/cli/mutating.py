@@ -15,10 +15,10 @@ from typing import Any
 
 import click
 
+from mqttscope.broker_test.drivers.health import NoBrokerError, Process, StartError, listening_ports
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess, RefusedError
+from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, longest_s
 from mqttscope.broker_test.fit import Numbered, Numbering, fitted
-from mqttscope.broker_test.health import NoBrokerError, Process, StartError, listening_ports
-from mqttscope.broker_test.probe_client import BrokerAccess, RefusedError
-from mqttscope.broker_test.run import BrokerTest, CaseResult, longest_s
 from mqttscope.cli.ending import ENDINGS, at_endings
 from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE

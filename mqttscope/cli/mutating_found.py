@@ -16,11 +16,11 @@ from pathlib import Path
 import orjson
 
 from mqttscope.broker_test.conversation import SERVER, frames
+from mqttscope.broker_test.drivers.health import NoBrokerError
+from mqttscope.broker_test.drivers.minimize import Minimized, Progress, minimized
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess
+from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.export import shell_line
-from mqttscope.broker_test.health import NoBrokerError
-from mqttscope.broker_test.minimize import Minimized, Progress, minimized
-from mqttscope.broker_test.probe_client import BrokerAccess
-from mqttscope.broker_test.run import BrokerTest, CaseResult
 from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted

@@ -24,9 +24,9 @@ from typing import IO, Any
 
 import orjson
 
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess
+from mqttscope.broker_test.drivers.run import BrokerTest, longest_s
 from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
-from mqttscope.broker_test.probe_client import BrokerAccess
-from mqttscope.broker_test.run import BrokerTest, longest_s
 from mqttscope.broker_test.verdict import Observation
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect

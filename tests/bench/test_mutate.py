@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.broker_test.run import longest_s
+from mqttscope.broker_test.drivers.run import longest_s
 from mqttscope.broker_test.verdict import Observation
 from mqttscope.mqtt import (
     ControlPacket,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mqttscope.broker_test.drivers.health import Process
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess
+from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.fit import fitted, flow_of
-from mqttscope.broker_test.health import Process
-from mqttscope.broker_test.probe_client import BrokerAccess
-from mqttscope.broker_test.run import BrokerTest, CaseResult
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp, Pubcomp, Pubrec, Pubrel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.report.base import Sink
 from mqttscope.report.broker_test.outcome import Tried
 from mqttscope.report.broker_test.text import numbered

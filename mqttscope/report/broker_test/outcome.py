@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mqttscope.broker_test.minimize import Minimized
-from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.drivers.minimize import Minimized
+from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict, ruling_json
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import ProtocolVersion

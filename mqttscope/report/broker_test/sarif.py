@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from mqttscope import __version__
-from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.broker_test.outcome import RANK, Tried, case_json, summary_json

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape as escape_html
 
-from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import Auth, Connack, Connect, Disconnect, Properties, ProtocolVersion, Publish, encode
 from mqttscope.mutate import Action, Case, select

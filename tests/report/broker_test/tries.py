@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mqttscope.broker_test.minimize import Minimized
-from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.drivers.minimize import Minimized
+from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import Ruling, Verdict
 from mqttscope.mqtt import Connack, Connect, Properties, Publish
 from mqttscope.report.broker_test.outcome import Reduced, Tried

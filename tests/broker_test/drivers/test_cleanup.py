@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from mqttscope.broker_test import cleanup
-from mqttscope.broker_test.cleanup import Cleaner, residue
 from mqttscope.broker_test.conversation import Conversation
-from mqttscope.broker_test.probe_client import BrokerAccess
+from mqttscope.broker_test.drivers import cleanup
+from mqttscope.broker_test.drivers.cleanup import Cleaner, residue
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, Puback, Publish, encode
 from mqttscope.mqtt.parts import Will
 from tests.broker_test.broken import Fault, broken

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mqttscope.broker_test.case_runner import Played
-from mqttscope.broker_test.health import NoBrokerError
+from mqttscope.broker_test.drivers.case_runner import Played
+from mqttscope.broker_test.drivers.health import NoBrokerError
+from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, unhurried
 from mqttscope.broker_test.oracle import blaming, breaking
-from mqttscope.broker_test.run import BrokerTest, CaseResult, unhurried
 from mqttscope.broker_test.verdict import ANSWERS, BROKER_WIDE, Verdict
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed

@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from mqttscope.broker_test.case_runner import CaseRunner, NotPlayedError, Played
-from mqttscope.broker_test.cleanup import Cleaner
 from mqttscope.broker_test.conversation import Conversation
-from mqttscope.broker_test.fit import Numbered, flow_of
-from mqttscope.broker_test.health import AGAIN, HealthMonitor, MemoryTrend, NoBrokerError, Process
-from mqttscope.broker_test.oracle import confirming
-from mqttscope.broker_test.probe_client import (
+from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError, Played
+from mqttscope.broker_test.drivers.cleanup import Cleaner
+from mqttscope.broker_test.drivers.health import AGAIN, HealthMonitor, MemoryTrend, NoBrokerError, Process
+from mqttscope.broker_test.drivers.probe_client import (
     MAX_RECEIVED_BYTES,
     MAX_RECEIVED_PACKETS,
     BrokerAccess,
     ProbeClient,
     speaks,
 )
+from mqttscope.broker_test.fit import Numbered, flow_of
+from mqttscope.broker_test.oracle import confirming
 from mqttscope.broker_test.verdict import (
     AS_RECORDED,
     BROKER_WIDE,

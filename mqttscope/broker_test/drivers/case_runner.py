@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from mqttscope.broker_test.conversation import Conversation
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess, PacketListener
 from mqttscope.broker_test.fit import recorded_failures
-from mqttscope.broker_test.probe_client import BrokerAccess, PacketListener
 from mqttscope.broker_test.verdict import ANSWERS, Observation, expected_responses
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt import packets

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from mqttscope.broker_test import probe_client
-from mqttscope.broker_test.probe_client import (
+from mqttscope.broker_test.drivers import probe_client
+from mqttscope.broker_test.drivers.probe_client import (
     FLOODED,
     BrokerAccess,
     BrokerHealth,

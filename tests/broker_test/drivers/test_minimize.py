@@ -6,9 +6,9 @@ import asyncio
 import socket
 from dataclasses import replace
 
-from mqttscope.broker_test.health import Process
-from mqttscope.broker_test.minimize import Minimized, as_played, faults_of, minimized
-from mqttscope.broker_test.run import CaseResult
+from mqttscope.broker_test.drivers.health import Process
+from mqttscope.broker_test.drivers.minimize import Minimized, as_played, faults_of, minimized
+from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Action, Step

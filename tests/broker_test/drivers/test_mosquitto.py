@@ -10,9 +10,9 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from mqttscope.broker_test.drivers.health import Process
+from mqttscope.broker_test.drivers.run import CaseResult, longest_s
 from mqttscope.broker_test.fit import Numbering, fitted, flow_of
-from mqttscope.broker_test.health import Process
-from mqttscope.broker_test.run import CaseResult, longest_s
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.script import Script

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.broker_test.health import (
+from mqttscope.broker_test.drivers.health import (
     MAX_SAMPLES,
     HealthMonitor,
     MemoryTrend,
@@ -20,13 +20,14 @@ from mqttscope.broker_test.health import (
     StartError,
     listening_ports,
 )
-from mqttscope.broker_test.probe_client import BrokerAccess
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.verdict import Verdict
 from tests.broker_test.broken import Fault, broken
 from tests.broker_test.flows import target
+from tests.conftest import ROOT
 from tests.proxy.rig import free_port, until
 
-BROKEN = Path(__file__).with_name("broken.py")
+BROKEN = ROOT / "tests" / "broker_test" / "broken.py"
 
 
 def watch(port: int, command: str = "") -> HealthMonitor:

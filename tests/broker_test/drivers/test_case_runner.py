@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mqttscope.broker_test.case_runner import BrokerAnswers, CaseAcknowledger, RecordingListener
 from mqttscope.broker_test.conversation import Conversation
-from mqttscope.broker_test.probe_client import MAX_RECEIVED_BYTES
+from mqttscope.broker_test.drivers.case_runner import BrokerAnswers, CaseAcknowledger, RecordingListener
+from mqttscope.broker_test.drivers.probe_client import MAX_RECEIVED_BYTES
 from mqttscope.mqtt import (
     Connack,
     Connect,

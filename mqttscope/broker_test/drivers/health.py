@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from mqttscope.broker_test.probe_client import (
+from mqttscope.broker_test.drivers.probe_client import (
     LEAVE_S,
     BrokerAccess,
     BrokerHealth,

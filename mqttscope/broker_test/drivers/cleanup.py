@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from mqttscope.broker_test.conversation import Conversation
-from mqttscope.broker_test.probe_client import BrokerAccess, forget_retained, forget_session
+from mqttscope.broker_test.drivers.probe_client import BrokerAccess, forget_retained, forget_session
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec

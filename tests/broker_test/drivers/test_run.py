@@ -7,21 +7,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
+from mqttscope.broker_test.drivers.health import NoBrokerError, Process
+from mqttscope.broker_test.drivers.run import CaseResult, longest_s, unhurried
 from mqttscope.broker_test.fit import Numbered, fitted
-from mqttscope.broker_test.health import NoBrokerError, Process
 from mqttscope.broker_test.oracle import broken_by_client
-from mqttscope.broker_test.run import CaseResult, longest_s, unhurried
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
 from tests.broker_test.broken import Fault, broken
 from tests.broker_test.flows import V3_1, V3_1_1, V5, authenticated, make_case, script, trial_of, tried
+from tests.conftest import ROOT
 from tests.proxy.rig import free_port
 
-BROKEN = Path(__file__).with_name("broken.py")
+BROKEN = ROOT / "tests" / "broker_test" / "broken.py"
 QOS_3 = "publish:qos-3"
 SPACES = "publish.topic_name:spaces"
 
