@@ -7,8 +7,7 @@ from typing import Any
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, allowed_reason_codes
 from mqttscope.mqtt.properties import BY_NAME
-from mqttscope.mutate import broken
-from mqttscope.mutate.fields import REASON_CODE, all_fields
+from mqttscope.mutate.fields import REASON_CODE, REASON_CODES_3_1, REASON_CODES_3_1_1, REASON_CODES_5, all_fields
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.mutation import (
     ANY,
@@ -55,8 +54,8 @@ def _reason_code(kind: PacketType, path: str, slug: str, code: int, versions: tu
         else:
             packet.reason_codes[0] = code
 
-    statements = [f"5.0 {one}" for one in broken.REASON_CODES_5[kind]]
-    for version, table in ((V3_1_1, broken.REASON_CODES_3_1_1), (V3_1, broken.REASON_CODES_3_1)):
+    statements = [f"5.0 {one}" for one in REASON_CODES_5[kind]]
+    for version, table in ((V3_1_1, REASON_CODES_3_1_1), (V3_1, REASON_CODES_3_1)):
         if version in versions and kind in table and code not in allowed_reason_codes(kind, version):
             statements += [f"{version.text} {one}" for one in table[kind]]
     name = path.removesuffix("[0]")

@@ -9,6 +9,7 @@ from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mutate.answers import answer_mutations, reason_code_mutations
+from mqttscope.mutate.connection import opening_mutations, transport_mutations
 from mqttscope.mutate.connects import connack_mutations, connect_mutations, version_mutations
 from mqttscope.mutate.exchanges import exchange_mutations
 from mqttscope.mutate.flow import CLIENT
@@ -21,13 +22,9 @@ from mqttscope.mutate.lengths import (
     remaining_length_mutations,
 )
 from mqttscope.mutate.mutation import Mutation
-from mqttscope.mutate.numbers import binary_mutations, boundary_mutations, number_mutations
-from mqttscope.mutate.openings import opening_mutations
 from mqttscope.mutate.property_blocks import property_mutations
-from mqttscope.mutate.publishes import publish_mutations
-from mqttscope.mutate.strings import string_mutations
-from mqttscope.mutate.subscribes import filter_mutations, subscribe_mutations
-from mqttscope.mutate.transport import transport_mutations
+from mqttscope.mutate.requests import filter_mutations, publish_mutations, subscribe_mutations
+from mqttscope.mutate.values import binary_mutations, boundary_mutations, number_mutations, string_mutations
 
 _MAKERS = (
     header_mutations,
@@ -53,6 +50,19 @@ _MAKERS = (
     transport_mutations,
     random_mutations,
 )
+ASSUMED = ProtocolVersion.V3_1_1
+"""The version that is taken where nothing tells one."""
+BEFORE_THE_LEVEL = ",".join(
+    (
+        "connect.protocol_name:cut-*",
+        "connect.protocol_level:cut-before",
+        "connect.remaining_length:five-bytes",
+        "connect.remaining_length:all-ones",
+        "flow:first-packet-*",
+        "flow:connect-dropped",
+    )
+)
+"""Pattern of these mutations: they hide the protocol level of CONNECT, or come before it."""
 
 
 @cache
@@ -134,3 +144,14 @@ def _in_version(one: Mutation, version: ProtocolVersion) -> dict[str, Any]:
 def names(mutations: Iterable[Mutation]) -> list[str]:
     """Names of mutations."""
     return [one.name for one in mutations]
+
+
+def cited_instead(one: Mutation, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
+    """Statements that a linter may cite in the place of those of `Mutation.broken`; none where the version is told.
+
+    In a capture nothing tells which text is broken before a version is named: a linter has to take some version for
+    such a connection, and cites that one.  A broker is judged by the version of the flow: that is known here.
+    """
+    if version == ASSUMED or not matches(one.name, BEFORE_THE_LEVEL) or not one.broken(version, sender):
+        return ()
+    return one.broken(ASSUMED, sender)

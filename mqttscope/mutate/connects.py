@@ -1,11 +1,8 @@
-"""Mutations of what CONNECT says (5.0 3.1, 3.1.1 3.1).
+"""Mutations of what CONNECT and CONNACK say, and packets of another version than the connection's (3.1, 3.2).
 
-Mutations of what CONNACK says, for devices that have to notice (5.0 3.2, 3.1.1 3.2).
-
-Packets of another version than the connection's: what a client that mixes them up sends.
-
-A packet of 3.1 or 3.1.1 that is laid out as in 5.0 has properties where none are read.  The other way round it has
-none where some are read, which is what ``properties:missing`` does.
+Those of CONNACK are for devices that have to notice.  A packet of 3.1 or 3.1.1 that is laid out as in 5.0 has
+properties where none are read.  The other way round it has none where some are read, which is what
+``properties:missing`` does.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import write_utf8
 from mqttscope.mutate.flow import CLIENT, SERVER
+from mqttscope.mutate.layout import layout_of
 from mqttscope.mutate.mutation import (
     ACCEPT,
     ANY,
@@ -108,9 +106,6 @@ def _announcing(version: ProtocolVersion) -> PacketChange:
         return encode(packet, version)
 
     return change
-
-
-__all__ = ["version_mutations"]
 
 
 def connack_mutations() -> Iterator[Mutation]:
@@ -228,7 +223,7 @@ def connect_mutations() -> Iterator[Mutation]:
     for slug, (text, words) in _NAMES.items():
 
         def name(target: Target, text: str = text) -> bytes:
-            layout = target.layout()
+            layout = layout_of(target)
             layout.piece("protocol_name").data = write_utf8(text)
             return layout.join(blocks=False)
 
@@ -251,7 +246,7 @@ def _levels() -> Iterator[Mutation]:
     for level in (0, 1, 2, 6, 127, 255):
 
         def change(target: Target, level: int = level) -> bytes:
-            layout = target.layout()
+            layout = layout_of(target)
             layout.piece("protocol_level").data = bytes((level,))
             return layout.join(blocks=False)
 
@@ -269,7 +264,7 @@ def _levels() -> Iterator[Mutation]:
     for version in ProtocolVersion:
 
         def other(target: Target, version: ProtocolVersion = version) -> bytes:
-            layout = target.layout()
+            layout = layout_of(target)
             layout.piece("protocol_level").data = bytes((version.value,))
             return layout.join(blocks=False)
 

@@ -1,18 +1,11 @@
-"""Mutations of lengths: of strings and binary fields, of the packet, and packets that end too early or too late.
+"""Mutations of what holds a packet together: flags of its first byte, lengths, fields that are missing or come twice.
 
 A length that is one off moves all that follows it, so what it breaks depends on the bytes after it; only those that
-reach past the end say for certain what is wrong.
+reach past the end say for certain what is wrong.  The same holds for fields that are not there or are there twice, but
+where a packet has one length only; properties and lists have mutations of their own.
 
-Mutations of the fixed header's first byte (5.0 2.1, 3.1.1 2.2).
-
-Fields that are not there, and fields that are there twice; the Remaining Length is right, and what follows moves.
-
-What such a packet breaks depends on the bytes that are read in the field's place, but where a packet has one length
-only.  Properties and lists have mutations of their own.
-
-The baseline: packets damaged by one who knows nothing of MQTT.
-
-What structure is worth shows only against bytes that were changed without it.
+The baseline is damage by one who knows nothing of MQTT: what structure is worth shows only against bytes that were
+changed without it.
 """
 
 from __future__ import annotations
@@ -24,9 +17,9 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.mutate import broken
-from mqttscope.mutate.fields import BITS, Field, all_fields
+from mqttscope.mutate.fields import BITS, Field, all_fields, overrun
 from mqttscope.mutate.flow import CLIENT, SERVER
+from mqttscope.mutate.layout import LONGEST, break_off, cut_at, layout_of, prepared, with_length
 from mqttscope.mutate.mutation import (
     ALL_VERSIONS,
     ANY,
@@ -38,64 +31,11 @@ from mqttscope.mutate.mutation import (
     Target,
     senders_of,
 )
-from mqttscope.mutate.surgery import LONGEST, break_off, cut_at, prepared, with_length
 
+V3_1, V3_1_1, V5 = ProtocolVersion
 _BOTH = (CLIENT, SERVER)
 EXTREMES = (0x00, 0x01, 0x7E, 0x7F, 0x80, 0x81, 0xC0, 0xFE, 0xFF)
 """Bytes next to which something changes its meaning."""
-
-
-def random_mutations() -> Iterator[Mutation]:
-    """Random bytes in the place of a packet, and packets with random damage."""
-    rows: tuple[tuple[str, str, Callable[[Target], bytes]], ...] = (
-        ("bytes", "A packet is replaced by 1 to 64 random bytes.", _bytes),
-        ("bits", "One to eight bits of a packet are turned over.", _bits),
-        ("insert", "One to eight random bytes come into a packet.", _insert),
-        ("delete", "One to eight bytes of a packet are left out.", _delete),
-        ("repeat", "A piece of a packet comes twice.", _repeat),
-        ("byte", "One byte of a packet is an extreme value.", _byte),
-    )
-    for slug, description, change in rows:
-        yield Mutation(f"random:{slug}", MutationKind.RANDOM, description, change_packet=change, senders=_BOTH)
-
-
-def _bytes(target: Target) -> bytes:
-    return target.chance.octets(1 + target.chance.below(64))
-
-
-def _bits(target: Target) -> bytes:
-    data = bytearray(target.raw)
-    for _ in range(1 + target.chance.below(8)):
-        bit = target.chance.below(8 * len(data))
-        data[bit // 8] ^= 1 << bit % 8
-    return bytes(data)
-
-
-def _insert(target: Target) -> bytes:
-    at = target.chance.below(len(target.raw) + 1)
-    return target.raw[:at] + target.chance.octets(1 + target.chance.below(8)) + target.raw[at:]
-
-
-def _delete(target: Target) -> bytes:
-    at = target.chance.below(len(target.raw))
-    return target.raw[:at] + target.raw[at + 1 + target.chance.below(8) :]
-
-
-def _repeat(target: Target) -> bytes:
-    start = target.chance.below(len(target.raw))
-    end = start + 1 + target.chance.below(len(target.raw) - start)
-    return target.raw[:end] + target.raw[start:end] + target.raw[end:]
-
-
-def _byte(target: Target) -> bytes:
-    at = target.chance.below(len(target.raw))
-    value = target.chance.pick(EXTREMES)
-    return target.raw[:at] + bytes((value,)) + target.raw[at + 1 :]
-
-
-V3_1, V3_1_1, V5 = ProtocolVersion
-
-
 _MAY_HAVE_DUP = (PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
 """Packets that 3.1 sends with QoS 1 in the header, and with DUP when they come again."""
 _OWN_5 = {
@@ -194,17 +134,17 @@ def field_length_mutations() -> Iterator[Mutation]:
         parts = ((0, ".name"), (1, ".value")) if field.wire == wire.UTF8_PAIR.name else ((0, ""),)
         for part, suffix in parts:
             for slug, (make, words) in _LIES.items():
-                overrun = slug == "length-overrun"
+                is_overrun = slug == "length-overrun"
 
                 def change(
                     target: Target,
                     field: Field = field,
                     make: Callable[[int], int] = make,
                     part: int = part,
-                    overrun: bool = overrun,
+                    is_overrun: bool = is_overrun,
                 ) -> bytes:
                     made = with_length(target, field, make, part)
-                    if overrun and len(made) > LONGEST:
+                    if is_overrun and len(made) > LONGEST:
                         raise NotApplicableError("the packet is long enough for any length")
                     return made
 
@@ -217,8 +157,8 @@ def field_length_mutations() -> Iterator[Mutation]:
                     field=field.name.partition(".")[2] + suffix,
                     versions=field.versions,
                     senders=senders_of(field.packet_type),
-                    statements=broken.overrun(field) if overrun else (),
-                    reaction=MALFORMED if overrun else ANY,
+                    statements=overrun(field) if is_overrun else (),
+                    reaction=MALFORMED if is_overrun else ANY,
                 )
 
 
@@ -262,7 +202,7 @@ def _cut(field: Field, *, inside: bool) -> Mutation:
     elif field.in_will and not inside and field.path == "will.will_topic":
         statements = ("3.1.1 MQTT-3.1.2-9", "5.0 V5-LENGTH-overrun")
     else:
-        statements = broken.overrun(field)
+        statements = overrun(field)
     if fixed and field.packet_type == PacketType.CONNACK and not inside and field.path == "reason_code":
         statements = ("3.1.1 V311-LENGTH-fixed", "5.0 V5-LENGTH-overrun")
     legal = (V3_1,) if not inside and field.path in ("user_name", "password") else ()
@@ -307,7 +247,7 @@ def _broken_off(field: Field, *, inside: bool) -> Mutation:
 
 def _lying(make: Callable[[int], int]) -> Callable[[Target], bytes]:
     def change(target: Target) -> bytes:
-        layout = target.layout()
+        layout = layout_of(target)
         true = len(layout.body())
         told = make(true)
         if told < 0 or told == true:
@@ -319,7 +259,7 @@ def _lying(make: Callable[[int], int]) -> Callable[[Target], bytes]:
 
 def _encoded(make: Callable[[bytes], bytes]) -> Callable[[Target], bytes]:
     def change(target: Target) -> bytes:
-        layout = target.layout()
+        layout = layout_of(target)
         length = write_variable_byte_integer(len(layout.body()))
         return layout.join(remaining_length=make(length))
 
@@ -402,7 +342,7 @@ def _extra(kind: PacketType, versions: tuple[ProtocolVersion, ...]) -> Iterator[
                 packet.reason_code = 0
             if getattr(packet, "properties", 0) is None:
                 packet.properties = Properties()
-        layout = target.layout()
+        layout = layout_of(target)
         body = layout.body() + b"\x7e"
         return bytes((layout.first,)) + write_variable_byte_integer(len(body)) + body
 
@@ -455,4 +395,49 @@ def _with(field: Field, times: int) -> PacketChange:
     return change
 
 
-__all__ = ["presence_mutations"]
+def random_mutations() -> Iterator[Mutation]:
+    """Random bytes in the place of a packet, and packets with random damage."""
+    rows: tuple[tuple[str, str, Callable[[Target], bytes]], ...] = (
+        ("bytes", "A packet is replaced by 1 to 64 random bytes.", _bytes),
+        ("bits", "One to eight bits of a packet are turned over.", _bits),
+        ("insert", "One to eight random bytes come into a packet.", _insert),
+        ("delete", "One to eight bytes of a packet are left out.", _delete),
+        ("repeat", "A piece of a packet comes twice.", _repeat),
+        ("byte", "One byte of a packet is an extreme value.", _byte),
+    )
+    for slug, description, change in rows:
+        yield Mutation(f"random:{slug}", MutationKind.RANDOM, description, change_packet=change, senders=_BOTH)
+
+
+def _bytes(target: Target) -> bytes:
+    return target.chance.octets(1 + target.chance.below(64))
+
+
+def _bits(target: Target) -> bytes:
+    data = bytearray(target.raw)
+    for _ in range(1 + target.chance.below(8)):
+        bit = target.chance.below(8 * len(data))
+        data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def _insert(target: Target) -> bytes:
+    at = target.chance.below(len(target.raw) + 1)
+    return target.raw[:at] + target.chance.octets(1 + target.chance.below(8)) + target.raw[at:]
+
+
+def _delete(target: Target) -> bytes:
+    at = target.chance.below(len(target.raw))
+    return target.raw[:at] + target.raw[at + 1 + target.chance.below(8) :]
+
+
+def _repeat(target: Target) -> bytes:
+    start = target.chance.below(len(target.raw))
+    end = start + 1 + target.chance.below(len(target.raw) - start)
+    return target.raw[:end] + target.raw[start:end] + target.raw[end:]
+
+
+def _byte(target: Target) -> bytes:
+    at = target.chance.below(len(target.raw))
+    value = target.chance.pick(EXTREMES)
+    return target.raw[:at] + bytes((value,)) + target.raw[at + 1 :]

@@ -3,11 +3,9 @@
 Names are stable.  Before the colon stands the path of the field (``publish.topic_name``), the packet (``publish``) or
 ``flow``; after it what is done.  The same spelling is used for JSON keys, filters and the linter's fields.
 
-A source of choice that gives the same choices everywhere.
-
-The state of `random` belongs to the process, and how it makes numbers of bits has changed between versions of Python.
-A case that was found last month has to be the same bytes today, so choices come from SHA-256 in counter mode: block
-``n`` is the digest of the key and ``n``.
+Where a mutation has a choice, `Chance` makes it, the same everywhere.  The state of `random` belongs to the process,
+and how it makes numbers of bits has changed between versions of Python; a case that was found last month has to be the
+same bytes today.  So choices come from SHA-256 in counter mode: block ``n`` is the digest of the key and ``n``.
 """
 
 from __future__ import annotations
@@ -26,10 +24,12 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect
 from mqttscope.mutate.flow import CLIENT, SERVER, RecordedFlow, Step
-from mqttscope.mutate.layout import Layout
 
 T = TypeVar("T")
 
+V3_1, V3_1_1, V5 = ProtocolVersion
+ALL_VERSIONS = (V3_1, V3_1_1, V5)
+LATER = (V3_1_1, V5)
 DOMAIN = "mqttscope mutate 1"
 """Stands first in every key; the number changes when the same key has to give other choices."""
 
@@ -82,14 +82,6 @@ class Chance:
             other = self.below(last + 1)
             made[last], made[other] = made[other], made[last]
         return made
-
-
-__all__ = ["Chance"]
-
-
-V3_1, V3_1_1, V5 = ProtocolVersion
-ALL_VERSIONS = (V3_1, V3_1_1, V5)
-LATER = (V3_1_1, V5)
 
 
 class MutationKind(StrEnum):
@@ -170,10 +162,6 @@ class Target:
     def encoded(self) -> bytes:
         """The bytes of the packet as it is now."""
         return encode(self.packet, self.version)
-
-    def layout(self) -> Layout:
-        """The pieces of the packet as it is now."""
-        return Layout(self.encoded(), self.version)
 
     @property
     def connect(self) -> Connect | None:

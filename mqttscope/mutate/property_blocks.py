@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, USER_PROPERTY, Properties, Property
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, write_variable_byte_integer
-from mqttscope.mutate import broken
-from mqttscope.mutate.fields import blocks
+from mqttscope.mutate.fields import blocks, repeated_property
 from mqttscope.mutate.flow import CLIENT, SERVER
-from mqttscope.mutate.layout import LENGTH, Layout, Piece
+from mqttscope.mutate.layout import LENGTH, Layout, Piece, layout_of
 from mqttscope.mutate.mutation import (
     ACCEPT,
     ANY,
@@ -89,7 +88,7 @@ def _repeated(kind: PacketType, prefix: str, row: Property) -> Mutation:
             set_block(target.packet, prefix, block)
         return _with_items(target, prefix, (row.identifier, value))
 
-    statement = broken.repeated_property(kind, bool(prefix))
+    statement = repeated_property(kind, bool(prefix))
     by_sender: dict[str, tuple[str, ...]] = {}
     statements: tuple[str, ...] = (statement,)
     if row.name in LISTS and kind == PacketType.PUBLISH:
@@ -138,7 +137,7 @@ def _taken_apart(target: Target, prefix: str) -> tuple[Layout, Piece, int]:
     block = ensure_block(target.packet, prefix)
     if not block:
         set_block(target.packet, prefix, with_property(block, "user_property", PROPERTY_VALUES["user_property"]))
-    layout = target.layout()
+    layout = layout_of(target)
     layout.right_property_lengths()
     name = f"{prefix}properties.{LENGTH}"
     size = sum(len(one.data) for index, one in enumerate(layout.pieces) if layout.block(index) == name)
@@ -193,7 +192,7 @@ def _lengths(kind: PacketType, prefix: str) -> Iterator[Mutation]:
 
     def remove(target: Target) -> bytes:
         set_block(target.packet, prefix, Properties()) if _has(target, prefix) else ensure_block(target.packet, prefix)
-        layout = target.layout()
+        layout = layout_of(target)
         del layout.pieces[layout.index(f"{prefix}properties.{LENGTH}")]
         return layout.join(blocks=False)
 
@@ -272,6 +271,3 @@ def _identifier(kind: PacketType, prefix: str) -> Mutation:
         statements=("5.0 MQTT-1.5.5-1",),
         reaction=MALFORMED,
     )
-
-
-__all__ = ["property_mutations"]

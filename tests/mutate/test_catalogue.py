@@ -1,4 +1,7 @@
-"""The catalogue: complete, unique, stable."""
+"""The catalogue: complete, unique, stable; and what is broken before a version is named.
+
+``python -m tests.mutate.test_catalogue`` writes the names that are new into the file that this compares with.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from pathlib import Path
 from mqttscope.lint.statements import all_statements
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Verdict, as_json, catalogue, mutation, select
-from mqttscope.mutate.catalogue import matches, names
-from tests.mutate.talk import V3_1_1, V5
+from mqttscope.mutate.catalogue import cited_instead, matches, names
+from tests.mutate.talk import V3_1, V3_1_1, V5
 
 NAMES = Path(__file__).with_name("names.txt")
-"""Every name that there ever was; write it again with ``python -m tests.mutate.names`` when there are more."""
+"""Every name that there ever was."""
 
 
 def test_no_name_disappears() -> None:
@@ -101,3 +104,33 @@ def test_every_version_has_mutations_of_every_verdict_that_it_can_have() -> None
     for version in ProtocolVersion:
         verdicts = {one.verdict(version, one.senders[0]) for one in select(version=version)}
         assert {Verdict.VIOLATION, Verdict.LEGAL, Verdict.OPEN} <= verdicts
+
+
+def test_what_comes_before_the_level_may_be_cited_by_another_version() -> None:
+    first = mutation("flow:first-packet-puback")
+
+    assert cited_instead(first, V5) == cited_instead(first, V3_1) == ("3.1.1 MQTT-3.1.0-1",)
+    assert cited_instead(first, V3_1_1) == ()
+    assert cited_instead(mutation("connect.protocol_name:cut-inside"), V5) == ("3.1.1 V311-LENGTH-overrun",)
+
+
+def test_what_comes_behind_it_may_not() -> None:
+    assert cited_instead(mutation("publish:qos-3"), V5) == ()
+    assert cited_instead(mutation("connect.keep_alive:cut-before"), V5) == ()
+
+
+def test_there_are_not_many() -> None:
+    found = [one.name for one in catalogue() if cited_instead(one, V5)]
+
+    assert all(name.startswith(("connect.", "flow:")) for name in found)
+    assert 10 < len(found) < 20
+
+
+def main() -> None:
+    """Add the names that are new; none is ever taken out."""
+    known = NAMES.read_text("utf-8").split()
+    NAMES.write_text("".join(f"{name}\n" for name in sorted({*known, *names(catalogue())})), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

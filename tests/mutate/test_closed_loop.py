@@ -16,9 +16,8 @@ from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Direction, ProtocolVersion
 from mqttscope.mutate import Chance, Mutation, NotApplicableError, RecordedFlow, Verdict, apply, catalogue, select
-from mqttscope.mutate.catalogue import matches
+from mqttscope.mutate.catalogue import BEFORE_THE_LEVEL, cited_instead, matches
 from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
-from mqttscope.mutate.unversioned import BEFORE_THE_LEVEL, cited_instead
 from tests.conftest import ROOT
 from tests.corpus.reading import read
 from tests.mutate.talk import authenticated, good, judge, limited

@@ -1,11 +1,18 @@
-"""The fields come from the declarations."""
+"""The fields come from the declarations; what their faults break exists, and is of versions that have them."""
 
 from __future__ import annotations
 
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.properties import PROPERTIES
-from mqttscope.mutate.fields import all_fields, blocks, fields_of
-from tests.mutate.talk import V5
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from mqttscope.lint.statements import all_statements
+from mqttscope.mqtt import ProtocolVersion
+from mqttscope.mqtt.constants import PacketType, allowed_reason_codes
+from mqttscope.mqtt.properties import BY_NAME, PROPERTIES
+from mqttscope.mutate import fields
+from mqttscope.mutate.fields import REASON_CODE, Field, all_fields, blocks, fields_of
+from tests.mutate.talk import V3_1, V3_1_1, V5
 
 
 def test_every_property_is_a_field_of_every_packet_that_may_carry_it() -> None:
@@ -42,3 +49,106 @@ def test_blocks_are_those_of_the_packets_and_of_the_will() -> None:
     assert (PacketType.CONNECT, 0, "will.") in blocks()
     assert PacketType.PINGREQ not in {kind for kind, _, _ in blocks()}
     assert len(blocks()) == 14
+
+
+STRINGS = [one for one in all_fields() if "UTF-8" in one.wire]
+FIELDS = {one.name: one for one in all_fields()}
+FAULTS = [
+    fields.ill_formed,
+    fields.null_character,
+    fields.control_character,
+    fields.non_character,
+    fields.overrun,
+]
+each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+
+
+def unknown(statements: Iterable[str]) -> list[str]:
+    """Those that no specification has."""
+    return [one for one in statements if one not in all_statements()]
+
+
+@each_fault
+def test_statements_exist_in_versions_that_have_the_field(fault: Callable[[Field], tuple[str, ...]]) -> None:
+    assert len(STRINGS) > 20
+    for field in STRINGS:
+        found = fault(field)
+        assert unknown(found) == [], field.name
+        assert {one.split()[0] for one in found} <= {one.text for one in field.versions}, field.name
+        assert len(set(found)) == len(found), field.name
+
+
+@each_fault
+def test_in_5_0_a_statement_is_broken_by_each_fault_of_each_string(fault: Callable[[Field], tuple[str, ...]]) -> None:
+    for field in STRINGS:
+        assert any(one.startswith("5.0 ") for one in fault(field)) == (V5 in field.versions), field.name
+
+
+def test_a_statement_stands_with_its_version_where_the_field_exists() -> None:
+    assert fields.told(FIELDS["publish.topic_name"], "3.1", "a", "b") == ("3.1 a", "3.1 b")
+    assert fields.told(FIELDS["publish.properties.content_type"], "3.1.1", "a") == ()
+    assert fields.told(FIELDS["publish.properties.content_type"], "5.0") == ()
+
+
+def test_what_is_not_utf_8_breaks_the_general_statement_and_that_of_the_field() -> None:
+    assert fields.ill_formed(FIELDS["connect.client_identifier"]) == (
+        "3.1 V31-PUBLISH-utf",
+        "3.1.1 MQTT-1.5.3-1",
+        "3.1.1 MQTT-3.1.3-4",
+        "5.0 MQTT-1.5.4-1",
+        "5.0 MQTT-3.1.3-4",
+    )
+    assert fields.ill_formed(FIELDS["puback.properties.reason_string"]) == ("5.0 MQTT-1.5.4-1",)
+
+
+def test_a_user_property_of_a_will_is_none_of_its_packet() -> None:
+    assert "5.0 MQTT-1.5.7-1" in fields.ill_formed(FIELDS["connect.properties.user_property"])
+    assert "5.0 MQTT-1.5.7-1" not in fields.ill_formed(FIELDS["connect.will.properties.user_property"])
+
+
+def test_topics_alone_have_statements_about_the_null_character_in_topics() -> None:
+    of_topics = {"3.1 V31-TOPIC-null", "3.1.1 MQTT-4.7.3-2", "5.0 MQTT-4.7.3-2"}
+    for field in STRINGS:
+        assert bool(of_topics & {*fields.null_character(field)}) is (field.name in fields.TOPICS), field.name
+    assert FIELDS.keys() >= fields.TOPICS
+
+
+def test_a_property_that_overruns_breaks_another_statement_than_a_field() -> None:
+    assert fields.overrun(FIELDS["publish.topic_name"]) == ("3.1.1 V311-LENGTH-overrun", "5.0 V5-LENGTH-overrun")
+    assert fields.overrun(FIELDS["publish.properties.content_type"]) == ("5.0 V5-PROP-wrong-type",)
+
+
+def test_every_property_block_has_a_statement_about_what_must_not_repeat() -> None:
+    """All but that of UNSUBSCRIBE, which has nothing but User Properties."""
+    once = {owner for row in PROPERTIES if row.name != "user_property" for owner in row.packets}
+    found = {
+        (kind, prefix): fields.repeated_property(kind, bool(prefix))
+        for kind, owner, prefix in blocks()
+        if prefix or owner in once
+    }
+
+    assert unknown(found.values()) == []
+    assert found[PacketType.CONNECT, "will."] == "5.0 V5-PROP-repeat-WILL"
+    assert found[PacketType.CONNECT, ""] == "5.0 V5-PROP-repeat-CONNECT"
+    acknowledgements = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+    assert {found[kind, ""] for kind in acknowledgements} == {"5.0 V5-PROP-repeat-ACKS"}
+
+
+@pytest.mark.parametrize(
+    ("version", "table"),
+    [(V3_1, fields.REASON_CODES_3_1), (V3_1_1, fields.REASON_CODES_3_1_1), (V5, fields.REASON_CODES_5)],
+)
+def test_every_packet_with_a_table_of_codes_has_its_statement(
+    version: ProtocolVersion, table: dict[PacketType, tuple[str, ...]]
+) -> None:
+    with_codes = {one.packet_type for one in all_fields() if one.wire == REASON_CODE and version in one.versions}
+
+    assert set(table) == with_codes
+    assert unknown(f"{version.text} {one}" for rows in table.values() for one in rows) == []
+    assert all(len(allowed_reason_codes(kind, version)) > 1 for kind in table)
+
+
+def test_forbidden_values_are_of_properties_and_have_statements() -> None:
+    assert fields.FORBIDDEN_VALUES.keys() <= BY_NAME.keys()
+    assert {value for value, _ in fields.FORBIDDEN_VALUES.values()} == {0, 2}
+    assert unknown(statement for _, statement in fields.FORBIDDEN_VALUES.values()) == []

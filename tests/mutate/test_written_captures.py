@@ -12,8 +12,8 @@ import pytest
 
 from mqttscope.broker_test.fit import Numbering
 from mqttscope.mutate import Case, Verdict
+from mqttscope.mutate.catalogue import cited_instead
 from mqttscope.mutate.flow import CLIENT, SERVER
-from mqttscope.mutate.unversioned import cited_instead
 from tests.cli.running import capture, invoke
 from tests.mutate.pinned import flows_of
 from tests.mutate.test_closed_loop import said_otherwise

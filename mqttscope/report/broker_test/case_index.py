@@ -9,7 +9,7 @@ from typing import Any
 from mqttscope.broker_test.export import SERVER, client_of
 from mqttscope.broker_test.fit import Numbered
 from mqttscope.mqtt.view import text
-from mqttscope.mutate.unversioned import cited_instead
+from mqttscope.mutate.catalogue import cited_instead
 from mqttscope.report.broker_test.listing import said
 from mqttscope.report.findings.json import line
 

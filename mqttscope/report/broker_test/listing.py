@@ -7,7 +7,7 @@ from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mutate import Mutation, Verdict, as_json
-from mqttscope.mutate.unversioned import ASSUMED, cited_instead
+from mqttscope.mutate.catalogue import ASSUMED, cited_instead
 from mqttscope.report.page import Page
 
 

@@ -1,4 +1,4 @@
-"""How connections begin and end."""
+"""How connections begin and end; order, number, pieces and time of what is sent on them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import pytest
 
 from mqttscope.mqtt import Connack, Connect, PacketType, Properties
 from mqttscope.mutate import Action, NotApplicableError
-from mqttscope.mutate.flow import CLIENT, SERVER
-from mqttscope.mutate.openings import opening_mutations
-from tests.mutate.talk import V3_1_1, V5, authenticated, good, made, mutated
+from mqttscope.mutate.connection import opening_mutations
+from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
+from mqttscope.mutate.steps import SECOND
+from tests.mutate.talk import V3_1, V3_1_1, V5, authenticated, good, limited, made, mutated
 
 
 def test_another_packet_comes_first() -> None:
@@ -77,3 +78,69 @@ def test_waiting_is_data() -> None:
     assert mutated("flow:nothing-sent").steps[0].nanoseconds == 120_000_000_000
     half = mutated("flow:half-a-connect")
     assert good(V5).entries[0].raw.startswith(half.sent)
+
+
+def plain(sender: str) -> bytes:
+    """What a side sends without a mutation."""
+    return MutatedFlow("", sender, V5, recorded_steps(good(V5), sender)).sent
+
+
+@pytest.mark.parametrize("sender", SIDES)
+@pytest.mark.parametrize("slug", ["split-at-every-byte", "split-once", "coalesce"])
+def test_pieces_do_not_change_the_bytes(slug: str, sender: str) -> None:
+    found = mutated(f"flow:{slug}", sender=sender)
+
+    assert found.sent == plain(sender)
+    assert len(found.steps) != len(good(V5).entries)
+
+
+def test_every_byte_has_a_step_of_its_own() -> None:
+    sizes = {len(one.data) for one in mutated("flow:split-at-every-byte").steps if one.action is Action.SEND}
+
+    assert sizes == {1}
+
+
+def test_drop_duplicate_and_reorder_use_what_was_recorded() -> None:
+    whole = plain("client")
+
+    assert len(mutated("flow:drop").sent) < len(whole)
+    assert len(mutated("flow:duplicate").sent) > len(whole)
+    reordered = mutated("flow:reorder")
+    assert reordered.sent != whole
+    assert sorted(reordered.sent) == sorted(whole)
+
+
+def test_the_place_of_what_was_dropped_is_kept() -> None:
+    found = mutated("flow:drop")
+
+    assert found.steps[found.at].data == b""
+    assert found.steps[found.at].entry == found.at
+
+
+def test_pauses_keep_to_the_keep_alive_or_break_it() -> None:
+    pauses = {
+        slug: sum(one.nanoseconds for one in mutated(f"flow:{slug}").steps)
+        for slug in ("delay", "keep-alive-just-met", "keep-alive-overrun")
+    }
+
+    assert pauses == {"delay": 5 * SECOND, "keep-alive-just-met": 57 * SECOND, "keep-alive-overrun": 120 * SECOND}
+
+
+def test_a_slow_sender_sends_all_the_same() -> None:
+    assert mutated("flow:slow-drip").sent == plain("client")
+
+
+def test_one_who_does_not_read() -> None:
+    found = mutated("flow:stop-reading")
+
+    assert found.steps[found.at].action is Action.STOP_READING
+    assert not [one for one in found.steps[found.at :] if one.action is Action.AWAIT]
+
+
+def test_every_type_comes_and_is_answered() -> None:
+    found = mutated("flow:every-packet-type", V3_1)
+    types = {one.data[0] >> 4 for one in found.steps if one.mutated and one.action is Action.SEND}
+
+    assert types == {3, 6, 8, 10, 12}
+    with pytest.raises(NotApplicableError):
+        mutated("flow:every-packet-type", flow=limited())
