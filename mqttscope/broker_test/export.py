@@ -55,7 +55,7 @@ def conversation_of(flow: MutatedFlow, start_ns: int) -> Conversation:
         if step.action is Action.SEND and step.data:
             made.add(from_client, step.data, now, mutated=step.mutated)
         elif step.action is Action.AWAIT:
-            data = step.data or _answer(step, flow.version)
+            data = step.data or answer(step, flow.version)
             if data:
                 made.add(not from_client, data, now)
         elif step.action in (Action.CLOSE, Action.HALF_CLOSE):
@@ -65,7 +65,7 @@ def conversation_of(flow: MutatedFlow, start_ns: int) -> Conversation:
     return made
 
 
-def _answer(step: Step, version: ProtocolVersion) -> bytes:
+def answer(step: Step, version: ProtocolVersion) -> bytes:
     """What a conforming peer says to something new that waits for this; empty where that is nothing."""
     block = Properties() if version == ProtocolVersion.V5 else None
     number = step.packet_identifier or 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mqttscope.broker_test.export import answer
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.catalogue import all_rules
@@ -22,7 +23,6 @@ from mqttscope.mqtt import (
     Disconnect,
     Malformed,
     MalformedReason,
-    PacketType,
     Pingreq,
     Pingresp,
     Properties,
@@ -41,7 +41,7 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mutate import Chance, apply, mutation
-from mqttscope.mutate.flow import CLIENT, SERVER, Action, MutatedFlow, RecordedFlow, Step
+from mqttscope.mutate.flow import CLIENT, SERVER, Action, MutatedFlow, RecordedFlow
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 DIRECTIONS = {CLIENT: Direction.CLIENT_TO_SERVER, SERVER: Direction.SERVER_TO_CLIENT}
@@ -135,23 +135,6 @@ def authenticated() -> RecordedFlow:
         (CLIENT, Publish(topic_name="out/zero", payload=b"0", properties=Properties())),
         (SERVER, Disconnect(reason_code=0x8B, properties=Properties())),
     )
-
-
-def answer(step: Step, version: ProtocolVersion) -> bytes:
-    """What a conforming peer says to something new that waits for this."""
-    block = Properties() if version == V5 else None
-    number = step.packet_identifier or 0
-    kinds: dict[PacketType, ControlPacket] = {
-        PacketType.PINGRESP: Pingresp(),
-        PacketType.PUBACK: Puback(packet_identifier=number),
-        PacketType.PUBREC: Pubrec(packet_identifier=number),
-        PacketType.PUBCOMP: Pubcomp(packet_identifier=number),
-        PacketType.SUBACK: Suback(packet_identifier=number, properties=block, reason_codes=[0]),
-        PacketType.UNSUBACK: Unsuback(
-            packet_identifier=number, properties=block, reason_codes=[0] if version == V5 else None
-        ),
-    }
-    return encode(kinds[step.awaits], version) if step.awaits is not None else b""
 
 
 def conversation(case: MutatedFlow) -> Conversation:
