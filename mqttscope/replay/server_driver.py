@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_TURN = 200
 """Packets that one connection sends before others get their turn."""
-TURN_S = 0.002
+TURN_NS = 2_000_000
 """How long one connection is listened to before others get their turn."""
 PIECE_BYTES = 4096
 """Bytes that are made into packets at a time."""
@@ -166,7 +165,7 @@ class ServerDriver:
     def _hear(self) -> None:
         """Take what the device has said, for a turn."""
         now = self.host.now_ns()
-        until = time.monotonic() + TURN_S
+        until_ns = now + TURN_NS
         # Who has gone takes no answers any more.
         while not self.finished and (self._ending is not None or not (self._owes or self._paused)):
             if self._items:
@@ -176,7 +175,7 @@ class ServerDriver:
                 self._limit()
             else:
                 break
-            if time.monotonic() > until:
+            if self.host.now_ns() > until_ns:
                 self.wake()
                 break
         if self._ending is not None and not self.finished and not (self._unread or self._items):

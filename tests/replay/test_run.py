@@ -101,21 +101,25 @@ def test_everything_is_said_and_delivered(pace: Pace) -> None:
     assert replay.context.gates.missed == replay.stalled == 0
 
 
-def test_the_recorded_pace_and_multiples_of_it_take_their_time() -> None:
-    scripts = conversation(spread_ns=200_000_000)
+def test_the_recorded_pace_takes_its_time() -> None:
+    assert replayed(conversation(spread_ns=200_000_000), Pace(1.0)).seconds >= 0.6
 
-    assert replayed(scripts).seconds < 0.5
-    assert 0.6 <= replayed(scripts, Pace(1.0)).seconds < 1.2
-    assert 0.3 <= replayed(scripts, Pace(2.0)).seconds < 0.6
-    assert replayed(scripts, Pace(1.0, max_gap_ns=20_000_000)).seconds < 0.5
+
+@pytest.mark.parametrize(("pace", "least"), [(Pace(None), 0), (Pace(36_000.0), 0.3), (Pace(1.0, max_gap_ns=1), 0)])
+def test_three_hours_pass_faster(pace: Pace, least: float) -> None:
+    """`replayed` gives up long before they have passed at the recorded pace."""
+    replay = replayed(conversation(spread_ns=3_600_000_000_000), pace)
+
+    assert replay.seconds >= least
+    assert payloads(replay.drivers[0].player.live.script) == [b"1", b"2", b"3"]
 
 
 def test_no_more_messages_than_the_rate_allows() -> None:
-    assert 0.4 <= replayed(conversation(), Pace(None, rate=5)).seconds < 2
+    assert replayed(conversation(), Pace(None, rate=5)).seconds >= 0.4
 
 
 def test_a_server_that_does_not_answer_is_given_up() -> None:
-    replay = replayed(conversation(), broker=Broker(silent=frozenset({Subscribe})), patience_s=0.2)
+    replay = replayed(conversation(), broker=Broker(silent=frozenset({Subscribe})), patience_s=1.0)
 
     assert replay.context.gates.missed >= 1
     assert replay.stalled >= 1
@@ -140,10 +144,10 @@ def test_a_slow_replay_keeps_its_connections_alive() -> None:
     )
     for entry in scripts[0].entries[2:]:
         entry.timestamp_ns += 500_000_000
-    replay = replayed(scripts, Pace(0.5))
+    replay = replayed(scripts, Pace(0.25))
     pings = [one for one in replay.drivers[0].player.live.script.entries if one.type == "pingreq"]
 
-    assert len(pings) == 1
+    assert len(pings) in (1, 2), "after 0.75 and 1.5 seconds of two, unless the connection took long to make"
     faithful = replayed(scripts, Pace(0.5), options=ClientOptions(faithful=True)).drivers[0].player
     assert not any(one.type == "pingreq" for one in faithful.live.script.entries)
 

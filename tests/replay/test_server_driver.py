@@ -12,7 +12,7 @@ import pytest
 from mqttscope.mqtt import Connack, ControlPacket, Malformed, ProtocolVersion, decode
 from mqttscope.replay.script import Script
 from mqttscope.replay.server import ServerOptions, ServerPlayer, ServerSessions, Unexpected, live_connection
-from mqttscope.replay.server_driver import MAX_TURN, ServerDriver
+from mqttscope.replay.server_driver import MAX_TURN, TURN_NS, ServerDriver
 from mqttscope.session import Connection
 from tests.replay.server.desk import HELLO, MESSAGES
 from tests.replay.talk import record, said_bytes
@@ -49,9 +49,13 @@ class Hall:
     max_packet_bytes: int = 1_000
     told: list[str] = field(default_factory=list)
     has_room: bool = True
+    clock_ns: int = 1_000_000_000
+    look_ns: int = 0
+    """How much later it is each time that somebody looks at the clock."""
 
     def now_ns(self) -> int:
-        return 1_000_000_000
+        self.clock_ns += self.look_ns
+        return self.clock_ns
 
     def room(self, more: int) -> bool:
         return self.has_room
@@ -152,6 +156,25 @@ def test_a_device_that_takes_nothing_is_not_listened_to() -> None:
         driver.pump()
         assert wire.sent == before + b"\xd0\x00"
         assert wire.reading
+
+    driven(talk)
+
+
+def test_who_says_much_is_listened_to_in_turns() -> None:
+    """The clock is looked at when a turn begins, and after each piece and each packet that is taken."""
+
+    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+        driver.received(said_bytes("dev", "connect"))
+        hall.look_ns = TURN_NS // 10
+        driver.received(b"\xc0\x00" * 25)
+        assert driver.heard == 1 + 10
+        assert not wire.reading
+        driver.pump()
+        assert driver.heard == 1 + 10 + 11
+        driver.pump()
+        assert driver.heard == 1 + 25
+        assert wire.reading
+        assert wire.sent.endswith(b"\xd0\x00" * 25)
 
     driven(talk)
 

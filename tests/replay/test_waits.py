@@ -56,12 +56,12 @@ def replay(scripts: Sequence[Script], port: int, patience_s: float, pace: Pace |
 def test_answers_to_pings_of_our_own_are_no_progress() -> None:
     """The wait is longer than the time between two PINGREQ, so that an answer always comes in it."""
     with hostile("kept-alive") as (port, _):
-        done = replay(dismissed(), port, patience_s=2.0)
+        done = replay(dismissed(), port, patience_s=3.0)
 
     (one,) = done.drivers
     pings = [entry for entry in one.player.live.script.entries if isinstance(entry.packet, Pingresp)]
     assert len(pings) >= 2
-    assert 2.0 <= done.seconds < 6.0
+    assert done.seconds >= 3.0
     assert one.shortfall == "a connection waited in vain for the end of the connection by the server"
 
 
@@ -79,14 +79,14 @@ def test_what_the_recording_has_is_progress() -> None:
         await reader.read(1_000)
         writer.write(b"\x20\x03\x00\x00\x00")
         for number in range(count):
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(0.3)
             writer.write(b"\x30\x05\x00\x01t\x00%d" % number)
         writer.close()
 
     async def run() -> Replay:
         server = await asyncio.start_server(slowly, "127.0.0.1", 0)
         target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        made = Replay(scripts, BrokerTarget(target), Pace(None), patience_s=0.8)
+        made = Replay(scripts, BrokerTarget(target), Pace(None), patience_s=2.0)
         async with asyncio.timeout(BOUND_S):
             await made.run()
         server.close()
@@ -106,7 +106,7 @@ def test_a_broker_that_reads_nothing_is_given_up() -> None:
         (0, ">", Disconnect()),
     )
     with hostile("deaf") as (port, _):
-        done = replay(scripts, port, 0.5, Pace(None))
+        done = replay(scripts, port, 1.5, Pace(None))
 
     (one,) = done.drivers
     assert one.shortfall == "a connection waited in vain for the server to read what is sent"
@@ -136,7 +136,7 @@ def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None
         builder.open(0)
         builder.say(0, ">", connect("a"))
         builder.say(0, "<", connack())
-        builder.wait(100_000_000)
+        builder.wait(500_000_000)
         builder.end(0, "fin", "server")
         if late:
             builder.say(0, ">", publish("t"))
@@ -153,7 +153,7 @@ def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None
     async def run(recorded: list[Script]) -> Replay:
         server = await asyncio.start_server(closing, "127.0.0.1", 0)
         target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        made = Replay(recorded, BrokerTarget(target), Pace(), patience_s=1.0)
+        made = Replay(recorded, BrokerTarget(target), Pace(), patience_s=5.0)
         async with asyncio.timeout(BOUND_S):
             await made.run()
         server.close()
