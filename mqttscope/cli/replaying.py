@@ -22,8 +22,8 @@ from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, rea
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.client import ClientOptions
-from mqttscope.replay.client_driver import cause, never_came
-from mqttscope.replay.run import BrokerTarget, Pace, Plan, Replay, make_plan
+from mqttscope.replay.drivers.client import cause, never_came
+from mqttscope.replay.drivers.run import BrokerTarget, Pace, Plan, Replay, make_plan
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told

@@ -22,7 +22,7 @@ from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, rea
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
-from mqttscope.replay.serve import ServerRun
+from mqttscope.replay.drivers.serve import ServerRun
 from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
 from mqttscope.replay.server.matching import Match
 from mqttscope.replay.verify.difference import Verification

@@ -21,7 +21,7 @@ from mqttscope.capture import open_capture
 from mqttscope.cli.replaying import raise_limit
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Connect, Publish, Subscribe, Subscription, encode
-from mqttscope.replay.run import BrokerTarget, Pace, Replay
+from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import read_scripts
 from mqttscope.transport.target import parse_broker
 from tests.bench import played, traffic

@@ -44,7 +44,7 @@ CLEAN = (
     "websocket-v311", "websocket-v5",
 )  # fmt: skip
 FEW = ("v311-redelivery", "v5-topic-alias-client", "v5-shared-subscription", "websocket-v5")
-"""Those that are always tried: every capture goes through a stand-in in replay/test_serve.py as well."""
+"""Those that are always tried: every capture goes through a stand-in in replay/drivers/test_serve.py as well."""
 GUILTY = {
     "refused-protocol-level": {"CON102"},
     "refused-connect": {"CON106"},

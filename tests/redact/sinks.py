@@ -19,7 +19,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.net.segment import Segment
-from mqttscope.replay.run import make_plan
+from mqttscope.replay.drivers.run import make_plan
 from mqttscope.replay.script import read_scripts
 from mqttscope.replay.verify.verify import verify
 from mqttscope.report.base import Reporter, View

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mqttscope.mqtt.wire import counted
+from mqttscope.replay.drivers.run import Plan
+from mqttscope.replay.drivers.serve import Served, ServerRun
 from mqttscope.replay.live import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL, Note, NoteKind
-from mqttscope.replay.run import Plan
 from mqttscope.replay.script import Script
-from mqttscope.replay.serve import Served, ServerRun
 from mqttscope.replay.server.matching import said_identifier
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
+from mqttscope.replay.drivers.run import make_plan
 from mqttscope.replay.live import Note, NoteKind
-from mqttscope.replay.run import make_plan
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.replay.summary import (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mqttscope.mqtt import Connack, ControlPacket, Malformed, ProtocolVersion, decode
+from mqttscope.replay.drivers.server import MAX_TURN, TURN_NS, ServerDriver
 from mqttscope.replay.script import Script
 from mqttscope.replay.server import ServerOptions, ServerPlayer, ServerSessions, Unexpected, live_connection
-from mqttscope.replay.server_driver import MAX_TURN, TURN_NS, ServerDriver
 from mqttscope.session import Connection
 from tests.replay.server.desk import HELLO, MESSAGES
 from tests.replay.talk import record, said_bytes

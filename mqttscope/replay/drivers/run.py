@@ -18,7 +18,7 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.client import ClientOptions, ClientPlayer, ClientSessions
-from mqttscope.replay.client_driver import LESS, ClientDriver, ReplayContext, Timeline, Timeouts
+from mqttscope.replay.drivers.client import LESS, ClientDriver, ReplayContext, Timeline, Timeouts
 from mqttscope.replay.live import LiveConnection, Room
 from mqttscope.replay.order import Gates, Opening, Step, make_order
 from mqttscope.replay.script import Entry, Script

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.mqtt import Properties
-from mqttscope.replay.client_driver import LESS, ReplayContext, Timeline, Timeouts
+from mqttscope.replay.drivers.client import LESS, ReplayContext, Timeline, Timeouts
 from mqttscope.replay.order import End, Gates, make_order
 from mqttscope.replay.script import Script
 from tests.replay.recordings import connack, connect, recordings

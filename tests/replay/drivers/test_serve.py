@@ -8,11 +8,11 @@ import socket
 import pytest
 
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
-from mqttscope.replay import serve as serve_module
+from mqttscope.replay.drivers import serve as serve_module
+from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay
+from mqttscope.replay.drivers.serve import ServerRun
 from mqttscope.replay.rewrite.links import copy_scripts
-from mqttscope.replay.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.serve import ServerRun
 from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
 from mqttscope.replay.server.matching import Match
 from mqttscope.replay.verify import verify

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
+from mqttscope.replay.drivers.run import MonotonicClock
+from mqttscope.replay.drivers.server import MAX_PACKET_BYTES, ServerDriver
 from mqttscope.replay.live import Note
 from mqttscope.replay.rewrite import RewriteError, convert
-from mqttscope.replay.run import MonotonicClock
 from mqttscope.replay.script import Script
 from mqttscope.replay.server import (
     ConnectionMatcher,
@@ -25,7 +26,6 @@ from mqttscope.replay.server import (
     live_connection,
 )
 from mqttscope.replay.server.matching import takers_over
-from mqttscope.replay.server_driver import MAX_PACKET_BYTES, ServerDriver
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
 from mqttscope.transport.recording import Recorder
