@@ -30,7 +30,7 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mqtt.topics import matches, parse_shared
-from mqttscope.replay.client.acknowledger import ClientSessions
+from mqttscope.replay.client.exchanges import ClientSessions
 from mqttscope.replay.client.player import ClientOptions, ClientPlayer, Until, Wait
 from mqttscope.replay.live import Close, LiveConnection, Send
 from mqttscope.replay.order import End, Gates, Opening, Step, make_order

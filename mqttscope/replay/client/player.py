@@ -20,9 +20,8 @@ from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import V3_1, V5, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.replay.client import adapt
-from mqttscope.replay.client.acknowledger import Acknowledger, ClientSessions, ClientSessionState
 from mqttscope.replay.client.adapt import Fitted
-from mqttscope.replay.client.correspondence import Correspondence
+from mqttscope.replay.client.exchanges import Acknowledger, ClientSessions, ClientSessionState, Correspondence
 from mqttscope.replay.live import Close, LiveConnection, Note, NoteKind, Send, Unfinished, packet_name
 from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import Connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Connect, ControlPacket, Disconnect
 from mqttscope.mqtt.codec import encode
-from mqttscope.replay.client.acknowledger import ClientSessions
+from mqttscope.replay.client.exchanges import ClientSessions
 from mqttscope.replay.client.player import Action, ClientOptions, ClientPlayer
 from mqttscope.replay.live import LiveConnection, Room, Send
 from mqttscope.replay.script import Script

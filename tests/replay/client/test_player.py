@@ -24,7 +24,7 @@ from mqttscope.mqtt import (
     Subscribe,
     Subscription,
 )
-from mqttscope.replay.client.acknowledger import ClientSessions
+from mqttscope.replay.client.exchanges import ClientSessions
 from mqttscope.replay.client.player import ClientOptions, Skip, Until, Wait
 from mqttscope.replay.live import Close, NoteKind, Send
 from mqttscope.replay.script import Ending, Script
