@@ -24,7 +24,7 @@ from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
 from mqttscope.replay.drivers.serve import ServerRun
 from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
-from mqttscope.replay.server.matching import Match
+from mqttscope.replay.server.recorded import Match
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson

@@ -25,7 +25,7 @@ from mqttscope.replay.server import (
     Unexpected,
     live_connection,
 )
-from mqttscope.replay.server.matching import takers_over
+from mqttscope.replay.server.recorded import LATER, takers_over
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
 from mqttscope.transport.recording import Recorder
@@ -43,7 +43,6 @@ MAX_SERVED = 10_000
 """Connections without a recording that are kept for the report; further ones are counted."""
 MAX_SAID = 1_000
 """Sentences about connections; further ones are counted."""
-_LATER = 1 << 62
 
 
 @dataclass(slots=True)
@@ -207,9 +206,9 @@ class ServerRun:
     def horizon(self, driver: ServerDriver) -> int:
         """The place of the first recorded packet that a device still has to send, of all others that are connected."""
         if not self.causal:
-            return _LATER
+            return LATER
         others = (one for one in self.drivers if one is not driver and not one.finished)
-        return min((one.player.device.recorded.frontier for one in others if one.player is not None), default=_LATER)
+        return min((one.player.device.recorded.frontier for one in others if one.player is not None), default=LATER)
 
     def stir(self, driver: ServerDriver) -> None:
         """Something has happened that others may wait for."""

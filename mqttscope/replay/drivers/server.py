@@ -15,9 +15,8 @@ from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.replay.live import Close, Send
 from mqttscope.replay.script import Ending, Script
 from mqttscope.replay.server.connection import Unexpected
-from mqttscope.replay.server.matching import identifier_of
-from mqttscope.replay.server.player import ServerPlayer
-from mqttscope.replay.server.steps import Wait
+from mqttscope.replay.server.player import ServerPlayer, Wait
+from mqttscope.replay.server.recorded import identifier_of
 
 if TYPE_CHECKING:
     from mqttscope.transport.link import Link

@@ -1,9 +1,8 @@
 """The server side of recorded connections, played without I/O and without a clock: in the place of the broker."""
 
-from mqttscope.replay.server.connection import ServerOptions, Unexpected, live_connection
-from mqttscope.replay.server.matching import ConnectionMatcher
+from mqttscope.replay.server.connection import ServerOptions, ServerSessions, Unexpected, live_connection
 from mqttscope.replay.server.player import ServerPlayer
-from mqttscope.replay.server.sessions import ServerSessions
+from mqttscope.replay.server.recorded import ConnectionMatcher
 
 __all__ = [
     "ConnectionMatcher",

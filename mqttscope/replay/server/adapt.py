@@ -18,52 +18,19 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties
 from mqttscope.replay.live import readdressed
 from mqttscope.replay.script import Entry
-from mqttscope.replay.server.sessions import ServerSessionState, Subscribed
+from mqttscope.replay.server.connection import ServerSessionState, Subscribed
 from mqttscope.session.connection import Connection
 
 FAILURE = 0x80
 NO_SUBSCRIPTION, NOT_FOUND = 0x11, 0x92
-_FOR_PEOPLE = (BY_NAME["reason_string"].identifier, BY_NAME["user_property"].identifier)
 _ASSIGNED = BY_NAME["assigned_client_identifier"].identifier
 _RESPONSE = BY_NAME["response_information"].identifier
 _AUTHENTICATION = (BY_NAME["authentication_method"].identifier, BY_NAME["authentication_data"].identifier)
-_ALWAYS_TOLD = (packets.Connack, packets.Publish, packets.Disconnect)
 _ALIAS = BY_NAME["topic_alias"].identifier
 SUBSCRIPTION = BY_NAME["subscription_identifier"].identifier
 _CORRELATION = BY_NAME["correlation_data"].identifier
 _RESPONSE_TOPIC = BY_NAME["response_topic"].identifier
 MAX_SUBSTITUTES = 10_000
-
-
-def without(packet: ControlPacket, numbers: Iterable[int]) -> ControlPacket:
-    """The packet without some of its properties."""
-    block: Properties | None = getattr(packet, "properties", None)
-    unwanted = set(numbers)
-    if block is None or not unwanted.intersection(number for number, _ in block.items):
-        return packet
-    made = copy.copy(packet)
-    made.raw = b""
-    made.properties = Properties.of(one for one in block.items if one[0] not in unwanted)  # type: ignore[attr-defined]
-    return made
-
-
-def encoded(packet: ControlPacket, live: Connection, connect: packets.Connect | None) -> tuple[ControlPacket, bytes]:
-    """An answer with what the device wants to hear, and its bytes; empty where it would be too long.
-
-    Reason String and User Properties are left out where the device said so (5.0 MQTT-3.1.2-29), and where they would
-    exceed its Maximum Packet Size (MQTT-3.4.2-2 and others).
-    """
-    asked = EMPTY if connect is None or connect.properties is None else connect.properties
-    if asked.request_problem_information == 0 and not isinstance(packet, _ALWAYS_TOLD):
-        packet = without(packet, _FOR_PEOPLE)
-    raw = packet.raw or encode(packet, live.version)
-    limit = live.client_side.maximum_packet_size
-    if limit is not None and len(raw) > limit:
-        packet = without(packet, _FOR_PEOPLE)
-        raw = packet.raw or encode(packet, live.version)
-        if len(raw) > limit:
-            return packet, b""
-    return packet, raw
 
 
 def connack(

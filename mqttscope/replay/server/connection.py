@@ -1,19 +1,25 @@
-"""The connection of one device, as the server that is played sees it: what comes, what goes out, and when.
+"""A device as the server that is played sees it: its connection, and the session that outlives it (5.0 4.1).
 
-What the server keeps beyond the connection is the `ServerSessionState`.
+`DeviceConnection` takes what comes, and says what goes out and when.  `ServerSessions` has what the server remembers of
+each client between its connections.
 """
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mqttscope.mqtt import packets
+from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import V5, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties
+from mqttscope.mqtt.topics import matches
 from mqttscope.replay.live import (
     Close,
     LiveConnection,
@@ -25,12 +31,14 @@ from mqttscope.replay.live import (
     packet_name,
 )
 from mqttscope.replay.script import Ending, Entry, Script
-from mqttscope.replay.server import adapt
-from mqttscope.replay.server.server_script import ServerScript
-from mqttscope.replay.server.sessions import ServerSessionState
+from mqttscope.replay.server.recorded import ServerScript
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
+MAX_SESSIONS = 100_000
+"""Sessions that are remembered; of more, those without anything in them are forgotten first, then the oldest."""
+MAX_SUBSCRIPTIONS = 10_000
+"""Of one session; a device that asks for more is disconnected."""
 MAX_KEPT_BYTES = 64 * 1024 * 1024
 """Packets of one connection that are kept to be compared; further ones are not."""
 MAX_WAITING_BYTES = 4 * 1024 * 1024
@@ -40,7 +48,101 @@ MAX_PINGS = 1_000
 MALFORMED, PROTOCOL_ERROR, PACKET_TOO_LARGE = 0x81, 0x82, 0x95
 _IN_CONNACK = (MALFORMED, PROTOCOL_ERROR, PACKET_TOO_LARGE)
 """Reason Codes for the end of a connection that a CONNACK may have."""
+_FOR_PEOPLE = (BY_NAME["reason_string"].identifier, BY_NAME["user_property"].identifier)
+_ALWAYS_TOLD = (packets.Connack, packets.Publish, packets.Disconnect)
 SECOND = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Subscribed:
+    """A subscription of the device."""
+
+    options: Subscription
+    """As the device asked for it."""
+    qos: int
+    """Granted."""
+    identifier: int | None = None
+    """Subscription Identifier."""
+
+
+@dataclass(slots=True)
+class ServerSessionState:
+    """One client."""
+
+    subscriptions: dict[str, Subscribed] = field(default_factory=dict)
+    """By Topic Filter."""
+    unfinished: dict[int, Unfinished] = field(default_factory=dict)
+    """By packet identifier, in the order in which they were sent."""
+    arrived: dict[int, Entry] = field(default_factory=dict)
+    """Messages of the device whose handshake is not complete, by packet identifier."""
+    arrived_bytes: int = 0
+    """How many bytes these have."""
+
+    def arrive(self, identifier: int, entry: Entry) -> None:
+        """Remember a message of the device."""
+        self.complete(identifier)
+        self.arrived[identifier] = entry
+        self.arrived_bytes += len(entry.raw)
+
+    def complete(self, identifier: int | None) -> None:
+        """The handshake of a message is complete."""
+        gone = None if identifier is None else self.arrived.pop(identifier, None)
+        if gone is not None:
+            self.arrived_bytes -= len(gone.raw)
+
+    def clear(self) -> None:
+        """The session has ended."""
+        self.subscriptions.clear()
+        self.unfinished.clear()
+        self.arrived.clear()
+        self.arrived_bytes = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is remembered."""
+        return not (self.subscriptions or self.unfinished or self.arrived)
+
+    def covering(self, topic: str, *, shared: bool = True) -> Iterator[Subscribed]:
+        """Subscriptions that a topic belongs to."""
+        return (one for name, one in self.subscriptions.items() if matches(name, topic, shared=shared))
+
+
+@dataclass(slots=True)
+class ServerSessions:
+    """All clients of a run."""
+
+    known: dict[str, ServerSessionState] = field(default_factory=dict)
+    assigned: set[str] = field(default_factory=set)
+    """Client Identifiers that were given to clients without one."""
+
+    def of(self, client_identifier: str) -> ServerSessionState:
+        """The session of a client; a new one where there is none."""
+        found = self.known.get(client_identifier)
+        if found is None:
+            if len(self.known) >= MAX_SESSIONS:
+                self._make_room()
+            found = self.known[client_identifier] = ServerSessionState()
+        return found
+
+    def _make_room(self) -> None:
+        self.known = {name: one for name, one in self.known.items() if not one.empty}
+        for name in list(self.known)[: len(self.known) - MAX_SESSIONS // 2]:
+            del self.known[name]
+
+    def assign(self, wanted: str | None) -> str:
+        """A Client Identifier that nobody has; the recorded one where that is free (5.0 3.1.3.1)."""
+        base = wanted or "mqttscope"
+        number, name = 1, base if wanted else f"{base}-1"
+        while name in self.assigned or name in self.known:
+            number += 1
+            name = f"{base}-{number}"
+        self.assigned.add(name)
+        return name
+
+    def resumed(self, connect: packets.Connect) -> bool:
+        """Whether a client asks for a session that there is."""
+        found = self.known.get(connect.client_identifier)
+        return not connect.clean_start and found is not None and not found.empty
 
 
 class Unexpected(StrEnum):
@@ -205,7 +307,7 @@ class DeviceConnection:
     def send(self, packet: ControlPacket, source: Entry | None, now_ns: int) -> Send:
         """Send a packet, as the device can take it."""
         kept = source is not None and source.packet is packet and self.version == self.recorded.script.version
-        packet, raw = adapt.encoded(packet, self.state, self.connect)
+        packet, raw = _encoded(packet, self.state, self.connect)
         if kept and source is not None and source.packet is packet:
             raw = source.raw or raw
         if not raw:
@@ -290,3 +392,33 @@ class DeviceConnection:
         lasting = state.session_expiry_interval if self.version >= V5 else state.clean_start is False
         if self.accepted and not lasting:
             self.session.clear()
+
+
+def _encoded(packet: ControlPacket, live: Connection, connect: packets.Connect | None) -> tuple[ControlPacket, bytes]:
+    """An answer with what the device wants to hear, and its bytes; empty where it would be too long.
+
+    Reason String and User Properties are left out where the device said so (5.0 MQTT-3.1.2-29), and where they would
+    exceed its Maximum Packet Size (MQTT-3.4.2-2 and others).
+    """
+    asked = EMPTY if connect is None or connect.properties is None else connect.properties
+    if asked.request_problem_information == 0 and not isinstance(packet, _ALWAYS_TOLD):
+        packet = _without_texts(packet)
+    raw = packet.raw or encode(packet, live.version)
+    limit = live.client_side.maximum_packet_size
+    if limit is not None and len(raw) > limit:
+        packet = _without_texts(packet)
+        raw = packet.raw or encode(packet, live.version)
+        if len(raw) > limit:
+            return packet, b""
+    return packet, raw
+
+
+def _without_texts(packet: ControlPacket) -> ControlPacket:
+    """The packet without its Reason String and User Properties."""
+    block: Properties | None = getattr(packet, "properties", None)
+    if block is None or not any(number in _FOR_PEOPLE for number, _ in block.items):
+        return packet
+    made = copy.copy(packet)
+    made.raw = b""
+    made.properties = Properties.of(one for one in block.items if one[0] not in _FOR_PEOPLE)  # type: ignore[attr-defined]
+    return made

@@ -18,14 +18,14 @@ from mqttscope.replay.server import adapt
 from mqttscope.replay.server.adapt import Substitutes
 from mqttscope.replay.server.connection import (
     MALFORMED,
+    MAX_SUBSCRIPTIONS,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     DeviceConnection,
+    ServerSessions,
     Unexpected,
 )
-from mqttscope.replay.server.matching import PacketMatcher
-from mqttscope.replay.server.server_script import ACKNOWLEDGEMENTS
-from mqttscope.replay.server.sessions import MAX_SUBSCRIPTIONS, ServerSessions
+from mqttscope.replay.server.recorded import ACKNOWLEDGEMENTS, PacketMatcher
 from mqttscope.session.connection import Connection
 
 MAX_SESSION_BYTES = 16 * 1024 * 1024

@@ -21,7 +21,7 @@ from mqttscope.replay.drivers.run import Plan
 from mqttscope.replay.drivers.serve import Served, ServerRun
 from mqttscope.replay.live import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL, Note, NoteKind
 from mqttscope.replay.script import Script
-from mqttscope.replay.server.matching import said_identifier
+from mqttscope.replay.server.recorded import said_identifier
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.replay.verify.latency import HANDSHAKES, Quantiles, side_by_side

@@ -14,7 +14,7 @@ from mqttscope.replay.drivers.serve import ServerRun
 from mqttscope.replay.rewrite.links import copy_scripts
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
-from mqttscope.replay.server.matching import Match
+from mqttscope.replay.server.recorded import Match
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from mqttscope.report.replay.summary import ServedOutcome

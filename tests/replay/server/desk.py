@@ -27,7 +27,7 @@ from mqttscope.replay.server import (
     ServerSessions,
     live_connection,
 )
-from mqttscope.replay.server.matching import takers_over
+from mqttscope.replay.server.recorded import takers_over
 from mqttscope.session import Connection
 from tests.replay.talk import packet, record
 

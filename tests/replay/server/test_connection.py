@@ -1,9 +1,10 @@
-"""What is kept of a device, and when it is answered."""
+"""What is kept of a device and of its session, and when it is answered."""
 
 from __future__ import annotations
 
 import pytest
 
+from mqttscope.mqtt import Subscription
 from mqttscope.replay.live import PACKET_BYTES
 from mqttscope.replay.server import connection
 from tests.replay.server.desk import HELLO, MESSAGES, Desk
@@ -55,3 +56,18 @@ def test_messages_that_are_complete_use_no_room() -> None:
         assert device.player.device.session.arrived_bytes > 20, number
         device.say("pubrel 5")
         assert device.player.device.session.arrived_bytes == 0
+
+
+def test_of_many_sessions_those_with_something_in_them_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_SESSIONS", 10)
+    sessions = connection.ServerSessions()
+    kept = sessions.of("kept")
+    kept.subscriptions["a"] = connection.Subscribed(Subscription("a"), 0)
+    for number in range(100):
+        sessions.of(f"empty-{number}")
+    assert sessions.of("kept") is kept
+    assert len(sessions.known) <= 10
+    for number in range(100):
+        sessions.of(f"full-{number}").subscriptions["a"] = connection.Subscribed(Subscription("a"), 0)
+    assert len(sessions.known) <= 10
+    assert "full-99" in sessions.known
