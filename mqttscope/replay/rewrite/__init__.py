@@ -2,7 +2,7 @@
 
 from mqttscope.replay.rewrite.convert import ConversionError, convert
 from mqttscope.replay.rewrite.links import Changes, RewriteError
-from mqttscope.replay.rewrite.multiply import CLIENT_TEMPLATE, TOPIC_TEMPLATE, multiply
+from mqttscope.replay.rewrite.names import CLIENT_TEMPLATE, TOPIC_TEMPLATE, multiply
 from mqttscope.replay.rewrite.select import Moment, select, span
 from mqttscope.replay.rewrite.settings import Rewrites, rewrite
 

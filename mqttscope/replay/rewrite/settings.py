@@ -1,41 +1,53 @@
-"""Setting fields of what clients send, and leaving them out: ``--set PATH=VALUE``, ``--unset PATH``.
+"""Setting fields of what clients send, and leaving them out: ``--set PATH=VALUE``, ``--unset PATH``; and all rewrites.
 
 Only client packets are changed.  What answers them is adapted where it follows from them without a doubt: QoS
-(`rewrite_qos`), Session Present of a CONNECT that now begins a session again, granted QoS.  What other clients receive
+(`change_qos`), Session Present of a CONNECT that now begins a session again, granted QoS.  What other clients receive
 is not, and that is said.
 
-Values for fields as they are written after ``--set PATH=``, read by the type of the field.
+Fields are named by the paths of the JSON output: ``publish.properties.content_type``.  Which there are follows from the
+declarations of the packets and the table of properties.  As in filters, ``properties`` may be left out
+(``publish.content_type``), and so may what stands between the packet and the last word, where only one field is called
+so (``connect.will_delay_interval``).
 
-Numbers are decimal or ``0x…``, those in seconds may be written ``30s`` or ``1h30m``, those in bytes ``10KiB``; flags
-are ``true`` and ``false``; bytes are text (UTF-8), ``hex:00ff``, ``@file``, or ``text:…`` where the text itself begins
-with one of these; a User Property is ``NAME=VALUE``.
+Values are read by the type of the field.  Numbers are decimal or ``0x…``, those in seconds may be written ``30s`` or
+``1h30m``, those in bytes ``10KiB``; flags are ``true`` and ``false``; bytes are text (UTF-8), ``hex:00ff``, ``@file``,
+or ``text:…`` where the text itself begins with one of these; a User Property is ``NAME=VALUE``.
 
-Changes to recordings before they are played: topics, Client Identifiers, fields, many clients out of one.
-
-Both directions are changed alike, so that a comparison with what a live broker says expects the new names.  The
-scripts that are given are never touched; an entry that no change concerns keeps its packet and its bytes, the others
-have the bytes that their new packet is encoded to.
+With `rewrite` both directions are changed alike, so that a comparison with what a live broker says expects the new
+names.  The scripts that are given are never touched; an entry that no change concerns keeps its packet and its bytes,
+the others have the bytes that their new packet is encoded to.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from mqttscope.filter import literals
 from mqttscope.filter.fields import unit_of
-from mqttscope.mqtt.constants import ProtocolVersion, allowed_reason_codes
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, allowed_reason_codes, type_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.fields import BITS, Field, fields_of
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe, Unsubscribe
-from mqttscope.mqtt.properties import EMPTY, Properties
+from mqttscope.mqtt.properties import EMPTY, Properties, Property
 from mqttscope.mqtt.topics import topic_filter_problem, topic_name_problem, utf8_length
-from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER
+from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, U8
 from mqttscope.replay.rewrite.links import Changes, RewriteError, client_entries, copy_scripts, rename, say
-from mqttscope.replay.rewrite.multiply import CLIENT_TEMPLATE, TOPIC_TEMPLATE, multiply
-from mqttscope.replay.rewrite.paths import Target, find_target, known_part, refuse, targets
+from mqttscope.replay.rewrite.names import (
+    CLIENT_TEMPLATE,
+    TOPIC_TEMPLATE,
+    ClientMapping,
+    TopicMapping,
+    judge_identifier,
+    map_clients,
+    map_topics,
+    multiply,
+)
 from mqttscope.replay.rewrite.qos import change_qos
-from mqttscope.replay.rewrite.topics import ClientMapping, TopicMapping, judge_identifier, map_clients, map_topics
 from mqttscope.replay.script import Entry, Script
 
 ReadFile = Callable[[str], bytes]
@@ -60,6 +72,166 @@ _RANGES = {
 _NOT_ZERO = frozenset({"receive_maximum", "maximum_packet_size", "topic_alias", "subscription_identifier"})
 """Properties for which 0 is a Protocol Error (5.0 3.1.2.11.3, 3.1.2.11.4, 3.3.2.3.4, 3.8.2.1.2)."""
 _NAMES = frozenset({"topic_name", "will_topic", "response_topic"})
+_CLIENT_PACKETS = (
+    PacketType.CONNECT,
+    PacketType.PUBLISH,
+    PacketType.PUBACK,
+    PacketType.PUBREC,
+    PacketType.PUBREL,
+    PacketType.PUBCOMP,
+    PacketType.SUBSCRIBE,
+    PacketType.UNSUBSCRIBE,
+    PacketType.DISCONNECT,
+    PacketType.AUTH,
+)
+"""Packets that clients send and that have fields."""
+_SECRET = "it is a secret: give it from the environment or a file, never on the command line"
+REFUSED = {
+    **{one.key: _SECRET for kind in _CLIENT_PACKETS for one in fields_of(kind) if one.secret},
+    "connect.protocol_name": "it follows from the version; convert the recording instead",
+    "connect.protocol_level": "it follows from the version; convert the recording instead",
+    "connect.connect_flags": "it follows from the other fields",
+    "subscribe.subscriptions.reserved": "these bits are reserved",
+    **{
+        f"{type_name(kind)}.packet_identifier": "it ties packets to their answers"
+        for kind in _CLIENT_PACKETS
+        if kind not in (PacketType.CONNECT, PacketType.DISCONNECT, PacketType.AUTH)
+    },
+}
+"""Fields that exist and are not set, and why."""
+_OPTIONAL = frozenset({"connect.user_name", "connect.password", "connect.will"})
+"""Fields besides properties and reason codes that can be left out."""
+
+_LISTS = ("subscriptions", "topic_filters")
+"""Parts of packets whose elements have an index."""
+
+_INDEX = re.compile(r"(.*?)\[([0-9]+)\](.*)", re.DOTALL)
+
+
+@dataclass(slots=True, frozen=True)
+class Target:
+    """One field that can be set or left out."""
+
+    path: str
+    """As in JSON, with the packet in front; lists without an index."""
+    cls: type[ControlPacket]
+    part: str
+    """Where in the packet: nothing, ``will``, ``subscriptions`` or ``topic_filters``."""
+    name: str
+    """Of the attribute or of the property."""
+    kind: str
+    """``flag``, or the data type as the specification calls it."""
+    row: Property | None = None
+    """Of a property: its row in the table."""
+    block: bool = False
+    """Whether it is a whole property block."""
+    since: ProtocolVersion = ProtocolVersion.V3_1
+
+    @property
+    def optional(self) -> bool:
+        """Whether it can be left out."""
+        return self.row is not None or self.block or self.name == "reason_code" or self.path in _OPTIONAL
+
+
+@cache
+def targets() -> dict[str, Target]:
+    """All fields of clients' packets by path, the refused ones included."""
+    return {
+        one.key: _target(one)
+        for kind in _CLIENT_PACKETS
+        for one in fields_of(kind)
+        if not (one.is_part and one.path.endswith("[]"))
+    }
+
+
+def _target(field: Field) -> Target:
+    first, name = field.words[0], field.name
+    kind = "flag" if field.value_type is bool else U8.name if field.wire == BITS else field.wire
+    if field.path == "topic_filters[]":
+        name = "topic_filter"
+    part = first if first in _LISTS or (first == "will" and len(field.words) > 1) else ""
+    return Target(
+        field.key,
+        field.packet,
+        part,
+        name,
+        kind,
+        field.row,
+        block=field.value_type is Properties,
+        since=field.versions[0],
+    )
+
+
+def _without_properties(path: list[str]) -> list[str]:
+    return [part for part in path if part != "properties"]
+
+
+def _ends(path: list[str]) -> list[str]:
+    return [path[0], path[-1]]
+
+
+@cache
+def _names() -> dict[str, list[Target]]:
+    """Targets by all names that they are found under; paths come before what is short for them."""
+    found = {path: [target] for path, target in targets().items()}
+    for shorten in (_without_properties, _ends):
+        more: dict[str, list[Target]] = {}
+        for path, target in targets().items():
+            short = ".".join(shorten(path.split(".")))
+            if short not in found and not target.block:
+                more.setdefault(short, []).append(target)
+        found |= more
+    return found
+
+
+def find_target(path: str) -> tuple[Target, int | None]:
+    """The field of a path, and the index where the path has one (``subscribe.subscriptions[0].maximum_qos``)."""
+    index = None
+    indexed = _INDEX.fullmatch(path)
+    plain = path
+    if indexed is not None:
+        plain, index = indexed[1] + indexed[3], int(indexed[2])
+    found = _names().get(plain)
+    if found is None:
+        raise RewriteError(_unknown(plain, path))
+    if len(found) > 1:
+        raise RewriteError(f"{path} may be {' or '.join(one.path for one in found)}: write one of them")
+    target = found[0]
+    if index is not None and target.part not in _LISTS:
+        raise RewriteError(f"{path}: only subscriptions and topic_filters have an index")
+    return target, index
+
+
+def _unknown(plain: str, path: str) -> str:
+    packet, _, rest = plain.partition(".")
+    others = [type_name(kind) for kind in PacketType if kind not in _CLIENT_PACKETS]
+    if packet in others:
+        return f"{packet}: only what clients send can be set, and {packet} is no such packet or has no fields"
+    packets = [type_name(kind) for kind in _CLIENT_PACKETS]
+    if packet not in packets:
+        ends = [name for name in targets() if name.endswith(f".{plain}")]
+        near = ends[:3] or get_close_matches(plain, list(_names()), 3, 0.6)
+    else:
+        mine = [name for name in _names() if name.startswith(f"{packet}.")]
+        within = [name for name in mine if rest and rest in name]
+        near = get_close_matches(plain, mine, 3, 0.6) or within[:3]
+    hint = f"; did you mean {' or '.join(near)}?" if near else f"; a path begins with one of {', '.join(packets)}"
+    return f"{_known_part(path) or 'this'} is no field that can be set{hint}"
+
+
+def _known_part(path: str) -> str:
+    """What may be repeated of a path that is none: only words of fields, since the others may be a secret."""
+    known = {word for name in _names() for word in name.split(".")}
+    words = path.split(".")
+    count = next((place for place, word in enumerate(words) if word not in known), len(words))
+    return ".".join([*words[:count], *(["…"] if 0 < count < len(words) else [])])
+
+
+def refuse(target: Target) -> None:
+    """Raise for a field that is not to be set."""
+    why = REFUSED.get(target.path)
+    if why is not None:
+        raise RewriteError(f"{target.path} cannot be set: {why}")
 
 
 def parse_value(target: Target, text: str, read_file: ReadFile | None = None) -> Any:
@@ -183,7 +355,7 @@ class Setting:
         path, equals, value = text.partition("=")
         if not equals:
             # The value may be a secret.
-            field = known_part(text.partition(":")[0].strip())
+            field = _known_part(text.partition(":")[0].strip())
             raise RewriteError(f"{field}: write PATH=VALUE" if field else "write PATH=VALUE")
         target, index = find_target(path.strip())
         refuse(target)
