@@ -21,12 +21,12 @@ from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.replay.alterations import Causes, Told, mark_later_turn, told
 from mqttscope.replay.client import ClientOptions
 from mqttscope.replay.drivers.client import cause, never_came
 from mqttscope.replay.drivers.run import BrokerTarget, Pace, Plan, Replay, make_plan
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
-from mqttscope.replay.verify.causes import Causes, Told, mark_later_turn, told
 from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson

@@ -21,7 +21,7 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.net.segment import Segment
 from mqttscope.replay.drivers.run import make_plan
 from mqttscope.replay.script import read_scripts
-from mqttscope.replay.verify.verify import verify
+from mqttscope.replay.verify import verify
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.broker_test.outcome import concealed
 from mqttscope.report.findings.base import Summary

@@ -42,9 +42,9 @@ from mqttscope.mqtt import (
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import BINARY, UTF8
 from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.verify import compare
 from mqttscope.replay.verify.difference import Difference
-from mqttscope.replay.verify.verify import compare
-from tests.replay.builder import Builder
+from tests.replay.recordings import Builder
 
 START_NS = 1_767_323_045_000_000_000
 MS = 1_000_000

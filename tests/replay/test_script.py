@@ -9,8 +9,7 @@ from mqttscope.dissect import dissect
 from mqttscope.mqtt import Disconnect
 from mqttscope.replay.script import Script, read_scripts
 from tests.conftest import ROOT, shared_path
-from tests.replay.builder import Builder
-from tests.replay.recordings import STEP_NS, connack, connect, publish
+from tests.replay.recordings import STEP_NS, Builder, connack, connect, publish
 
 
 def scripts(name: str) -> list[Script]:

@@ -1,6 +1,61 @@
-"""What differs between recorded connections and their replay, by meaning; and how long either broker took."""
+"""What differs between recorded connections and their replay, by meaning; and how long either broker took.
 
+    found = verify(pairs, skipped=player.skipped)
+    for difference in found.differences: ...
+
+Packet Identifiers, DUP, Topic Aliases, times and Reason Strings do not count; deliveries are compared as sets of
+messages, and their order only where the specification promises one.  What the recording does not show, and what the
+replay did not perform, is counted as not judged.  What follows from a difference is counted with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.verify.answers import compare_answers
+from mqttscope.replay.verify.deliveries import compare_deliveries
 from mqttscope.replay.verify.difference import EXPLANATIONS, Difference, DifferenceKind, Verification
-from mqttscope.replay.verify.verify import compare, verify
+from mqttscope.replay.verify.run import IGNORED_TOPICS, ReplayRun
 
 __all__ = ["EXPLANATIONS", "Difference", "DifferenceKind", "Verification", "compare", "verify"]
+
+_LAST = 1 << 62
+
+
+def verify(
+    pairs: Iterable[tuple[Script, Script | None]],
+    *,
+    skipped: Iterable[Entry] = (),
+    ignored_topics: Iterable[str] = IGNORED_TOPICS,
+) -> Verification:
+    """Compare recorded connections with their replay, all of one recording at once.
+
+    The second of each pair is ``None`` for a connection that was never made.  ``skipped`` are the recorded packets
+    that the replay left out on purpose; deliveries of topics that ``ignored_topics`` match are left out altogether.
+    """
+    run = ReplayRun(pairs, skipped, ignored_topics)
+    for pair in run.pairs:
+        compare_answers(run, pair)
+    compare_deliveries(run)
+    found = Verification()
+    for pair in run.pairs:
+        found.differences += sorted(pair.differences, key=_place)
+        found.tallies.append(pair.tally)
+    return found
+
+
+def compare(
+    pairs: Iterable[tuple[Script, Script | None]],
+    *,
+    skipped: Iterable[Entry] = (),
+    ignored_topics: Iterable[str] = IGNORED_TOPICS,
+) -> list[Difference]:
+    """The differences alone."""
+    return verify(pairs, skipped=skipped, ignored_topics=ignored_topics).differences
+
+
+def _place(difference: Difference) -> tuple[int, int]:
+    """In the order of the recording; what only the replay has comes after."""
+    recorded, live = difference.recorded, difference.live
+    return (_LAST if recorded is None else recorded.place, _LAST if live is None else live.place)

@@ -39,7 +39,7 @@ def _numbers(*names: str) -> frozenset[int]:
 
 EXPIRY = BY_NAME["message_expiry_interval"].identifier
 IGNORED = _numbers("topic_alias", "reason_string", "message_expiry_interval")
-"""The Message Expiry Interval is judged by the time that passed (`verify_deliveries`)."""
+"""The Message Expiry Interval is judged by the time that passed (`deliveries`)."""
 PRESENCE = _numbers("assigned_client_identifier", "response_information", "authentication_data")
 
 

@@ -36,9 +36,8 @@ from mqttscope.transport.target import parse_broker
 from tests.cli.running import invoke
 from tests.conftest import shared_path
 from tests.proxy import rig
-from tests.replay.builder import Builder
 from tests.replay.hostile import hostile
-from tests.replay.recordings import connack, connect, publish, recordings
+from tests.replay.recordings import Builder, connack, connect, publish, recordings
 from tests.replay.simulation import Broker, Client
 
 

@@ -1,19 +1,34 @@
-"""Deliveries: what differs is found by its name, on Shared Subscriptions over all members."""
+"""Deliveries: what differs is found by its name, on Shared Subscriptions over all members.
+
+Their order counts as far as one is promised.  What only one side has is a difference, follows from others, or cannot be
+judged.
+"""
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
+from random import Random
 
-from mqttscope.replay.verify.verify import compare
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqttscope.mqtt import Publish
+from mqttscope.replay.verify import compare, verify
+from mqttscope.replay.verify.deliveries import longest_rise
+from mqttscope.replay.verify.difference import DifferenceKind
 from tests.replay.talk import (
     ALL,
     OPENED,
     Different,
     Equal,
     Found,
+    asked,
     check,
     delivered,
     pairs,
+    record,
+    replay,
     told,
 )
 
@@ -86,6 +101,47 @@ DIFFERENT: Different = {
         OPENED + "pub > publish t/a x\nsub < publish t/a x qos=2 id=1\nsub > pubrec 1",
         [("missing-answer", "", 0)],
     ),
+    "the client is refused": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED.replace("pub < connack", "pub < connack code=0x87"),
+        [("reason-code", "reason_code", 2)],
+    ),
+    "the session is gone": (
+        "dev > connect resume\ndev < connack present\ndev < publish t/a x qos=1 id=1\ndev > puback 1",
+        "dev > connect resume\ndev < connack",
+        [("session-present", "session_present", 1)],
+    ),
+    "a refused subscription, and what is not delivered": (
+        delivered(*ALL),
+        delivered().replace("suback 1 2", "suback 1 0x87"),
+        [("reason-code", "reason_codes[0]", 3)],
+    ),
+    "a refused message, which is not delivered": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1 code=0x87",
+        [("reason-code", "reason_code", 1)],
+    ),
+    "a message that is not acknowledged, and not delivered": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED + "pub > publish t/a x qos=1 id=1",
+        [("missing-answer", "", 1)],
+    ),
+    "a message that is not acknowledged, but delivered": (
+        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        OPENED + "pub > publish t/a x qos=1 id=1\nsub < publish t/a x\nsub < publish t/a x",
+        [("extra-delivery", "", 0), ("missing-answer", "", 0)],
+    ),
+    "messages that were sent when the broker closed": (
+        OPENED + "pub > publish t/a x\nsub < publish t/a x\npub > pingreq\npub < pingresp\npub > fin",
+        OPENED + "pub > publish t/a x\npub < fin",
+        [("close", "ending.by", 2)],
+    ),
+    "messages that it had got before": (
+        OPENED + "pub > publish t/a x\nsub < publish t/a x\n" + 2 * "pub > pingreq\npub < pingresp\n" + "pub > fin",
+        OPENED + "pub > publish t/a x\npub > pingreq\npub < pingresp\npub < fin",
+        [("missing-delivery", "", 0), ("close", "ending.by", 1)],
+    ),
+    "an order": (delivered(*ALL), delivered(ALL[2], ALL[1], ALL[0]), [("order", "", 0)]),
 }
 
 EQUAL: Equal = {
@@ -119,6 +175,21 @@ EQUAL: Equal = {
         delivered("+4 sub < publish t/a old message_expiry_interval=6")
         .replace("sub < +4", "+4")
         .replace("publish t/a one", "publish t/a old message_expiry_interval=10", 1),
+    ),
+    "the capture ended before the delivery": (
+        OPENED + "pub > publish t/a x",
+        OPENED + "pub > publish t/a x\nsub < publish t/a x",
+    ),
+    "order across topics": (delivered(*ALL), delivered(ALL[1], ALL[0], ALL[2])),
+    "copies of one message for two filters": (
+        delivered("publish t/a one subscription_identifier=1", "publish t/a one subscription_identifier=2"),
+        delivered("publish t/a one subscription_identifier=2", "publish t/a one subscription_identifier=1"),
+    ),
+    "two clients overtake each other": (
+        OPENED + "pub > publish t/a one\nother > connect\nother < connack\nother > publish t/a two\n"
+        "sub < publish t/a one\nsub < publish t/a two",
+        OPENED + "pub > publish t/a one\nother > connect\nother < connack\nother > publish t/a two\n"
+        "sub < publish t/a two\nsub < publish t/a one",
     ),
 }
 
@@ -191,3 +262,158 @@ def test_topics_may_be_ignored() -> None:
 
     assert told(compare(both, ignored_topics=("t/#",))) == []
     assert len(compare(both)) == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [([], 0), ([1], 1), ([1, 2, 3], 3), ([3, 2, 1], 1), ([2, 1, 3, 4, 0], 3), ([5, 1, 2, 3], 3), ([1, 9, 2, 3, 8], 4)],
+)
+def test_the_fewest_are_taken_for_moved(values: list[int], kept: int) -> None:
+    found = longest_rise(values)
+
+    assert len(found) == kept
+    assert [values[index] for index in sorted(found)] == sorted(values[index] for index in found)
+
+
+messages = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3)), max_size=12)
+
+
+@settings(deadline=None)
+@given(messages, st.randoms(use_true_random=False))
+def test_no_permutation_across_topics_is_a_difference(sent: list[tuple[str, int]], random: Random) -> None:
+    shuffled = _shuffled(sent, random)
+
+    assert told(compare(pairs(_conversation(sent, sent), _conversation(sent, shuffled)))) == []
+
+
+@settings(deadline=None)
+@given(messages, st.randoms(use_true_random=False))
+def test_whatever_is_missing_or_new_is_counted(sent: list[tuple[str, int]], random: Random) -> None:
+    came = [one for one in _shuffled(sent, random) if random.random() < 0.7]
+    missing = (Counter(sent) - Counter(came)).total()
+    there = compare(pairs(_conversation(sent, sent), _conversation(sent, came)))
+    back = compare(pairs(_conversation(sent, came), _conversation(sent, sent)))
+
+    # Of messages that are alike nobody knows which one is missing, so the order is left aside.
+    assert sum(one.kind is DifferenceKind.MISSING_DELIVERY for one in there) == missing
+    assert sum(one.kind is DifferenceKind.EXTRA_DELIVERY for one in back) == missing
+    assert {one.kind for one in there + back} <= {
+        DifferenceKind.MISSING_DELIVERY,
+        DifferenceKind.EXTRA_DELIVERY,
+        DifferenceKind.ORDER,
+    }
+
+
+def _conversation(sent: list[tuple[str, int]], came: list[tuple[str, int]]) -> str:
+    lines = [f"pub > publish t/{topic} {payload}" for topic, payload in sent]
+    lines += [f"sub < publish t/{topic} {payload} qos=1 id={index + 1}" for index, (topic, payload) in enumerate(came)]
+    return OPENED + "\n".join([*lines, "sub > pingreq", "sub < pingresp"])
+
+
+def _shuffled(sent: list[tuple[str, int]], random: Random) -> list[tuple[str, int]]:
+    """The same messages, those of each topic in their order."""
+    topics = [topic for topic, _ in sent]
+    random.shuffle(topics)
+    waiting = {topic: iter([one for one in sent if one[0] == topic]) for topic in topics}
+    return [next(waiting[topic]) for topic in topics]
+
+
+def test_what_was_left_out_is_not_missed() -> None:
+    recorded = record(OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x")
+    left_out = {one for script in recorded for one in script.entries if one.type == "publish" and one.from_client}
+    found = verify(replay(recorded, OPENED), skipped=left_out)
+
+    assert found.differences == []
+    assert [one.reasons for one in found.tallies] == [{"the replay did not perform what it belongs to": 1}] * 2
+
+
+def test_what_the_recording_lost_is_not_judged() -> None:
+    recorded = OPENED + "sub < lost 20\npub > publish t/a x\nsub > pingreq\nsub < pingresp"
+    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
+    found = verify(pairs(recorded, live))
+
+    assert found.differences == []
+    assert found.tallies[0].reasons == {"the recording is not complete": 1}
+
+
+def test_what_was_published_in_bytes_that_are_lost_is_not_missed() -> None:
+    found = verify(pairs(OPENED + "pub > lost 20\nsub < publish t/a x", OPENED))
+
+    assert (found.differences, found.tallies[0].reasons) == ([], {"the recording is not complete": 1})
+
+
+def test_an_early_end_explains_what_is_missing() -> None:
+    recorded = OPENED + "pub > publish t/a x\nsub < publish t/a x\npub > publish t/b y qos=1 id=1\npub < puback 1\n"
+    recorded += "sub < publish t/b y\npub > disconnect\npub > fin"
+    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\npub < reset"
+
+    assert told(compare(pairs(recorded, live))) == [("close", "ending.by", 2)]
+
+
+def test_messages_that_only_the_live_broker_lets_through_follow() -> None:
+    recorded = OPENED.replace("suback 1 2", "suback 1 0x87") + "pub > publish t/a x\nsub > pingreq\nsub < pingresp"
+    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
+
+    assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_codes[0]", 1)]
+
+
+def test_what_was_left_out_since_the_connection_had_ended_follows_from_its_end() -> None:
+    recorded = record(asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"))
+    unsent = [one for one in recorded[0].entries if one.from_client and one.type != "connect"]
+
+    found = compare(replay(recorded, "dev > connect\ndev < connack\ndev < fin"), skipped=unsent)
+    assert told(found) == [("close", "ending.by", 2)]
+
+    refused = replay(recorded, "dev < fin")
+    assert refused[0][1] is not None
+    refused[0][1].ending.how = "refused"
+    found = compare(refused, skipped=[one for one in recorded[0].entries if one.from_client])
+    assert told(found) == [("not-connected", "", 3)]
+
+
+def test_a_message_that_the_replay_had_to_send_with_a_lower_qos_is_not_judged() -> None:
+    recorded = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x qos=1 id=1\nsub > puback 1"
+    found = verify(pairs(recorded, OPENED + "pub > publish t/a x\nsub < publish t/a x"))
+
+    assert found.differences == []
+    assert [one.unjudged for one in found.tallies] == [1, 1]
+
+
+def test_messages_that_were_stored_before_the_recording_are_missed_all_the_same() -> None:
+    (one,) = compare(pairs(OPENED + "sub < publish t/a x retain", OPENED))
+
+    assert one.kind == "missing-delivery"
+    assert one.message.endswith("it was stored before, is a Will, or its publisher was left out.")
+
+
+def test_a_message_of_which_bytes_are_lost_is_not_judged() -> None:
+    recorded = record(OPENED + "sub < publish t/a xyz")
+    packet = recorded[0].entries[-1].packet
+    assert isinstance(packet, Publish)
+    packet.missing = 5
+    found = verify(replay(recorded, OPENED))
+
+    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
+
+
+def test_what_was_not_subscribed_in_the_replay_is_not_missed() -> None:
+    recorded = OPENED + "pub > publish t/a x\nsub < publish t/a x"
+    live = "sub > connect\nsub < connack\npub > connect\npub < connack\npub > publish t/a x"
+    found = verify(pairs(recorded, live))
+
+    assert (found.differences, found.tallies[0].unjudged) == ([], 2)
+
+
+def test_a_message_that_only_the_live_broker_accepts_brings_its_delivery() -> None:
+    recorded = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1 code=0x87\nsub > pingreq\nsub < pingresp"
+    live = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
+
+    assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_code", 1)]
+
+
+def test_everything_on_a_connection_that_only_the_live_broker_accepts_follows() -> None:
+    recorded = "sub > connect\nsub < connack code=0x87\npub > connect\npub < connack\npub > publish t/a x"
+
+    assert told(compare(pairs(recorded, OPENED + "pub > publish t/a x\nsub < publish t/a x"))) == [
+        ("reason-code", "reason_code", 1)
+    ]

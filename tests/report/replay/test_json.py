@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from mqttscope.replay.verify.verify import verify
+from mqttscope.replay.verify import verify
 from mqttscope.report.base import View
 from mqttscope.report.replay.json import ReplayJson
 from tests.replay.talk import ALL, OPENED, asked, delivered, pairs

@@ -10,7 +10,7 @@ from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import instances, select
 from mqttscope.lint.engine import Linter
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.verify import verify
+from mqttscope.replay.verify import verify
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import Summary
