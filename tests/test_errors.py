@@ -12,7 +12,7 @@ import pytest
 import mqttscope
 from mqttscope import errors
 from mqttscope.errors import MqttscopeError
-from mqttscope.filter.errors import FilterError
+from mqttscope.filter.parser import FilterError
 from mqttscope.mqtt.wire import Fault
 from tests.test_structure import FILES, name, tree
 

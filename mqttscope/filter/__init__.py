@@ -13,9 +13,9 @@ types and makes closures of ``operators``.  The language is documented in ``docs
 from __future__ import annotations
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.filter.errors import FilterError
 from mqttscope.filter.evaluate import build
 from mqttscope.filter.fields import Field, FieldKind, lookup, names
+from mqttscope.filter.parser import FilterError
 
 _OF_THE_RUN = ("connection", "packet")
 """Fields that count over all captures."""

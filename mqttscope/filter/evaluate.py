@@ -11,10 +11,23 @@ from difflib import get_close_matches
 from typing import Any
 
 from mqttscope.filter import literals, operators
-from mqttscope.filter.errors import FilterError
 from mqttscope.filter.fields import Field, FieldKind, Get, keyed, lookup, names
 from mqttscope.filter.operators import Hit, Test
-from mqttscope.filter.parser import All, Bare, Comparison, Exists, FieldName, Item, Node, Not, Some, Token, parse, shown
+from mqttscope.filter.parser import (
+    All,
+    Bare,
+    Comparison,
+    Exists,
+    FieldName,
+    FilterError,
+    Item,
+    Node,
+    Not,
+    Some,
+    Token,
+    parse,
+    shown,
+)
 
 _ADDRESSES = ("client.address", "server.address")
 _PORTS = ("client.port", "server.port")

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from mqttscope.filter.errors import FilterError
-from mqttscope.filter.parser import Token
+from mqttscope.filter.parser import FilterError, Token
 from mqttscope.mqtt.constants import ProtocolVersion
 
 Fail = Callable[..., FilterError]

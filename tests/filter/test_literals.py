@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.filter.errors import FilterError
 from mqttscope.filter.literals import address, binary_text, duration, integer, moment, network, size
 from mqttscope.filter.literals import text as literal_text
-from mqttscope.filter.parser import Token, tokenize
+from mqttscope.filter.parser import FilterError, Token, tokenize
 
 
 def fail(message: str, position: int, length: int, hint: str = "") -> FilterError:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from mqttscope.filter import literals
-from mqttscope.filter.errors import FilterError
-from mqttscope.filter.parser import Token
+from mqttscope.filter.parser import FilterError, Token
 from mqttscope.mqtt.packets import (
     Auth,
     Connack,
