@@ -19,7 +19,7 @@ from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
-from mqttscope.redact.tokens import without_tokens
+from mqttscope.redact.secrets import without_tokens
 
 Row = dict[str, Any]
 Bad = list[Row]

@@ -27,6 +27,7 @@ from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import WebSocket
+from mqttscope.redact.addresses import public_details, without_http_secrets
 from mqttscope.redact.packets import (
     BROKEN,
     CLEAR,
@@ -40,7 +41,6 @@ from mqttscope.redact.packets import (
     holds_secrets,
     joined,
 )
-from mqttscope.redact.text import public_details, without_http_secrets
 from mqttscope.redact.values import public, public_damaged
 from mqttscope.session.connection import Connection
 

@@ -36,7 +36,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.redact.addresses import without_secrets
+from mqttscope.redact.addresses import transport_view, without_secrets
 from mqttscope.redact.packets import (
     DISGUISED,
     covered,
@@ -45,7 +45,6 @@ from mqttscope.redact.packets import (
     hides_payload,
     visible_fields,
 )
-from mqttscope.redact.text import transport_view
 from mqttscope.session.connection import Connection
 
 Values = tuple[Any, ...]

@@ -1,4 +1,7 @@
-"""Where secrets stand in addresses: passwords in front of the host, tokens in path parameters, query and fragment.
+"""Secrets in addresses, in HTTP requests, and in what else transports say.
+
+In an address they are passwords in front of the host, tokens in path parameters, query and fragment; in a request
+there are those of its path, and of headers.
 
 A server may decode what is percent-encoded before it looks for the ``?``, some do so twice, and proxies in front of it
 once more.  So every address is read as it stands and as it reads after each decoding; what is secret in one of these
@@ -8,9 +11,12 @@ readings is hidden in the address as it stands, whose encoding stays.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-from mqttscope.redact.secrets import NAMES
+from mqttscope.mqtt import view
+from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
+from mqttscope.redact.secrets import NAMES, masked
 
 REDACTED = "***"
 MAX_DECODED = 8
@@ -57,7 +63,7 @@ def without_query_values(path: str) -> str:
 
     What has the form of a query counts as one, wherever it stands: nobody knows where a broken request has its ``?``.
     """
-    return _hidden(path, spans_in_path(path))
+    return _hidden(path, _spans_in_path(path))
 
 
 def without_secrets(text: str) -> str:
@@ -85,7 +91,7 @@ def public_name(name: str) -> str:
     return _hidden(name, _everywhere(name, find))
 
 
-def spans_in_path(path: str) -> list[Span]:
+def _spans_in_path(path: str) -> list[Span]:
     """Where secrets stand in the path of a request; in order, apart from each other."""
     return _everywhere(path, _in_path)
 
@@ -207,3 +213,85 @@ def _in_name(name: str) -> Iterator[Span]:
 def _user_of_name(name: str) -> list[Span]:
     user = _USER_OF_NAME.search(name)
     return [] if user is None else [user.span(user.lastgroup or 0)]
+
+
+_HOST = re.compile(r"(?:[\w-]{1,63}(?:\.[\w-]{1,63})*|\[[0-9A-Fa-f:.%]+\])?(?::\d{1,5})?")
+_SUBPROTOCOL = re.compile(rf"{SUBPROTOCOL_NAME.pattern}|(?!mqtt)[\w.-]{{0,16}}", re.IGNORECASE)
+_EXTENSION = re.compile(r"(?:permessage|x-webkit)-[\w-]{1,24}(?:;\s*[a-z_]{1,30}(?:=\"?\d{1,3}\"?)?)*")
+
+
+def public_details(details: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a transport, without what may be a token: the query of a request, and names that are none."""
+    shown = dict(details)
+    path, host, chosen, extensions = (shown.get(name) for name in ("path", "host", "subprotocol", "extensions"))
+    if isinstance(path, str):
+        shown["path"] = masked(without_query_values(path))
+    if isinstance(host, str) and not _HOST.fullmatch(host):
+        shown["host"] = REDACTED
+    if isinstance(chosen, str) and not _SUBPROTOCOL.fullmatch(chosen):
+        shown["subprotocol"] = REDACTED
+    if isinstance(extensions, list):
+        shown["extensions"] = [one if _EXTENSION.fullmatch(one) else REDACTED for one in extensions]
+    inside = shown.get("websocket")
+    if isinstance(inside, Mapping):
+        shown["websocket"] = public_details(inside)
+    return shown
+
+
+def transport_view(details: Mapping[str, Any], *, decrypted: bool, show_secrets: bool = False) -> dict[str, Any]:
+    """What is known of a transport as plain JSON values, but for what every transport has: counters, PROXY header."""
+    shown = {name: value for name, value in details.items() if name not in ("tcp", "proxy")}
+    if not show_secrets:
+        shown = public_details(shown)
+    if decrypted:
+        shown["decrypted"] = True
+    return {name: _plain(value) for name, value in shown.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value of the wire: its text may not be UTF-8."""
+    if isinstance(value, str):
+        return view.text(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+_SECRET_HEADER = re.compile(
+    rb"((?:^|\n)(?:proxy-)?(?:authorization|set-cookie|cookie|x-[\w-]*(?:token|key|auth)[\w-]*)[ \t]*:[ \t]*)"
+    rb"([^\r\n]+)",
+    re.IGNORECASE,
+)
+_OFFERED = re.compile(rb"((?:^|\n)sec-websocket-protocol[ \t]*:)([^\r\n]+)", re.IGNORECASE)
+_OTHER_NAME = re.compile(rb"[^\s,]+")
+_METHOD_OR_VERSION = re.compile(rb"GET|HEAD|POST|PUT|DELETE|CONNECT|OPTIONS|TRACE|PATCH|HTTP/\d\.\d")
+_STATUS_LINE = re.compile(rb"HTTP/\d\.\d [1-5]\d\d(?: |\r?\Z)")
+_WORD = re.compile(rb"\S+")
+
+
+def without_http_secrets(head: bytes) -> bytes:
+    """The beginning of an HTTP head, of the same length, with asterisks for what may be a token."""
+    line, newline, headers = head.partition(b"\n")
+    if not _STATUS_LINE.match(line):
+        line = _WORD.sub(lambda found: _starred(found[0], cut=not newline and found.end() == len(line)), line)
+    headers = newline + headers
+    headers = _SECRET_HEADER.sub(lambda found: found[1] + b"*" * len(found[2]), headers)
+    return line + _OFFERED.sub(lambda found: found[1] + _OTHER_NAME.sub(_unless_mqtt, found[2]), headers)
+
+
+def _starred(word: bytes, *, cut: bool) -> bytes:
+    """A word of the request line; after one that is ``cut`` there may be the ``@`` of a password."""
+    if _METHOD_OR_VERSION.fullmatch(word):
+        return word
+    shown = bytearray(word)
+    # One character for each byte: what is not ASCII is no delimiter.
+    for start, end in _spans_in_path(word.decode("latin-1") + ("@" if cut else "")):
+        end = min(end, len(word))
+        shown[start:end] = b"*" * (end - start)
+    return bytes(shown)
+
+
+def _unless_mqtt(found: re.Match[bytes]) -> bytes:
+    name = found[0].lower()
+    # The rest of a name may be still to come.
+    return found[0] if name.startswith(b"mqtt") or b"mqtt".startswith(name) else b"*" * len(name)

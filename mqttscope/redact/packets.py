@@ -21,7 +21,7 @@ from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Connect, Publis
 from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, WILL, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
-from mqttscope.redact.tokens import token_places, token_ranges
+from mqttscope.redact.secrets import token_places, token_ranges
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came

@@ -11,7 +11,7 @@ from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
 from mqttscope.redact.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
-from mqttscope.redact.tokens import without_tokens
+from mqttscope.redact.secrets import without_tokens
 
 
 def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:

@@ -30,10 +30,9 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, 
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, text, view
 from mqttscope.net.frame import CaptureError
-from mqttscope.redact.addresses import without_secrets
+from mqttscope.redact.addresses import transport_view, without_secrets
 from mqttscope.redact.packets import DISGUISED, hides_payload
-from mqttscope.redact.text import transport_view
-from mqttscope.redact.tokens import SHORTEST, is_suspect, without_tokens
+from mqttscope.redact.secrets import SHORTEST, is_suspect, without_tokens
 from mqttscope.redact.values import without_tokens_of
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet

@@ -24,7 +24,7 @@ import orjson
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.tokens import without_tokens
+from mqttscope.redact.secrets import without_tokens
 from mqttscope.report.escape import cells, cut, escape
 
 MAX_NESTED = 3

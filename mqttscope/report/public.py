@@ -38,6 +38,7 @@ from mqttscope.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
+from mqttscope.redact.addresses import public_details
 from mqttscope.redact.packets import (
     DISGUISED,
     Ranges,
@@ -47,8 +48,7 @@ from mqttscope.redact.packets import (
     hidden_in_unparsed,
     visible_fields,
 )
-from mqttscope.redact.text import public_details
-from mqttscope.redact.tokens import REACH, SHORTEST, is_suspect
+from mqttscope.redact.secrets import REACH, SHORTEST, is_suspect
 from mqttscope.redact.values import public, public_damaged
 from mqttscope.report.base import View
 
@@ -96,8 +96,9 @@ class PublicReport(ABC):
     """A report of events that gets them without their secrets, whatever it writes of them.
 
     What it is fed is made public here, and once.  Bytes that a report makes of these, by unpacking a payload, are left
-    to it (`report.payload`), and so are the details of a transport (`redact.text`): connections are passed on as they
-    are, since packets come in large numbers.  `report.jsonl` has a lane of its own for these instead, for its speed.
+    to it (`report.payload`), and so are the details of a transport (`redact.addresses`): connections are passed on as
+    they are, since packets come in large numbers.  `report.jsonl` has a lane of its own for these instead, for its
+    speed.
     """
 
     def __init__(self, view: View, *, all_bytes: bool = False) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope import filter as filters
-from mqttscope.filter import FilterError
 from mqttscope.filter.parser import (
     MAX_EXPRESSION_CHARACTERS,
     MAX_NESTING,
@@ -183,7 +182,7 @@ def mistake_in(expression: str) -> FilterError:
 
 
 # Expression with the offending characters between » and «; part of the message; part of the hint.
-ERRORS: list[tuple[str, str, str]] = [
+MISTAKES: list[tuple[str, str, str]] = [
     # Names.
     ('type == publish and »topik« == "a"', "unknown field 'topik'", "did you mean 'topic'?"),
     ('»client_id« == "x"', "unknown field", "'client_identifier'"),
@@ -277,7 +276,7 @@ ERRORS: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("marked", "message", "hint"), ERRORS, ids=[row[0] for row in ERRORS])
+@pytest.mark.parametrize(("marked", "message", "hint"), MISTAKES, ids=[row[0] for row in MISTAKES])
 def test_mistake_is_named_at_its_place(marked: str, message: str, hint: str) -> None:
     expression = marked.replace("»", "").replace("«", "")
     error = mistake_in(expression)

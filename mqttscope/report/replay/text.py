@@ -33,8 +33,7 @@ from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, v
 from mqttscope.redact.addresses import REDACTED
 from mqttscope.redact.findings import masked
 from mqttscope.redact.packets import BROKEN, hides_payload
-from mqttscope.redact.secrets import is_secret_name
-from mqttscope.redact.tokens import without_tokens
+from mqttscope.redact.secrets import is_secret_name, without_tokens
 from mqttscope.redact.values import without_tokens_of
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text
