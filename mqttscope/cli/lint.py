@@ -124,7 +124,7 @@ def command(given: LintOptions) -> int:
     from mqttscope.cli.output import Output, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.lint.finding import Finding
-    from mqttscope.lint.selection import Selection
+    from mqttscope.lint.gate import Selection
 
     settings = given.settings()
     if not settings.rules:

@@ -30,10 +30,9 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding
-from mqttscope.lint.gate import Baseline, BaselineError, Gate, Verdict, client_key
+from mqttscope.lint.gate import Baseline, BaselineError, Gate, Selection, Verdict, client_key
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Needs
-from mqttscope.lint.selection import Selection
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice
 from mqttscope.redact.addresses import public_name

@@ -10,8 +10,8 @@ from mqttscope.cli.command import OUTPUT, SELECTION, argument, make_command, opt
 from mqttscope.cli.options import colour_option
 
 if TYPE_CHECKING:
+    from mqttscope.lint.catalogue import Coverage
     from mqttscope.lint.rule import Rule
-    from mqttscope.lint.statements import Coverage
 
 
 @options
@@ -97,7 +97,7 @@ def named(names: tuple[str, ...]) -> tuple[list[type[Rule]], bool]:
 
 def statements(names: tuple[str, ...], rules: list[type[Rule]]) -> list[Coverage]:
     """Statements with their rules; where rules are named, those that they cite."""
-    from mqttscope.lint.statements import coverage
+    from mqttscope.lint.catalogue import coverage
 
     rows = coverage()
     if not names:

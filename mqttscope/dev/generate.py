@@ -23,10 +23,9 @@ from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dissect import flow_phase
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
 from mqttscope.lint.examples import Conversation
 from mqttscope.lint.rule import Rule
-from mqttscope.lint.statements import STATES, Coverage, coverage, totals
 from mqttscope.mqtt.constants import REASON_CODES, PacketType
 from mqttscope.report.base import View
 from mqttscope.report.example import render

@@ -20,9 +20,8 @@ from mqttscope.lake.tables import Collector, Scoped
 from mqttscope.lake.tracker import Tracker
 from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.gate import client_key
+from mqttscope.lint.gate import Selection, client_key
 from mqttscope.lint.quality import Quality, is_whole_packet
-from mqttscope.lint.selection import Selection
 
 MAX_CLIENTS = 100_000
 """Clients that are remembered by one task."""

@@ -7,8 +7,7 @@ from dataclasses import replace
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Conversation
+from mqttscope.lint.examples import Conversation, segments
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View

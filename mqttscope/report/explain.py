@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mqttscope.lint.catalogue import Statement, statement
 from mqttscope.lint.rule import Needs, Rule
-from mqttscope.lint.statements import Statement, statement
 
 CONFIDENCES = {
     "certain": "certain: proved by the bytes",

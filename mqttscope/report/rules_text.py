@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mqttscope.lint.catalogue import STATES, Coverage, totals
 from mqttscope.lint.rule import Rule
-from mqttscope.lint.statements import STATES, Coverage, totals
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells

@@ -22,7 +22,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS
 from mqttscope.lake.state import dump, load
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.selection import Selection
+from mqttscope.lint.gate import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
 from mqttscope.spark.cross_connection_stage import Asides, by_key
 from mqttscope.spark.dataframes import plan_captures

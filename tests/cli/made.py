@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mqttscope.capture import PcapngWriter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Step, client, closes, conversation, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, opened, segments, server
 from mqttscope.mqtt.packets import Disconnect, Publish
 from mqttscope.mqtt.properties import Properties
 from tests.dissect.secure import as_frame

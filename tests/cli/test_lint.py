@@ -799,7 +799,7 @@ def test_a_filter_that_is_none_is_refused(pumps: Path) -> None:
 def test_what_waits_for_the_name_of_its_client_is_bounded(
     pumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mqttscope.lint.selection.MAX_WAITING", 1)
+    monkeypatch.setattr("mqttscope.lint.gate.MAX_WAITING", 1)
     bad = client(Publish(topic_name="a/#"))
     steps = [bad, bad, bad, *opened(client_identifier="late1")]
     path = write_capture(tmp_path / "late.pcapng", *steps)

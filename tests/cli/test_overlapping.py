@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import PcapngWriter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import conversation
+from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt import Pingreq, Pingresp
 from mqttscope.net.segment import reverse_key
 from tests.cli.made import client, closes, opened, server

@@ -9,8 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from mqttscope.dev.generate import CONFORMANCE, FOLDER, pages
-from mqttscope.lint.catalogue import all_rules, find
-from mqttscope.lint.statements import coverage
+from mqttscope.lint.catalogue import all_rules, coverage, find
 from mqttscope.report.explain import cited
 
 

@@ -24,7 +24,7 @@ from mqttscope.lake.schemas import FINDINGS
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
+from mqttscope.lint.examples import segments
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.redact.findings import Hiding, conceal

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Step, client, conversation, opened, server
+from mqttscope.lint.examples import Step, client, conversation, opened, segments, server
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Publish

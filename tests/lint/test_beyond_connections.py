@@ -9,8 +9,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish, Suback, Subscribe

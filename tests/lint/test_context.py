@@ -14,8 +14,7 @@ from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE, RuleContext, scope_key
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Conversation, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Conversation, client, closes, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp

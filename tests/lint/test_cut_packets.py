@@ -14,8 +14,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Conversation, client, conversation, opened
+from mqttscope.lint.examples import Conversation, client, conversation, opened, segments
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Publish

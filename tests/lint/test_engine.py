@@ -15,7 +15,6 @@ from mqttscope.lint import engine
 from mqttscope.lint.catalogue import all_rules, instances
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import CONDITIONS, MAX_RUNS, PREFACES, Linter, Withheld, foreign_protocol, scope_key
-from mqttscope.lint.example_segments import segments
 from mqttscope.lint.examples import (
     Conversation,
     Step,
@@ -26,6 +25,7 @@ from mqttscope.lint.examples import (
     hexadecimal,
     lost,
     opened,
+    segments,
     server,
 )
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Scope, Severity

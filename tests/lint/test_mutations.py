@@ -10,8 +10,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments, step_bytes
-from mqttscope.lint.examples import Conversation, Step
+from mqttscope.lint.examples import Conversation, Step, segments, step_bytes
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.codec import packet_end

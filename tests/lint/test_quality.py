@@ -5,8 +5,7 @@ from __future__ import annotations
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Conversation, Step, client, closes, conversation, lost, opened, server
+from mqttscope.lint.examples import Conversation, Step, client, closes, conversation, lost, opened, segments, server
 from mqttscope.lint.quality import Quality, is_whole_packet
 from mqttscope.lint.rule import V3_1_1
 from mqttscope.mqtt import encode

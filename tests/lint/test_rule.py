@@ -9,8 +9,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, opened, segments
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import PRACTICE, RULES, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.declare import ControlPacket

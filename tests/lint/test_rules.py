@@ -11,8 +11,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import Event
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import chunkings, expected, segments
-from mqttscope.lint.examples import Conversation
+from mqttscope.lint.examples import Conversation, chunkings, expected, segments
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment

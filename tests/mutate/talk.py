@@ -10,8 +10,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Conversation
+from mqttscope.lint.examples import Conversation, segments
 from mqttscope.lint.examples import Step as Said
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mqttscope.lint.statements import all_statements
+from mqttscope.lint.catalogue import all_statements
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Verdict, as_json, catalogue, mutation, select
 from mqttscope.mutate.catalogue import cited_instead, matches, names

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from mqttscope.lint.statements import all_statements
+from mqttscope.lint.catalogue import all_statements
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mqtt.constants import PacketType, allowed_reason_codes
 from mqttscope.mqtt.properties import BY_NAME, PROPERTIES

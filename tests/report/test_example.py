@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.lint.catalogue import all_rules, find
-from mqttscope.lint.example_segments import expected
+from mqttscope.lint.examples import expected
 from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View
 from mqttscope.report.example import render

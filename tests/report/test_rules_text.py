@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.lint.catalogue import all_rules, find
-from mqttscope.lint.statements import coverage
+from mqttscope.lint.catalogue import all_rules, coverage, find
 from mqttscope.report.base import View
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.rules_text import RulesText, coverage_view, rules_view

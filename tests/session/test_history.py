@@ -9,8 +9,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Step, client, conversation, lost, opened, server
+from mqttscope.lint.examples import Step, client, conversation, lost, opened, segments, server
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import (
     Auth,

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.lint.context import WIDE
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Conversation
+from mqttscope.lint.examples import Conversation, segments
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import direction_key
 from tests.bench.frames import MSS

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lint.example_segments import segments
+from mqttscope.lint.examples import segments
 from mqttscope.lint.rules.delivery.message_expiry_not_decremented import MessageExpiryNotDecremented
 from mqttscope.mqtt.topics import matches
 from mqttscope.spark import joins

@@ -27,10 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, all_statements
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Suppression
-from mqttscope.lint.statements import all_statements
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.mqtt.declare import ControlPacket, Span
 from mqttscope.mqtt.packets import Publish

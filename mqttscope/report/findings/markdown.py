@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, all_statements
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Suppression
-from mqttscope.lint.statements import all_statements
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
 from mqttscope.report.findings.base import Summary, cited, counted, flow, message

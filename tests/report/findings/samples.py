@@ -10,7 +10,7 @@ from typing import Any
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import InternalError, Linter
-from mqttscope.lint.example_segments import START_NS, segments
+from mqttscope.lint.examples import START_NS, segments
 from mqttscope.lint.finding import Confidence, Finding, Related, Severity
 from mqttscope.lint.gate import Entry, Suppression
 from mqttscope.lint.quality import Quality

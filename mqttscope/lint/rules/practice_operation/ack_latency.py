@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.quantiles import Spread, duration
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.shared_checks import Spread, duration
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import (

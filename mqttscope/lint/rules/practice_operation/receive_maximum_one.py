@@ -3,8 +3,8 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.mqtt.properties import Properties
 

@@ -3,8 +3,8 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, crossing, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.quantiles import count
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.shared_checks import count
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe

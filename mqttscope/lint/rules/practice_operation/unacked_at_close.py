@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, opened, server
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.quantiles import count
 from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
+from mqttscope.lint.shared_checks import count
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription

@@ -6,8 +6,8 @@ from zlib import crc32
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.shared_checks import duration
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Puback, Publish

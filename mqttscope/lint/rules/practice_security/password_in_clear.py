@@ -3,9 +3,8 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.quantiles import count
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
-from mqttscope.lint.shared_checks import is_loopback, is_plain
+from mqttscope.lint.shared_checks import count, is_loopback, is_plain
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.example_segments import framed, silent_frame, web_opened
-from mqttscope.lint.examples import client, closes, conversation, server
+from mqttscope.lint.examples import client, closes, conversation, framed, server, silent_frame, web_opened
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.lint.shared_checks import problems

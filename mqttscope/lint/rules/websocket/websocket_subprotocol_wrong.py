@@ -1,8 +1,17 @@
 """WSK203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.example_segments import framed, upgraded, web_opened
-from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.examples import (
+    client,
+    closes,
+    conversation,
+    framed,
+    make_connect,
+    opened,
+    server,
+    upgraded,
+    web_opened,
+)
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import NOT_OFFERED, problem
