@@ -8,6 +8,9 @@ Small files of a lake become larger ones: each batch of a watch, each hourly ing
 Files with about as many rows are merged when there are many of them, so that a row is written again a few times at
 most, however many batches there are, and a commit writes no more than `MERGED` times `SMALL_BYTES` of each table.
 By bytes it would be more often: what stands around the rows of a small file is more than the rows.
+
+Some rows are of captures that are not read: one that cannot be opened has no content to be known by, and one with the
+same bytes as another is not read again.  Both get rows in the table of errors all the same, once.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ import pyarrow.parquet as pq
 from mqttscope.capture.write import lock, make_folder, opener
 from mqttscope.lake.manifest import (
     NAME,
+    Errors,
     LakeError,
     Manifest,
     check_content,
@@ -39,8 +43,12 @@ from mqttscope.lake.manifest import (
     sync_folder,
     write_manifest,
 )
+from mqttscope.lake.rows import error_row
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, OPEN, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.state import StateError
+from mqttscope.lake.tables import batch
+from mqttscope.mqtt.view import utf8
+from mqttscope.net.frame import CaptureError
 
 LOCK = ".lock"
 ROWS_PER_FILE = 1_000_000
@@ -337,3 +345,53 @@ def _rows(root: Path, names: Iterable[str], schema: pa.Schema) -> Iterator[pa.Re
         with reading(root / name):
             source = ds.dataset(str(root / name), schema=schema, format="parquet")
             yield from source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False)
+
+
+_ERRORS = "ingest_errors"
+_ERROR_COLUMNS = ("capture", "event", "message", "offset", "frames")
+
+
+def remember_errors(root: Path, after: Manifest, captures: Mapping[str, str]) -> None:
+    """Note in a manifest what the table of errors says of captures, whose names are given by their digests.
+
+    Only what has been written with this manifest counts: earlier rows are of other files that had these names.
+    """
+    begins = f"{_ERRORS}/{after.generation:010d}-"
+    files = [name for name in after.files.get(_ERRORS, ()) if name.startswith(begins)] if captures else []
+    found: dict[str, Errors] = {}
+    for row in _errors(root, files):
+        found.setdefault(row["capture"], []).append([row["message"], row["offset"], row["frames"]])
+    for digest, name in captures.items():
+        if utf8(name) in found:
+            after.faulty[digest] = found[utf8(name)]
+
+
+def known_errors(manifest: Manifest, known: Iterable[tuple[str, str]]) -> list[CaptureError]:
+    """What is wrong with captures that a lake has: pairs of a name and a digest."""
+    return [
+        CaptureError(name, message, offset, frames)
+        for name, digest in known
+        for message, offset, frames in manifest.faulty.get(digest, ())
+    ]
+
+
+def add_errors(root: Path, after: Manifest, errors: Iterable[CaptureError]) -> int:
+    """Write rows for errors of captures that the table does not have yet; returns how many."""
+    wanted = {(utf8(one.capture), utf8(one.message)): one for one in errors}
+    if not wanted:
+        return 0
+    for row in _errors(root, after.files.get(_ERRORS, ())):
+        wanted.pop((row["capture"], row["message"]), None)
+    if wanted:
+        with LakeFiles(root, after.generation) as files:
+            files.write(_ERRORS, batch(_ERRORS, [error_row(one) for one in wanted.values()]))
+        add_files(after, files.names)
+    return len(wanted)
+
+
+def _errors(root: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        with reading(root / name):
+            rows += pq.read_table(root / name, columns=list(_ERROR_COLUMNS), partitioning=None).to_pylist()
+    return [row for row in rows if row["event"] == "capture_error"]

@@ -31,13 +31,12 @@ import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import Event
-from mqttscope.lake.late import Late
+from mqttscope.lake.keys import AT_THE_END, Drop
 from mqttscope.lake.manifest import LakeError
-from mqttscope.lake.memory import FlowMemory, open_connections, remembered, resume
+from mqttscope.lake.memory import FlowMemory, Late, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import forget_secrets, public_object
 from mqttscope.lake.schemas import FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
-from mqttscope.lake.sort_position import AT_THE_END, Drop
 from mqttscope.lake.state import StateError, dump, load
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lake.tracker import KeyMemory
@@ -227,8 +226,8 @@ def run_flows(
 ) -> Iterator[None]:
     """Feed the rows of some flows to the collector.  When more will come, ``memories`` gets what is remembered of them.
 
-    ``parts``: segments that come later than newer ones of other captures are read as parts of their own (`lake.late`);
-    else as `inspect` and `lint` read them, in one stream.
+    ``parts``: segments that come later than newer ones of other captures are read as parts of their own
+    (`lake.memory`); else as `inspect` and `lint` read them, in one stream.
 
     Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
     """

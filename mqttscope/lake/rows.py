@@ -28,8 +28,8 @@ from mqttscope.lake.declared import (
     properties_row,
     text,
 )
-from mqttscope.lake.messages import TrackedMessage
 from mqttscope.lake.options import MAX_RAW_BYTES
+from mqttscope.lake.tracker import TrackedMessage
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
@@ -227,7 +227,7 @@ def connection_row(
 ) -> Values:
     """The row of a connection; ``over`` says that it has ended, and not only what was read so far.
 
-    ``late``: its captures came later than newer ones (`lake.late`).
+    ``late``: its captures came later than newer ones (`lake.memory`).
     """
     connection = event.connection
     bad: Bad = []

@@ -106,7 +106,7 @@ def field_names(cls: type, name: str) -> tuple[str, ...]:
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 6
+VERSION = 7
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 _LONG = 1 << 63

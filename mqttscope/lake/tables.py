@@ -18,12 +18,10 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake import rows
-from mqttscope.lake.keys import connection_id, stage_key
-from mqttscope.lake.messages import TrackedMessage
+from mqttscope.lake.keys import Drop, SortPosition, connection_id, stage_key
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, INTERNAL, OPEN, TABLES, event_schema
-from mqttscope.lake.sort_position import Drop, SortPosition
-from mqttscope.lake.tracker import LATE, KeyMemory, OpenConnection, Tracker
+from mqttscope.lake.tracker import LATE, KeyMemory, OpenConnection, TrackedMessage, Tracker
 from mqttscope.lint.context import WIDE, ConnectionKey, connection_key, is_of_one, scope_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Scope

@@ -5,7 +5,7 @@ already, by content, is not read again, so that an ingest that is repeated chang
 since, what is new is read.  A connection that is open when the captures end continues in the next ingest, from what its
 flow remembers; until then its rows so far are in the tables as well, ``closed_how`` being ``open``.  What rules
 remember of sessions and servers continues in the same way.  So the tables of several ingests are those of one, as long
-as the captures come in the order of time; in any other order each packet is a row all the same (`lake.late`).
+as the captures come in the order of time; in any other order each packet is a row all the same (`lake.memory`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,18 @@ from mqttscope.capture.resume import BoundedFile
 from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
-from mqttscope.lake.files import LakeFiles, add_files, commit, lake_lock, merge_small, reading
-from mqttscope.lake.ingest_errors import add_errors, known_errors, remember
+from mqttscope.lake.files import (
+    LakeFiles,
+    add_errors,
+    add_files,
+    commit,
+    known_errors,
+    lake_lock,
+    merge_small,
+    reading,
+    remember_errors,
+)
 from mqttscope.lake.kernel import Unfinished, begun, flow_memory, key_memory, state_row
-from mqttscope.lake.late import Late
 from mqttscope.lake.manifest import (
     LakeError,
     Manifest,
@@ -49,7 +57,7 @@ from mqttscope.lake.manifest import (
     read_manifest,
     remove_strays,
 )
-from mqttscope.lake.memory import open_connections, remembered, resume
+from mqttscope.lake.memory import Late, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import public_object
 from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_STATE, STATE, TABLES
@@ -142,7 +150,7 @@ def note_errors(
     ``fresh``: names of those that were read, by digest; ``known``: names and digests of those that are in already, or
     have the same bytes as another; ``faults``: why others cannot be opened, by name.
     """
-    remember(root, after, fresh)
+    remember_errors(root, after, fresh)
     done.known_errors = known_errors(after, known)
     unopened = [CaptureError(name, why) for name, why in faults.items() if why not in NOTHING_THERE]
     added = add_errors(root, after, [*done.known_errors, *unopened])

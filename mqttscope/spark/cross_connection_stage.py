@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.kernel import KEY_STATE, ORDER, ORDER_BY_TIME, SEGMENT_COLUMNS, cross_kernel
+from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError, Manifest
-from mqttscope.lake.sort_position import Drop
 from mqttscope.spark.ingest_tasks import (
     REPORT_DDL,
     IngestFailedError,

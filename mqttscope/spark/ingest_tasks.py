@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.kernel import SEGMENT, kernel
+from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
-from mqttscope.lake.sort_position import Drop
 from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.rows import DROPS, ERROR, READ, SKIPPED, SUMMARY
 from mqttscope.spark.scan import NEVER

@@ -27,8 +27,7 @@ import pyarrow as pa
 
 from mqttscope.capture.fingerprint import Fingerprint
 from mqttscope.capture.write import make_folder, opener, write_file
-from mqttscope.lake.files import STREAM, commit, lake_lock, merge_small, reading
-from mqttscope.lake.ingest_errors import add_errors, known_errors
+from mqttscope.lake.files import STREAM, add_errors, commit, known_errors, lake_lock, merge_small, reading
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load

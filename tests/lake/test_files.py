@@ -1,4 +1,4 @@
-"""Files of a lake under names of their own, one lock, one manifest."""
+"""Files of a lake under names of their own, one lock, one manifest; rows for captures that are faulty, once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mqttscope.lake import files as module
-from mqttscope.lake.files import LakeFiles, commit, lake_lock, rows_of
+from mqttscope.lake.files import LakeFiles, add_errors, commit, known_errors, lake_lock, remember_errors, rows_of
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, write_manifest
+from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.net.frame import CaptureError
 from tests.cli.running import environment
+from tests.lake.test_writer import SEVERAL, tables_of
 
 
 def rows(count: int, start: int = 0) -> pa.RecordBatch:
@@ -148,3 +152,83 @@ def test_a_lake_is_not_made_among_other_things(tmp_path: Path) -> None:
     write_manifest(tmp_path, Manifest(1))
     with lake_lock(tmp_path):
         pass
+
+
+DENIED = "cannot be opened: Permission denied"
+
+
+def errors(lake: Path) -> list[tuple[str, str]]:
+    return [(Path(row["capture"]).name, row["message"]) for row in read_table(lake, "ingest_errors").to_pylist()]
+
+
+def files_of(lake: Path) -> dict[str, bytes]:
+    return {path.relative_to(lake).as_posix(): path.read_bytes() for path in lake.rglob("*") if path.is_file()}
+
+
+def test_copies_of_faulty_captures_have_rows_and_are_told_again(tmp_path: Path) -> None:
+    lake, cut = tmp_path / "lake", SEVERAL[0].read_bytes()[:-10]
+    names = [tmp_path / name for name in ("empty-1", "empty-2", "cut-1", "cut-2", "good-1", "good-2")]
+    for name, content in zip(names, (b"", b"", cut, cut, *[SEVERAL[1].read_bytes()] * 2), strict=True):
+        name.write_bytes(content)
+
+    done = write_lake(names[:-1], lake)
+
+    (what,) = {message for name, message in errors(lake) if name == "cut-1"}
+    assert sorted(errors(lake)) == [("cut-1", what), ("cut-2", what), ("empty-1", "is empty"), ("empty-2", "is empty")]
+    assert done.rows["ingest_errors"] == 4
+    assert [Path(name).name for name in done.known] == ["empty-2", "cut-2"]
+    (one,) = [error for error in done.known_errors if error.capture == str(names[3])]
+    assert (one.message, one.frames > 0, one.offset is not None) == (what, True, True)
+    before = files_of(lake)
+
+    again = write_lake(names, lake)
+    assert [(Path(error.capture).name, error.message) for error in again.known_errors] == [
+        ("empty-1", "is empty"), ("empty-2", "is empty"), ("cut-1", what), ("cut-2", what)
+    ]  # fmt: skip
+    assert (again.captures, again.rows, files_of(lake)) == ([], {}, before)
+
+    # Another one, when nothing else is new.
+    others = tables_of(lake) | {"ingest_errors": list[Any]()}
+    (tmp_path / "empty-3").write_bytes(b"")
+    assert write_lake([tmp_path / "empty-3", names[0]], lake).rows == {"ingest_errors": 1}
+    assert sorted(errors(lake))[-1] == ("empty-3", "is empty")
+    assert tables_of(lake) | {"ingest_errors": []} == others
+
+
+def test_a_capture_that_is_whole_by_now_is_not_blamed(tmp_path: Path) -> None:
+    capture, lake = tmp_path / "a.pcapng", tmp_path / "lake"
+    capture.write_bytes(b"")
+    write_lake([capture], lake)
+    capture.write_bytes(SEVERAL[0].read_bytes())
+
+    assert write_lake([capture], lake).known_errors == []
+    assert write_lake([capture], lake).known_errors == []
+    # The table is a log.
+    assert errors(lake) == [("a.pcapng", "is empty")]
+
+
+def test_what_cannot_be_opened_has_a_row_and_what_is_not_there_has_none(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    faults = {"b\udcff.pcap": DENIED, "typo.pcap": "does not exist", "x*": "matches no file"}
+    faults |= {"in": "is a directory without captures"}
+
+    assert write_lake([SEVERAL[1]], lake, faults=faults).rows["ingest_errors"] == 1
+    before = files_of(lake)
+    assert errors(lake) == [("b\\xff.pcap", DENIED)]
+    assert write_lake([SEVERAL[1]], lake, faults=faults).rows == {}
+    assert files_of(lake) == before
+    write_lake([SEVERAL[1]], lake, faults={"c.pcap": DENIED})
+    assert sorted(errors(lake)) == [("b\\xff.pcap", DENIED), ("c.pcap", DENIED)]
+    write_lake([SEVERAL[0]], lake)
+    assert read_manifest(lake).generation == 3
+
+
+def test_only_rows_of_one_generation_count(tmp_path: Path) -> None:
+    after = Manifest(1)
+    assert add_errors(tmp_path, after, [CaptureError("a", "was bad", 7, 2)]) == 1
+    after.generation = 2
+    assert add_errors(tmp_path, after, [CaptureError("b", "is bad", 5, 1), CaptureError("a", "was bad", 9, 9)]) == 1
+
+    remember_errors(tmp_path, after, {"11": "a", "22": "b", "33": "c"})
+    assert after.faulty == {"22": [["is bad", 5, 1]]}
+    assert known_errors(after, [("x", "22"), ("y", "33")]) == [CaptureError("x", "is bad", 5, 1)]

@@ -1,6 +1,12 @@
-"""What is remembered of a flow, and taken up again."""
+"""What is remembered of a flow, and taken up again; whatever the order of captures, every packet is a row, once."""
 
 from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
 
 import pytest
 
@@ -9,13 +15,18 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.flow_state import Over
 from mqttscope.events import DiscardedEvent
+from mqttscope.lake import memory as memories
+from mqttscope.lake import tracker
 from mqttscope.lake.memory import connection_of, remembered, resume
+from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector
+from mqttscope.lake.tracker import Tracker
+from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.net.flow_expiry import LINGER_NS
-from mqttscope.net.segment import FIN
-from tests.lake.fleet import segments
-from tests.lake.reading import collected, options
+from mqttscope.net.segment import FIN, Segment
+from tests.lake.fleet import content, segments, written
+from tests.lake.reading import Row, Tables, by_kernel, collected, options, read_segments, remembered_row, segment_rows
 
 FOUND = segments(1, 3)
 
@@ -65,3 +76,215 @@ def test_of_a_flow_that_is_over_late_segments_are_known_for_a_while() -> None:
     assert (gap["connection_id"], gap["event"], gap["event_in_connection"]) == (row["connection_id"], "discarded", 0)
     assert (gap["length"], gap["reason"], gap["stream_offset"]) == (4, "after_close", None)
     assert not next_one.trackers
+
+
+HOUR_NS = 3_600 * 10**9
+
+
+def ingested(paths: list[Path], order: tuple[int, ...], lake: Path, given: LakeOptions | None = None) -> list[Row]:
+    for number in order:
+        write_lake([paths[number]], lake, given)
+    rows: list[Row] = read_table(lake, "packets").to_pylist()
+    return rows
+
+
+def check(rows: list[Row], wanted: Counter[tuple[object, ...]]) -> None:
+    assert Counter(map(content, rows)) == wanted
+    keys = Counter((row["connection_id"], row["direction"], row["stream_offset"]) for row in rows)
+    assert max(keys.values()) == 1
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Segment]:
+    return segments(9, 12)
+
+
+@pytest.fixture(scope="module")
+def wanted(found: list[Segment], tmp_path_factory: pytest.TempPathFactory) -> Counter[tuple[object, ...]]:
+    folder = tmp_path_factory.mktemp("whole")
+    write_lake(written(found, folder, 1), folder / "lake")
+    rows = read_table(folder / "lake", "packets").to_pylist()
+    assert len(rows) > 300
+    return Counter(map(content, rows))
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))], ids=str)
+def test_three_parts_in_every_order(
+    order: tuple[int, ...], found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    check(ingested(written(found, tmp_path, 3), order, tmp_path / "lake"), wanted)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_parts_in_any_order(
+    seed: int, found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    count = chance.randrange(4, 14)
+    paths = written(found, tmp_path, count, seed=seed)
+    order = tuple(chance.sample(range(count), count))
+
+    check(ingested(paths, order, tmp_path / "lake"), wanted)
+
+    # A second time nothing changes, in whatever order.
+    check(ingested(paths, tuple(range(count)), tmp_path / "lake"), wanted)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_parts_in_groups_in_any_order(seed: int, tmp_path: Path) -> None:
+    """What waits after a hole is no secret where packets are found in it."""
+    everything = segments(20, 12, seed=seed)
+    (whole,) = written(everything, tmp_path / "whole", 1)
+    paths = written(everything, tmp_path, 10, seed=seed)
+    chance = random.Random(seed * 7 + 1)
+    order = chance.sample(range(10), 10)
+    while order:
+        count = chance.randrange(1, 5)
+        write_lake([paths[number] for number in sorted(order[:count])], tmp_path / "lake")
+        del order[:count]
+
+    check(
+        read_table(tmp_path / "lake", "packets").to_pylist(),
+        Counter(map(content, ingested([whole], (0,), tmp_path / "at once"))),
+    )
+
+
+def test_rows_say_what_they_could_not_know(found: list[Segment], tmp_path: Path) -> None:
+    parts = written(found, tmp_path, 3)
+    ingested(parts, (0, 1, 2), tmp_path / "in order")
+    ingested(parts, (2, 0, 1), tmp_path / "lake")
+    in_order = read_table(tmp_path / "in order", "connections").to_pylist()
+    rows = read_table(tmp_path / "lake", "connections").to_pylist()
+
+    assert not any(row["late"] for row in in_order)
+    begun = {row["connection_id"] for row in in_order}
+    late_ones = [row for row in rows if row["late"]]
+    assert len(late_ones) > 3
+    # They begin with the CONNECT, which the first part has: so they are the connections they would have been.
+    assert {row["connection_id"] for row in late_ones} <= begun
+    assert all(row["handshake_seen"] and row["version_known"] for row in late_ones)
+    after = [row for row in rows if row["connection_id"] not in begun]
+    assert after
+    for row in after:
+        assert (row["handshake_seen"], row["version_known"], row["client_identifier"]) == (False, False, None)
+        assert row["roles_known"] is False
+
+
+def test_a_part_that_fills_a_hole_that_was_given_up(found: list[Segment], tmp_path: Path) -> None:
+    """Also where the connection has ended meanwhile."""
+    parts = written(found, tmp_path, 3, seed=5)
+    rows = ingested(parts, (0, 2, 1), tmp_path / "lake")
+    gaps = read_table(tmp_path / "lake", "gaps").to_pylist()
+
+    assert {row["event"] for row in gaps} == {"gap"}
+    assert Counter(map(content, rows)) == Counter(map(content, ingested(parts, (0, 1, 2), tmp_path / "in order")))
+
+
+def test_what_was_read_before_is_no_packet_again(
+    found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    """Captures that overlap: a second tap, or rotation that keeps the last minute."""
+    half = len(found) // 2
+    (whole,) = written(found, tmp_path / "whole", 1)
+    (first,) = written(found[: half + 40], tmp_path / "first", 1)
+    (second,) = written(found[half - 40 :], tmp_path / "second", 1)
+    # Of connections that are still open: nothing is remembered of others for longer than two minutes.
+    check(ingested([first, second, whole], (1, 0, 2), tmp_path / "lake"), wanted)
+
+
+def test_connections_that_ended_are_no_others_again(
+    found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
+) -> None:
+    """Their handshakes and FINs come again too."""
+    (first,) = written(found[:-30], tmp_path / "first", 1)
+    (second,) = written(found[40:], tmp_path / "second", 1)
+
+    check(ingested([first, second], (0, 1), tmp_path / "lake"), wanted)
+    assert len(read_table(tmp_path / "lake", "connections")) == 9
+
+
+def test_a_capture_whose_clock_goes_back_is_not_late(found: list[Segment], tmp_path: Path) -> None:
+    """The same file, read on after it has grown."""
+    back = [replace(one, timestamp_ns=one.timestamp_ns - HOUR_NS) for one in found[300:]]
+    path = tmp_path / "growing.pcapng"
+    for size in (300, len(found)):
+        (made,) = written([*found[:300], *back][:size], tmp_path / str(size), 1)
+        path.write_bytes(made.read_bytes())
+        write_lake([path], tmp_path / "lake")
+
+    assert not any(read_table(tmp_path / "lake", "connections").column("late").to_pylist())
+
+
+def test_an_old_connection_with_the_same_numbers_is_another_one(tmp_path: Path) -> None:
+    """Small stacks choose the same initial sequence numbers after each reboot."""
+    now = segments(1, 5)
+    before = [replace(one, timestamp_ns=one.timestamp_ns - 24 * HOUR_NS) for one in now]
+    (new,) = written(now, tmp_path / "new", 1)
+    (old,) = written(before, tmp_path / "old", 1)
+    rows = ingested([new, old], (0, 1), tmp_path / "lake")
+
+    assert len({row["connection_id"] for row in rows}) == 2
+    assert len(rows) == 2 * len(ingested([new], (0,), tmp_path / "one"))
+
+
+def test_parts_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memories, "MAX_PARTS", 2)
+    found = segments(2, 40)
+    paths = written(found, tmp_path, 12)
+    rows = ingested(paths, (11, 9, 7, 5, 3, 1, 0, 2, 4, 6, 8, 10), tmp_path / "lake")
+    ends = Counter(read_table(tmp_path / "lake", "connections").column("closed_how").to_pylist())
+
+    assert Counter(map(content, rows)) == Counter(map(content, ingested(paths, tuple(range(12)), tmp_path / "o")))
+    # Those that had to go say that more may be elsewhere.
+    assert ends["capture_end"] > 0
+
+
+def test_a_part_of_which_nothing_more_comes_was_not_idle(tmp_path: Path) -> None:
+    found = segments(2, 10)
+    first, second = written(found, tmp_path, 2)
+    later = [replace(one, timestamp_ns=one.timestamp_ns + 5 * HOUR_NS) for one in segments(3, 2, seed=8)]
+    (after,) = written(later, tmp_path / "later", 1)
+    ingested([first, second, after], (1, 0, 2), tmp_path / "lake")
+
+    rows = read_table(tmp_path / "lake", "connections").to_pylist()
+    assert {row["closed_how"] for row in rows if row["late"]} == {"capture_end"}
+
+
+def test_holes_are_bounded() -> None:
+    one = Tracker("id")
+    for number in range(tracker.MAX_HOLES + 5):
+        one.note_hole(number % 2 == 0, number * 10, 3)
+
+    assert len(one.holes) == tracker.MAX_HOLES
+    covered = [hole for hole in one.holes if hole.from_client]
+    assert any(hole.start <= 0 and hole.end >= 23 for hole in covered)
+
+
+def test_the_kernel_gives_the_same(found: list[Segment], tmp_path: Path) -> None:
+    """Flow by flow, with state as rows: what Spark does."""
+    paths = written(found, tmp_path, 4, seed=3)
+    order = (2, 0, 3, 1)
+    given = options()
+    tables: Tables = {}
+    states: list[tuple[object, ...]] = []
+    for number in order:
+        read = read_segments(paths[number])
+        now = max(one.timestamp_ns for one in read)
+        made = by_kernel([*states, *segment_rows(read)], given, more=True, watermark_ns=now)
+        states = [remembered_row(row["flow"], row["state"]) for row in made.pop("state")]
+        still = {name: made.pop(name) for name in [*made] if name.startswith("open/")}
+        for name, rows in made.items():
+            tables.setdefault(name, []).extend(rows)
+    for name, rows in still.items():
+        tables.setdefault(name.removeprefix("open/"), []).extend(rows)
+
+    for number in order:
+        write_lake([paths[number]], tmp_path / "lake", given)
+    for name in ("packets", "connections", "messages"):
+        wanted = read_table(tmp_path / "lake", name).to_pylist()
+        assert sorted(map(_named, tables[name])) == sorted(map(_named, wanted)), name
+
+
+def _named(row: Row) -> tuple[str, ...]:
+    names = ("connection_id", "direction", "stream_offset", "late", "closed_how", "frame", "timestamp_ns", "state")
+    return tuple(str(row.get(name)) for name in names)

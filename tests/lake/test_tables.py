@@ -7,9 +7,9 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.dissect import segments as segments_of
+from mqttscope.lake.keys import Drop
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS, TABLES, event_schema
-from mqttscope.lake.sort_position import Drop
 from mqttscope.lake.tables import Collector, batch, event_batch
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import Segment

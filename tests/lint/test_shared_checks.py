@@ -1,4 +1,4 @@
-"""What several rules need: problems of a WebSocket, other layouts, requests without answer; durations and their words."""
+"""What several rules need: problems of a WebSocket, other layouts, open requests; durations and their words."""
 
 from __future__ import annotations
 

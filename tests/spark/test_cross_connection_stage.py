@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mqttscope.lake.kernel import SEGMENT_COLUMNS, cross_kernel
+from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.sort_position import Drop
 from mqttscope.spark.cross_connection_stage import Asides, by_key, ingest_keys
 from mqttscope.spark.ingest_tasks import IngestFailedError, TaskReport
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY

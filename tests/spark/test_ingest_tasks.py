@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mqttscope.lake import kernel as kernels
+from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS, TABLES
-from mqttscope.lake.sort_position import Drop
 from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.ingest_tasks import (
     ROWS_AT_A_TIME,
