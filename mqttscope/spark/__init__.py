@@ -3,7 +3,7 @@
 Nothing outside this package imports pyspark or pyarrow; they come with ``pip install 'mqttscope[spark]'``.
 
 ``boundaries`` and ``ranges`` of ``mqttscope.capture`` cut captures, ``locations`` finds and opens them, ``source`` is
-the data source ``mqttcapture``, ``rows`` the form of its rows, ``reading`` what to call, ``session`` makes sessions.
+the data source ``mqttcapture``, ``rows`` the form of its rows, ``dataframes`` what to call, ``session`` makes sessions.
 ``tables`` are the tables of a lake, ``joins`` what belongs together in them, ``answers`` what people want to know.
 
 ``mqttscope.spark.packets(spark, lake)`` and its like for every table are here for short.

@@ -30,9 +30,8 @@ from mqttscope.lake.writer import Ingested as IngestedInProcess
 from mqttscope.lake.writer import check_settings, next_generation, note_errors
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.aggregates import write_sums
-from mqttscope.spark.dataframes import plan_captures, read_captures
+from mqttscope.spark.dataframes import assemble, plan_captures, read_captures
 from mqttscope.spark.distribute import ship
-from mqttscope.spark.fragments import assemble
 from mqttscope.spark.ingest_flows import Folded, fold
 from mqttscope.spark.plan import Task, pack, read_plan, write_plan
 from mqttscope.spark.session import cancel

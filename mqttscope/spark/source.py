@@ -65,8 +65,7 @@ from mqttscope.capture.fingerprint import KnownFingerprints, fingerprint_of, res
 from mqttscope.capture.locations import find, local_path
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake.manifest import NAME, read_manifest
-from mqttscope.spark.follower import QUIET_SECONDS, Follower, tasks
-from mqttscope.spark.offsets import Offset
+from mqttscope.spark.follower import QUIET_SECONDS, Follower, Offset, tasks
 from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
 from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, READ, SEGMENT, SKIPPED, SUMMARY, Batches
 from mqttscope.spark.scan import Wanted, scan

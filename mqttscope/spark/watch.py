@@ -4,7 +4,7 @@ A batch runs through the same fold as an ingest and is committed in one step tog
 that one that is repeated after a crash changes nothing.  Time is the time of the last segment: flows time out by it,
 in the batch that brings it.  While a capture lags behind the others, because a batch has a limit, time is its time.
 
-The checkpoint of the stream lies in the lake; what it remembers of captures is `offsets`, what flows remember is in the
+The checkpoint of the stream lies in the lake; what it remembers of captures are offsets, what flows remember is in the
 lake's own state.  Sums over the whole lake (topics, clients, sessions) are made again after a while and at the end, not
 with each batch: they take the longer the larger the lake is.
 """
@@ -36,8 +36,8 @@ from mqttscope.lake.writer import check_settings, next_generation
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError
 from mqttscope.spark.aggregates import write_sums
+from mqttscope.spark.dataframes import assembled
 from mqttscope.spark.follower import COMPLETE, KNOWN, content_now
-from mqttscope.spark.fragments import assembled
 from mqttscope.spark.ingest import good_partitions
 from mqttscope.spark.ingest_flows import Folded, fold
 from mqttscope.spark.rows import COLUMNS, DDL, FRAGMENT

@@ -1,22 +1,28 @@
-"""Reading with Spark: the rows are those that are read in process, however files are cut and wherever they lie."""
+"""Captures as data frames: the rows are those read in process, however files are cut; fragments are put together."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.capture import open_capture
 from mqttscope.capture.ranges import boundaries, measure, read_head, split
-from mqttscope.spark.dataframes import ingest_notes, read_captures
-from mqttscope.spark.fragments import assemble
-from mqttscope.spark.rows import COLUMNS
+from mqttscope.dissect import segments
+from mqttscope.net.segment import Segment
+from mqttscope.spark import dataframes as module
+from mqttscope.spark.dataframes import assemble, assembled, ingest_notes, read_captures
+from mqttscope.spark.rows import COLUMNS, Batches
+from mqttscope.spark.scan import Wanted, scan
 from tests.capture.test_pcap import pcap_file
 from tests.conftest import ROOT
-from tests.spark.expected import in_process, of_rows
-from tests.spark.samples import everything, frames, pcap
+from tests.spark.expected import all_of, in_process, of_rows, segment_of_row
+from tests.spark.samples import everything, fragmented, frames, pcap
+from tests.spark.test_scan import SCHEMA, tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,3 +143,35 @@ def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, s
     assert {row["capture"] for row in rows if row["file"] == 0} == {"s3a://captures/rotated/1.pcap"}
     assert len(rows) == 3005
     assert found[1:] == ([], [], {})
+
+
+@pytest.mark.parametrize("split_bytes", [150, 1 << 20])
+def test_fragments_of_several_ranges_and_captures_make_the_segments(tmp_path: Path, split_bytes: int) -> None:
+    data = fragmented()
+    (tmp_path / "a.pcap").write_bytes(pcap([*data, *data[:4]]))
+    (tmp_path / "b.pcap").write_bytes(pcap(data[4:], seconds=1_700_000_013))
+    sources = [str(tmp_path)]
+    whole = [one for one in segments(open_capture(sources)) if isinstance(one, Segment)]
+    batches = Batches(SCHEMA)
+    parts = [
+        batch
+        for task in tasks(sources, split_bytes)
+        for batch in scan(task, batches, Wanted(frozenset(["fragment"])), {})
+    ]
+    direct = [
+        row
+        for task in tasks(sources, split_bytes)
+        for row in all_of(scan(task, batches, Wanted(frozenset(["segment"])), {}))
+    ]
+
+    with patch.object(module, "BATCH_ROWS", 1):
+        made = list(all_of(assembled(parts)))
+
+    found = [segment_of_row(row) for row in [*direct, *made] if row["kind"] == "segment"]
+    assert len(found) == len(direct) + 2
+    assert sorted(found, key=lambda one: (one.capture, one.frame)) == whole
+    assert [(row["message"], row["count"]) for row in made if row["kind"] == "skipped"] == [
+        ("not_tcp", 1),
+        ("not_tcp", 1),
+    ]
+    assert list(assembled([])) == []

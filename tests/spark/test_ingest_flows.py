@@ -1,22 +1,43 @@
-"""What becomes of the reports of the tasks of a fold; the tasks: test_ingest_tasks.py, with Spark: test_ingest.py."""
+"""The reports of the tasks of a fold, and its second stage; the tasks: test_ingest_tasks.py, all: test_ingest.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mqttscope.lake.kernel import SEGMENT_COLUMNS
-from mqttscope.lake.manifest import Manifest
-from mqttscope.spark.ingest_flows import NOTE_COLUMNS, Folded, found_wrong, take, write_errors
-from mqttscope.spark.ingest_tasks import TaskReport
-from mqttscope.spark.rows import DROPS, ERROR
+from mqttscope.lake.kernel import SEGMENT_COLUMNS, cross_kernel
+from mqttscope.lake.keys import Drop
+from mqttscope.lake.manifest import LakeError, Manifest
+from mqttscope.lake.options import LakeOptions
+from mqttscope.spark.ingest_flows import (
+    NOTE_COLUMNS,
+    Asides,
+    Folded,
+    by_key,
+    found_wrong,
+    ingest_keys,
+    take,
+    write_errors,
+)
+from mqttscope.spark.ingest_tasks import IngestFailedError, TaskReport
+from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
 from mqttscope.spark.tables import parquet_paths
-from tests.spark.ingest_rows import INPUT, aside, folded, work
+from tests.lake.reading import (
+    batches_of,
+    by_kernel,
+    ordered,
+    read_segments,
+    segment_rows,
+)
+from tests.lake.telling import BOTH
+from tests.spark.ingest_rows import INPUT, QOS, aside, folded, work
 
 
 def test_the_columns_of_the_input() -> None:
@@ -62,3 +83,79 @@ def test_paths_are_no_patterns(tmp_path: Path) -> None:
     assert parquet_paths(tmp_path / "a[1] {b}", ["packets/x.parquet"]) == [
         f"file:{tmp_path}/a\\[1\\] \\{{b\\}}/packets/x.parquet"
     ]
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_rules_across_connections_that_fail_are_named(tmp_path: Path) -> None:
+    rows = [pa.RecordBatch.from_pydict({"flow": [b"k"], "kind_order": [0]})]
+
+    with pytest.raises(IngestFailedError, match="rules across connections: KeyError"):
+        list(ingest_keys(rows, work(tmp_path), Asides()))
+
+
+def of_a_key() -> list[tuple[Any, ...]]:
+    """The segments of a capture under the key that the rules give them."""
+    rows = segment_rows(read_segments(QOS))
+    (key,) = {row["key"] for row in by_kernel(rows, LakeOptions(rules=BOTH))["flow_keys"]}
+    return [(row[0], key.encode(), *row[2:]) for row in rows]
+
+
+def test_the_task_writes_what_the_kernel_finds(tmp_path: Path) -> None:
+    rows = of_a_key()
+    given = work(tmp_path, options=LakeOptions(rules=BOTH), more=False)
+    wanted = by_kernel(rows, given.options, cross_kernel)
+    assert wanted["findings"]
+
+    (batch,) = ingest_keys(batches_of(rows), given, Asides())
+    report = TaskReport.load(batch.to_pylist()[0]["report"])
+    assert report.rows == {kind: len(found) for kind, found in wanted.items()}
+    for kind, names in report.files.items():
+        written = [row for name in names for row in pq.read_table(tmp_path / name).to_pylist()]
+        assert ordered({kind: written}) == ordered({kind: wanted[kind]})
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "findings").write_bytes(b"no folder")
+
+    with pytest.raises(LakeError, match="cannot be written"):
+        list(ingest_keys(batches_of(of_a_key()), work(tmp_path, options=LakeOptions(rules=BOTH), more=False), Asides()))
+
+
+def test_what_every_task_needs_is_taken_from_the_rows_without_a_flow() -> None:
+    def row(kind: str, **values: Any) -> dict[str, Any]:
+        return {"kind": kind, "file": 0, "frame": 0, "timestamp_ns": None, "message": None, "capture": "a"} | values
+
+    summaries = [
+        row(SUMMARY, timestamp_ns=5),
+        row(SUMMARY, frame=2, timestamp_ns=8),
+        row(SUMMARY, file=1, timestamp_ns=9),
+    ]
+    found = Asides.of([row(ERROR), *summaries, row(DROPS, frame=3)])
+
+    assert found == Asides(summaries, (8, 9), {"a": Drop(0, 3, 5)}, 9)
+    assert Asides.of([], 7) == Asides(watermark_ns=7)
+
+
+def test_rows_come_once_for_each_key_of_their_flow(spark: SparkSession) -> None:
+    names = [*SEGMENT_COLUMNS, "kind_order"]
+    values: dict[str, Any] = dict.fromkeys(names) | {"kind": "segment", "kind_order": 1}
+    rows = spark.createDataFrame(
+        [tuple((values | one)[name] for name in names) for one in (
+            {"flow": b"one", "frame": 1}, {"flow": b"one", "frame": 2}, {"flow": b"two", "frame": 3},
+            {"flow": b"lonely", "frame": 4}, {"flow": None, "frame": 5},
+        )],
+        ", ".join(f"{name} {KINDS.get(name, 'string')}" for name in names),
+    )  # fmt: skip
+    keys = spark.createDataFrame([("one", "a"), ("one", "b ü"), ("one", "a"), ("two", "a")], "flow string, key string")
+    found = by_key(rows, keys.selectExpr("encode(flow, 'utf-8') as flow", "key"))
+
+    assert found.columns == names
+    assert sorted((bytes(row["flow"]).decode(), row["frame"], row["kind_order"]) for row in found.collect()) == [
+        ("a", 1, 1), ("a", 2, 1), ("a", 3, 1), ("b ü", 1, 1), ("b ü", 2, 1),
+    ]  # fmt: skip
+
+
+KINDS = {"flow": "binary", "frame": "bigint", "kind_order": "int"}

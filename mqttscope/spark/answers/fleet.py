@@ -12,11 +12,9 @@ from pyspark.sql import functions as f
 
 from mqttscope.lake.rows import MOST
 from mqttscope.report.fleet.model import PROPERTIES, Asked, CaptureTrust, FleetReport, Overview, Trust
-from mqttscope.spark.answers.frames import Frames
-from mqttscope.spark.answers.gathering import Gathering, count_where
+from mqttscope.spark.answers.frames import Frames, Gathering, Selection, count_where
 from mqttscope.spark.answers.reconnects import add_endings, add_reconnects
 from mqttscope.spark.answers.rules import add_rules
-from mqttscope.spark.answers.selection import Selection
 from mqttscope.spark.answers.talk import add_latency, add_retained, add_talk
 from mqttscope.spark.joins import FROM_CLIENT
 from mqttscope.spark.tables import open_lake

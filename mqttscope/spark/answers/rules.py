@@ -12,8 +12,7 @@ from pyspark.sql import functions as f
 
 from mqttscope.report.fleet.model import DayRow, FleetReport, GroupRow, RuleRow
 from mqttscope.report.fleet.text import moment
-from mqttscope.spark.answers.frames import units_since_1970
-from mqttscope.spark.answers.gathering import Gathering, Row, count_where
+from mqttscope.spark.answers.frames import Gathering, Row, count_where, units_since_1970
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

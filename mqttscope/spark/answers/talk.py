@@ -24,7 +24,7 @@ from mqttscope.report.fleet.model import (
     Talk,
     TopicRow,
 )
-from mqttscope.spark.answers.gathering import Gathering, Row, count_where, percentiles, spread
+from mqttscope.spark.answers.frames import Gathering, Row, count_where, percentiles, spread
 from mqttscope.spark.joins import (
     FAILURE,
     FROM_CLIENT,

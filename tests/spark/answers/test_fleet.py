@@ -13,9 +13,8 @@ from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.report.fleet.model import Asked, FleetReport
 from mqttscope.spark.answers.fleet import add_overview, fleet_report
-from mqttscope.spark.answers.frames import Frames
+from mqttscope.spark.answers.frames import Frames, Selection
 from mqttscope.spark.answers.rules import add_rules, part_length, shape
-from mqttscope.spark.answers.selection import Selection
 from mqttscope.spark.tables import open_lake
 from tests.lake.reading import CAPTURES, Row, Tables, options
 from tests.spark.answers.by_hand import own

@@ -12,9 +12,8 @@ import pytest
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.writer import read_table
 from mqttscope.report.fleet.model import Asked, FleetReport
-from mqttscope.spark.answers.frames import Frames
+from mqttscope.spark.answers.frames import Frames, Selection
 from mqttscope.spark.answers.reconnects import MINUTE_NS, _timeline, add_endings, bursts
-from mqttscope.spark.answers.selection import Selection
 from tests.lake.reading import Row
 
 if TYPE_CHECKING:
