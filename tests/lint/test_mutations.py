@@ -1,4 +1,8 @@
-"""For each rule of packet scope that reports errors, some automatic mutation of a good packet triggers it."""
+"""For each rule of packet scope that reports errors, some automatic mutation of a good packet triggers it.
+
+Mutants have one thing wrong and are made by the byte spans of their fields alone: nothing that makes them knows a rule.
+Each is named.  Lengths (of the packet, of its property blocks) are put right unless they are what is mutated.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,95 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, Step, segments, step_bytes
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
-from mqttscope.mqtt.codec import packet_end
+from mqttscope.mqtt import wire
+from mqttscope.mqtt.codec import packet_end, trace
 from mqttscope.mqtt.constants import ProtocolVersion
-from tests.lint.mutants import mutants
+from mqttscope.mqtt.properties import PROPERTIES, Properties, write_properties
+from mqttscope.mqtt.wire import write_variable_byte_integer
+
+_SAMPLES: dict[str, object] = {wire.UTF8.name: "x", wire.BINARY.name: b"x", wire.UTF8_PAIR.name: ("k", "v")}
+ENDS_A_STRING = (b"\x00", b"\xff", b"\xed\xa0\x80", b"+", b"#", b"/")
+"""What is put at the end of strings: U+0000, what is not UTF-8, wildcards."""
+ADDED = {
+    row.name: write_properties(Properties.of([(row.identifier, _SAMPLES.get(row.wire.name, 1))]))[1:]
+    for row in PROPERTIES
+}
+"""Each property of 5.0 with some value."""
+
+
+def framed(raw: bytes, body: bytes) -> bytes:
+    """The packet with another body and the right Remaining Length."""
+    return raw[:1] + write_variable_byte_integer(len(body)) + body
+
+
+def mutants(raw: bytes, version: ProtocolVersion) -> Iterator[tuple[str, bytes]]:
+    """Every mutant of a packet, by name."""
+    start, end = packet_end(raw, 0, len(raw))
+    assert end == len(raw)
+    body = raw[start:]
+    yield from _header(raw, body)
+    for at in range(len(body)):
+        for bit in range(8):
+            changed = bytearray(body)
+            changed[at] ^= 1 << bit
+            yield f"bit {bit} of byte {start + at}", framed(raw, bytes(changed))
+        for value in (0, 3, 0x7F, 0x80, 0xFF):
+            changed = bytearray(body)
+            changed[at] = value
+            yield f"byte {start + at} is {value:#04x}", framed(raw, bytes(changed))
+    spans = [one for one in trace(raw, version) if one.start >= start and one.end > one.start]
+    lengths = [one for one in spans if one.field.endswith("property_length")]
+    for span in spans:
+        head, field, rest = body[: span.start - start], body[span.start - start : span.end - start], raw[span.end :]
+        for name, instead in _fields(field):
+            grown = len(instead) - len(field)
+            fixed = bytearray(head)
+            for length in lengths:
+                at = length.start - start
+                # Only blocks of fewer than 128 bytes: their length is one byte.
+                if length.end <= span.start <= length.end + body[at] and span.field.count("properties"):
+                    fixed[at] = (fixed[at] + grown) & 0x7F
+            yield f"{span.field} {name}", framed(raw, bytes(fixed) + instead + rest)
+    for length in lengths:
+        at = length.end - start
+        for name, added in ADDED.items():
+            if body[at - 1] + len(added) < 0x80:
+                longer = bytes((body[at - 1] + len(added),))
+                yield f"{length.field} with {name}", framed(raw, body[: at - 1] + longer + added + body[at:])
+    elements = sorted({one.field.partition("]")[0] + "]" for one in spans if "]" in one.field})
+    for element in elements:
+        parts = [one for one in spans if one.field.startswith(element)]
+        yield f"without {element}", framed(raw, raw[start : parts[0].start] + raw[parts[-1].end :])
+
+
+def _header(raw: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
+    for flags in range(16):
+        yield f"flags {flags:#x}", framed(bytes((raw[0] & 0xF0 | flags,)), body)
+    for kind in range(16):
+        yield f"type {kind}", framed(bytes((kind << 4 | raw[0] & 15,)), body)
+    for count in (1, 2):
+        yield f"{count} bytes after the last field", framed(raw, body + bytes(count))
+        if len(body) >= count:
+            yield f"without the last {count} bytes", framed(raw, body[:-count])
+    yield "without a body", framed(raw, b"")
+    length = write_variable_byte_integer(len(body))
+    longer = length[:-1] + bytes((length[-1] | 0x80,)) + b"\0"
+    yield "Remaining Length longer than needed", raw[:1] + longer + body
+    yield "Remaining Length of five bytes", raw[:1] + b"\x80\x80\x80\x80\x01" + body
+
+
+def _fields(field: bytes) -> Iterator[tuple[str, bytes]]:
+    yield "left out", b""
+    yield "twice", field * 2
+    yield "all zero", bytes(len(field))
+    yield "all ones", b"\xff" * len(field)
+    if len(field) >= 2 and int.from_bytes(field[:2], "big") == len(field) - 2:
+        text = field[2:]
+        yield "empty", b"\0\0"
+        for end in ENDS_A_STRING:
+            yield f"ends with {end!r}", (len(text) + len(end)).to_bytes(2, "big") + text + end
+        yield "one byte too long", (len(text) + 1).to_bytes(2, "big") + text
+
 
 RULES = [
     rule
