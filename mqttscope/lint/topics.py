@@ -1,4 +1,4 @@
-"""Topics as rules of practice look at them: where a packet names them, which filters overlap, which are near misses."""
+"""Topics as rules of practice look at them: where a packet names them, and which are near misses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ MAX_SEEN = 1_000
 """Texts that a rule remembers of a connection; the oldest is forgotten first."""
 NAMING = (Connect, Publish, Subscribe, Unsubscribe)
 """Packets that name topics."""
-EVERYTHING = ("+", "#")
 
 
 @dataclass(slots=True)
@@ -68,25 +67,6 @@ def plain(topic_filter: str) -> str:
     """A Topic Filter without ``$share/ShareName/``."""
     shared = parse_shared(topic_filter)
     return topic_filter if shared is None else shared[1]
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether a topic exists that both Topic Filters match.  Both are taken as valid, without ``$share/ShareName/``."""
-    first, second = one.split("/"), other.split("/")
-    for wild, named in ((first[0], second[0]), (second[0], first[0])):
-        if wild in EVERYTHING and named[:1] == "$":
-            return False  # 5.0 MQTT-4.7.2-1
-    for index in range(max(len(first), len(second))):
-        left = first[index] if index < len(first) else None
-        right = second[index] if index < len(second) else None
-        if "#" in (left, right):
-            # `#` takes the level above it as well, but no topic is empty.
-            return index != 1 or None not in (left, right) or "" not in (first[0], second[0])
-        if left is None or right is None:
-            return False
-        if left != right and "+" not in (left, right):
-            return False
-    return True
 
 
 def fold(topic: str) -> str:

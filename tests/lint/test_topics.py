@@ -1,50 +1,14 @@
-"""Topics in packets, overlapping filters, near misses."""
+"""Topics in packets, and near misses."""
 
 from __future__ import annotations
-
-import itertools
 
 import pytest
 
 from mqttscope.lint.examples import make_connect
-from mqttscope.lint.topics import MAX_SEEN, Named, Seen, difference, fold, named_topics, overlap, plain
+from mqttscope.lint.topics import MAX_SEEN, Named, Seen, difference, fold, named_topics, plain
 from mqttscope.mqtt.packets import Pingreq, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
-from mqttscope.mqtt.topics import is_valid_topic_filter, matches
-
-FILTERS = [
-    "/".join(levels)
-    for count in (1, 2, 3)
-    for levels in itertools.product(("a", "b", "", "+", "#", "$s"), repeat=count)
-    if is_valid_topic_filter("/".join(levels))
-]
-NAMES = [
-    "/".join(levels) for count in (1, 2, 3, 4) for levels in itertools.product(("a", "b", "", "$s", "x"), repeat=count)
-]
-
-
-def test_filters_overlap_exactly_when_a_topic_matches_both() -> None:
-    taken = {one: frozenset(name for name in NAMES if matches(one, name)) for one in FILTERS}
-    for one, other in itertools.combinations_with_replacement(FILTERS, 2):
-        assert overlap(one, other) == overlap(other, one) == bool(taken[one] & taken[other]), (one, other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "meet"),
-    [
-        ("a/#", "a", True),
-        ("a/#", "a/b/c", True),
-        ("a/+", "a/b/c", False),
-        ("+/b", "a/+", True),
-        ("#", "$SYS/x", False),
-        ("$SYS/#", "$SYS/+/x", True),
-        ("a/b", "a/b", True),
-        ("a/b", "a/c", False),
-    ],
-)
-def test_overlap_by_example(one: str, other: str, meet: bool) -> None:
-    assert overlap(one, other) is overlap(other, one) is meet
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,69 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.lint.topics import overlap
 from mqttscope.mqtt.topics import is_valid_topic_filter, matches
 from mqttscope.session.filter_index import FilterIndex, Node
 
 LEVELS = st.sampled_from(["", "a", "b", "ab", "$a", "+", "#", "a+"])
 FILTERS = st.lists(LEVELS, min_size=1, max_size=5).map("/".join)
 TOPICS = st.lists(st.sampled_from(["", "a", "b", "ab", "$a", "+"]), min_size=1, max_size=6).map("/".join)
+EVERY_FILTER = [
+    "/".join(levels)
+    for count in (1, 2, 3)
+    for levels in itertools.product(("a", "b", "", "+", "#", "$s"), repeat=count)
+    if is_valid_topic_filter("/".join(levels))
+]
+EVERY_NAME = [
+    "/".join(levels) for count in (1, 2, 3, 4) for levels in itertools.product(("a", "b", "", "$s", "x"), repeat=count)
+]
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether a topic exists that both Topic Filters match.  Both are taken as valid, without ``$share/ShareName/``."""
+    first, second = one.split("/"), other.split("/")
+    for wild, named in ((first[0], second[0]), (second[0], first[0])):
+        if wild in ("+", "#") and named[:1] == "$":
+            return False  # 5.0 MQTT-4.7.2-1
+    for index in range(max(len(first), len(second))):
+        left = first[index] if index < len(first) else None
+        right = second[index] if index < len(second) else None
+        if "#" in (left, right):
+            # `#` takes the level above it as well, but no topic is empty.
+            return index != 1 or None not in (left, right) or "" not in (first[0], second[0])
+        if left is None or right is None:
+            return False
+        if left != right and "+" not in (left, right):
+            return False
+    return True
+
+
+def test_filters_overlap_exactly_when_a_topic_matches_both() -> None:
+    taken = {one: frozenset(name for name in EVERY_NAME if matches(one, name)) for one in EVERY_FILTER}
+    for one, other in itertools.combinations_with_replacement(EVERY_FILTER, 2):
+        assert overlap(one, other) == overlap(other, one) == bool(taken[one] & taken[other]), (one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("a/#", "a", True),
+        ("a/#", "a/b/c", True),
+        ("a/+", "a/b/c", False),
+        ("+/b", "a/+", True),
+        ("#", "$SYS/x", False),
+        ("$SYS/#", "$SYS/+/x", True),
+        ("a/b", "a/b", True),
+        ("a/b", "a/c", False),
+    ],
+)
+def test_overlap_by_example(one: str, other: str, meet: bool) -> None:
+    assert overlap(one, other) is overlap(other, one) is meet
 
 
 def plainly(filters: dict[str, str], topic: str) -> list[str]:
