@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import json
 import pkgutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
@@ -145,6 +143,10 @@ class Statement:
 @cache
 def all_statements() -> dict[str, Statement]:
     """Every statement by `Statement.key`, in the order of the specifications."""
+    # What lints needs no statements.
+    import json
+    from importlib.resources import files
+
     text = files("mqttscope.lint").joinpath(FILE).read_text("utf-8")
     rows = (Statement(**json.loads(line)) for line in text.splitlines())
     return {row.key: row for row in rows}
