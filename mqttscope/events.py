@@ -69,7 +69,7 @@ class GapEvent:
     capture: str
     length: int
     reason: str
-    """As in ``net.events.StreamGap``."""
+    """As in ``net.flow.StreamGap``."""
     stream_offset: int = -1
     """Place of the first missing byte in the stream of TCP."""
 
@@ -134,7 +134,7 @@ class DiscardedEvent:
     length: int
     """How many bytes are in no stream."""
     reason: str
-    """As in ``net.events.SegmentDiscarded``."""
+    """As in ``net.flow.SegmentDiscarded``."""
 
 
 Event = (

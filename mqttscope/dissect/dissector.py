@@ -20,7 +20,8 @@ from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent,
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.stream import StreamItem
-from mqttscope.net.events import (
+from mqttscope.net.flow import (
+    Flow,
     FlowClosed,
     FlowEvent,
     FlowOpened,
@@ -30,7 +31,6 @@ from mqttscope.net.events import (
     StreamGap,
     StreamOverlap,
 )
-from mqttscope.net.flow import Flow
 from mqttscope.net.flows import FlowTable, acknowledged, delivered
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext

@@ -23,8 +23,7 @@ from mqttscope.dissect.options import Options
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.resync import count_packets, plausible_header
 from mqttscope.mqtt.stream import PacketStream, StreamItem
-from mqttscope.net.events import SegmentDiscarded, StreamData, StreamGap
-from mqttscope.net.flow import Flow
+from mqttscope.net.flow import Flow, SegmentDiscarded, StreamData, StreamGap
 from mqttscope.net.http_upgrade import looks_like_upgrade
 from mqttscope.net.proxy_protocol import header_length
 from mqttscope.net.segment import ports

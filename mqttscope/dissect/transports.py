@@ -19,7 +19,7 @@ from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
-from mqttscope.net.events import StreamData, StreamGap
+from mqttscope.net.flow import StreamData, StreamGap
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.proxy_protocol import told_endpoints
 from mqttscope.net.segment import endpoints, ports

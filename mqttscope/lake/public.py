@@ -21,8 +21,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
-from mqttscope.net.events import StreamData
-from mqttscope.net.flow import Flow
+from mqttscope.net.flow import Flow, StreamData
 from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.net.inflate import Inflater
 from mqttscope.net.reassembly import HalfStream

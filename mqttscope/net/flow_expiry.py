@@ -14,17 +14,11 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from mqttscope.net.events import FlowClosed, FlowReport
-from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET
+from mqttscope.net.flow import Entry, Flow, FlowClosed, FlowEvent, FlowReport
+from mqttscope.net.flow_identity import VIEW_NS
+from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream
 from mqttscope.net.segment import plain_key, reverse_key
-from mqttscope.net.views import VIEW_NS
-
-if TYPE_CHECKING:
-    from mqttscope.net.events import FlowEvent
-    from mqttscope.net.flow import Entry, Flow
-    from mqttscope.net.reassembly import HalfStream
 
 _SECOND = 1_000_000_000
 

@@ -7,49 +7,40 @@ not on the traffic around it, as long as no limit of the table is hit: the flows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from mqttscope.net.events import FlowOpened, FlowReport, StreamData
-from mqttscope.net.flow import Entry, Flow, Verdict
+from mqttscope.net.flow import Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
 from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
-from mqttscope.net.handshake import (
+from mqttscope.net.flow_identity import (
     COPY_NS,
     DOUBTFUL,
     LATE_NS,
+    VIEW_NS,
     asks_for_one,
     begins_again,
+    belongs,
+    differs,
     disowns,
+    echoes,
+    in_order,
     is_challenge,
+    is_copy,
     is_stray,
+    is_syn,
+    is_view,
+    is_whole,
     judge,
     last_beginning,
+    past,
     plausible_reset,
+    repeat_one,
+    repeats,
     take_syn,
     weigh,
 )
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
-from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, ports, reverse_key
-from mqttscope.net.views import (
-    VIEW_NS,
-    belongs,
-    differs,
-    echoes,
-    in_order,
-    is_copy,
-    is_syn,
-    is_view,
-    is_whole,
-    past,
-    repeat_one,
-    repeats,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mqttscope.net.events import FlowEvent
-    from mqttscope.net.segment import Segment
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, plain_key, ports, reverse_key
 
 EARLY_NS = 200_000_000
 """Frames come out of order by no more than this, also between two interfaces with buffers of their own."""

@@ -4,7 +4,7 @@ Positions are *stream offsets*, which do not wrap; 0 is the first byte after the
 ``HalfStream.offset`` is the next one to deliver; what comes before its turn waits in ``buffer``.  Laws:
 - bytes delivered or buffered first stand; when they come again with other content, that is a ``StreamOverlap``;
 - data and gaps tile the stream: each event starts where the one before ended;
-- nothing here decides when a hole is lost; ``housekeeping`` does that and calls ``give_up``.
+- nothing here decides when a hole is lost; ``flow_expiry`` does that and calls ``give_up``.
 
 Pieces of a stream that wait for what comes before them, and whether bytes that come again are the same.
 """
@@ -218,7 +218,7 @@ STRAY_RUN = 3
 
 
 class ReportsEvents(Protocol):
-    """Takes what happens to one direction (`events.Report` makes events of it); lengths and offsets are in bytes."""
+    """Takes what happens to one direction (`flow.FlowReport` makes events of it); lengths and offsets are in bytes."""
 
     place: tuple[int, int, str]
     """Number, capture time and capture of the frame."""
@@ -256,7 +256,7 @@ class HalfStream:
     """TCP options of the last segment that brought new data, and its capture time (0 without one)."""
     options_ns: int = 0
     syn_stamp: int = -1
-    """Time stamp of the SYN (`handshake.time_stamp`)."""
+    """Time stamp of the SYN (`flow_identity.time_stamp`)."""
     sent: int = 0
     """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""
     initial_sequence: int = -1

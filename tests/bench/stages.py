@@ -11,7 +11,7 @@ from statistics import median
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, segments
 from mqttscope.mqtt import Connect, PacketStream
-from mqttscope.net.events import FlowOpened, StreamData
+from mqttscope.net.flow import FlowOpened, StreamData
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import Segment
 from mqttscope.report.jsonl import JsonLines

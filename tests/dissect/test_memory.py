@@ -12,7 +12,7 @@ from mqttscope.dissect.flow_state import Over
 from mqttscope.events import (
     ConnectionClosed,
 )
-from mqttscope.net.events import FlowClosed
+from mqttscope.net.flow import FlowClosed
 from mqttscope.net.flow_expiry import LINGER_NS
 from tests.dissect.scenes import mixed_tape, opened, parts
 from tests.dissect.talk import (

@@ -9,7 +9,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect_segments, segments
 from mqttscope.events import Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.net.events import StreamData
+from mqttscope.net.flow import StreamData
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import Segment
 from mqttscope.session.connection import Connection

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.net.events import (
+from mqttscope.net.flow import (
     FlowClosed,
     FlowEvent,
     FlowOpened,

@@ -7,8 +7,7 @@ from functools import cache
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import segments
-from mqttscope.net.events import StreamData
-from mqttscope.net.flow import Flow
+from mqttscope.net.flow import Flow, StreamData
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment

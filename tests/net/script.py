@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.net.events import (
+from mqttscope.net.flow import (
     FlowClosed,
     FlowEvent,
     FlowOpened,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.net.events import FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
+from mqttscope.net.flow import FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
 from mqttscope.net.flow_expiry import REMEMBERED_BYTES
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key

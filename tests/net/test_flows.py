@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dpkt
 import pytest
 
-from mqttscope.net.events import FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
-from mqttscope.net.flow import Flow
+from mqttscope.net.flow import Flow, FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
 from tests.conftest import ROOT, shared_path

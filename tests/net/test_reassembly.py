@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mqttscope.dissect.dissector import COUNTERS
-from mqttscope.net.events import FlowEvent, FlowOpened, FlowReport, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.flow import FlowEvent, FlowOpened, FlowReport, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import MAX_GIVEN_UP, OPEN, HalfStream, Pieces, difference
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment

@@ -15,7 +15,7 @@ from mqttscope.mqtt import (
     PacketType,
     Unparsed,
 )
-from mqttscope.net import events as net_events
+from mqttscope.net import flow as net_flow
 from mqttscope.net.frame import CaptureError
 from mqttscope.report import notices
 from mqttscope.report.text import TextLines
@@ -125,7 +125,7 @@ def line_of(event: Event, **view: object) -> str:
 
 def test_every_reason_of_the_layer_below_has_words() -> None:
     """The docstrings of the fields list them."""
-    source = Path(net_events.__file__).read_text("utf-8")
+    source = Path(net_flow.__file__).read_text("utf-8")
     told = {
         kind: {*REASON.findall(source.partition(f"class {kind}:")[2].partition("@dataclass")[0])}
         for kind in ("StreamGap", "SegmentDiscarded", "FlowClosed")

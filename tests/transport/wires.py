@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.net.events import FlowClosed, FlowEvent, StreamClosed, StreamData
+from mqttscope.net.flow import FlowClosed, FlowEvent, StreamClosed, StreamData
 from mqttscope.net.flows import FlowTable
 from mqttscope.transport.wire import Endpoint, Made, Wire
 

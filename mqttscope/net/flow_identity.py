@@ -1,61 +1,34 @@
-"""How a TCP connection begins, is cut off, and is told from the next one between the same endpoints.
+"""Which connection a segment belongs to: the one that is known, the next one between the same endpoints, or none.
 
 Small devices choose the same port and the same initial sequence number after each reboot, so numbers alone do not say
 which connection a segment belongs to.  `judge` asks what the stacks of both sides would do with it.  What only
-the segments that follow can decide is `Verdict.DOUBTFUL`: the flow table keeps such segments and asks `weigh` each time
+the segments that follow can decide is `DOUBTFUL`: the flow table keeps such segments and asks `weigh` each time
 another one comes.
 
-The Timestamps option of TCP (RFC 7323 section 3): by its clock the stack that sent a segment is recognised.
+A segment may be captured more than once: by two taps, on a mirror port, under other tags.  Such a second *view* of a
+connection shows what the first one showed, with the same numbers and the same bytes, at another time when the clocks
+differ.  So what repeats what is known, soon enough, is a copy; what brings anything new is not.
 
-A stack that was started again has another clock, even where it chooses the same port and the same initial sequence
-number.  A segment that was captured twice has the same time stamp; one that is sent again has a later one.
+The Timestamps option of TCP (RFC 7323 section 3) says more, where it is used.  A stack that was started again has
+another clock, even where it chooses the same port and the same initial sequence number.  A segment that was captured
+twice has the same time stamp; one that is sent again has a later one.
 """
 
 from __future__ import annotations
 
 from struct import unpack_from
-from typing import TYPE_CHECKING
 
-from mqttscope.net.flow import Verdict
-from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN
-from mqttscope.net.segment import ACK, FIN, RST, SYN, advance, plain_key, reverse_key
-from mqttscope.net.views import VIEW_NS, differs, echoes, is_syn
+from mqttscope.net.flow import Flow, FlowReport, Verdict
+from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN, HalfStream, compare
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, plain_key, reverse_key
 
-if TYPE_CHECKING:
-    from mqttscope.net.events import FlowReport
-    from mqttscope.net.flow import Flow
-    from mqttscope.net.reassembly import HalfStream
-    from mqttscope.net.segment import Segment
-
-NO_STAMP = -1
-
-_END, _PADDING, _TIME_STAMPS = 0, 1, 8
-_USUAL = b"\x01\x01\x08\x0a"
-
-
-def time_stamp(options: bytes) -> int:
-    """The sender's time stamp (TSval) in the options of a TCP header, `NO_STAMP` without one."""
-    if options[:4] == _USUAL and len(options) >= 12:
-        return int(unpack_from("!I", options, 4)[0])
-    at = 0
-    while at < len(options) and options[at] != _END:
-        if options[at] == _PADDING:
-            at += 1
-            continue
-        length = options[at + 1] if at + 1 < len(options) else 0
-        if length < 2 or at + length > len(options):
-            break
-        if options[at] == _TIME_STAMPS and length == 10:
-            return int(unpack_from("!I", options, at + 2)[0])
-        at += length
-    return NO_STAMP
-
-
-def ticks_between(before: int, now: int) -> int:
-    """How far a clock has continued; below 0 where it has gone back."""
-    return (now - before + 0x80000000 & 0xFFFFFFFF) - 0x80000000
-
-
+TAP_NS = 1_000_000
+"""A segment that comes again this soon was captured twice: nobody sends anything again so early."""
+VIEW_NS = 10_000_000_000
+"""Clocks of two taps differ by no more than this, wherever they are set by a time server now and then."""
+MAX_PAST = 4
+"""Connections between the same endpoints that are remembered after their end, since a second view may still show
+them."""
 COPY_NS = 200_000_000
 """A second tap whose clock is right shows a segment again within this time.  Less than any stack waits before it sends
 a SYN again (RFC 6298: a second), and than most wait before they send anything again."""
@@ -65,13 +38,15 @@ LATE_NS = 3_000_000_000
 """So long after the end of a flow a segment that brings nothing new is taken for a retransmission."""
 BEGIN_WINDOW = 1 << 16
 """How far the numbers of what looks like the beginning of a connection may be from those of the one before."""
+NO_STAMP = -1
+"""For a segment without a time stamp."""
 
+_VIEW_WINDOW = 1 << 16
 _SLACK = 10_000
 """Ticks that a clock may be off: segments that are late, and clocks of captures that are set."""
 _TICKS_PER_SECOND = 1_125_000
 """The fastest clock, with an eighth for its error: RFC 7323 asks for one tick a millisecond at most, and Linux can be
 told to have one each microsecond."""
-
 _FAST_OPEN_BYTES = 1_460
 """A SYN carries no more data than fits into one segment."""
 _FEW = 3
@@ -80,12 +55,13 @@ _PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
 _CONNACK = 0x20
 _HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
 _HANDSHAKE_RECORD, _HELLOS = b"\x16\x03", (1, 2)
-
+_END, _PADDING, _TIME_STAMPS = 0, 1, 8
+_USUAL = b"\x01\x01\x08\x0a"
 
 DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.KNOCK, Verdict.STRAY, Verdict.EARLY))
 
 
-def begins_connection(payload: bytes) -> bool:
+def _begins_connection(payload: bytes) -> bool:
     """Whether data is what connections begin with: CONNECT, CONNACK, an HTTP upgrade or its answer, a TLS hello."""
     if not payload:
         return False
@@ -103,7 +79,7 @@ def asks_for_one(flow: Flow, segments: list[Segment]) -> bool:
     """Whether segments with the numbers of a flow hold what its initiator begins a connection with, or are many."""
     own = plain_key(flow.key)
     return len(segments) > _FEW or any(
-        one.flags & SYN or (plain_key(one.key) == own and begins_connection(one.payload)) for one in segments
+        one.flags & SYN or (plain_key(one.key) == own and _begins_connection(one.payload)) for one in segments
     )
 
 
@@ -190,14 +166,14 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     """Data of a side that has not ended."""
     if half.state is UNSEEN:
         return Verdict.SAME
-    if begins_connection(segment.payload) and (half.offset or peer.offset):
+    if _begins_connection(segment.payload) and (half.offset or peer.offset):
         if any(_strange(half, peer, segment, BEGIN_WINDOW)) or is_other_stack(half, segment):
             return Verdict.NEW
         start = half.locate(segment.sequence)
         if 0 < start < half.offset and _differs(half, segment):
             return Verdict.NEW
         known = half.beginning or (half.history[0] if half.history else b"")
-        if start < 0 and half.offset and (half.initial_sequence >= 0 or begins_connection(known)):
+        if start < 0 and half.offset and (half.initial_sequence >= 0 or _begins_connection(known)):
             return Verdict.NEW  # nothing comes before the SYN, nor before what begins a connection
         if 0 <= start < half.offset:
             # What begins the stream comes again.  Data that is sent again carries the latest acknowledgment; what
@@ -206,7 +182,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
             if segment.timestamp_ns - flow.last_timestamp_ns > PERSISTENCE_NS:
                 return Verdict.NEW
             if _acknowledges_less(peer, segment) or half.acknowledged > start:
-                copied = _may_be_copy(flow, segment) and not is_newer(half, segment)
+                copied = _may_be_copy(flow, segment) and not _is_newer(half, segment)
                 return Verdict.COPY if copied else Verdict.NEW
         if start > half.offset > 0 and segment.payload[0] != _CONNACK:
             # Nobody says this twice on one connection; what is missing before it is the end of the other one.
@@ -221,7 +197,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
 
 def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
     """Data after the end of a flow."""
-    begins = begins_connection(segment.payload)
+    begins = _begins_connection(segment.payload)
     if half.state is UNSEEN:
         return Verdict.NEW if begins else Verdict.SAME
     if any(_strange(half, peer, segment, BEGIN_WINDOW if begins else START_WINDOW)):
@@ -230,7 +206,7 @@ def _judge_closed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segme
         return Verdict.NEW
     start = half.locate(segment.sequence)
     if begins and start == 0 and half.offset:
-        if _may_be_copy(flow, segment) and not _differs(half, segment) and not is_newer(half, segment):
+        if _may_be_copy(flow, segment) and not _differs(half, segment) and not _is_newer(half, segment):
             return Verdict.COPY
         forgotten = _acknowledges_less(peer, segment) or half.acknowledged > 0
         return Verdict.NEW if forgotten or _differs(half, segment) else Verdict.SAME
@@ -304,7 +280,7 @@ def begins_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
     answers = (one for one in flow.kept if one.flags & SYN and one.flags & ACK)
     if any(is_same_syn(half if one.key == segment.key else peer, one) for one in answers):
         return False
-    if half.locate(segment.sequence) or not begins_connection(segment.payload):
+    if half.locate(segment.sequence) or not _begins_connection(segment.payload):
         return False
     asked = any(is_syn(one) for one in flow.kept)
     answered = any(one.flags & SYN and one.flags & ACK for one in flow.kept)
@@ -315,7 +291,7 @@ def last_beginning(kept: list[Segment]) -> int:
     """Where in segments that are kept, one after the other, the last of several beginnings is; 0 for a single one."""
     found = 0
     for at, one in enumerate(kept):
-        if at and (is_syn(one) or begins_connection(one.payload)):
+        if at and (is_syn(one) or _begins_connection(one.payload)):
             key = plain_key(one.key)
             same = [other for other in kept[found:at] if plain_key(other.key) == key]
             ahead = (other.sequence + len(other.payload) - one.sequence & 0xFFFFFFFF for other in same)
@@ -521,6 +497,178 @@ def plausible_reset(half: HalfStream, peer: HalfStream, segment: Segment) -> boo
     return 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
 
 
+def past(flow: Flow, now: int) -> list[Flow]:
+    """The flows of which a view may still show something: one that ends now, and those before it."""
+    before = [one for one in flow.past if now - one.last_timestamp_ns <= VIEW_NS]
+    flow.past = []
+    if now - flow.last_timestamp_ns <= VIEW_NS:
+        before.append(flow)
+    return before[-MAX_PAST:]
+
+
+def differs(half: HalfStream, start: int, payload: bytes) -> bool:
+    """Whether bytes at a stream offset are others than those delivered there, as far as these are remembered."""
+    if start < 0:
+        payload, start = payload[-start:], 0
+    known = payload[: max(0, half.offset - start)]
+    if not known:
+        return False
+    first = half.beginning[start : start + len(known)]
+    return first != known[: len(first)] or compare(half.history, half.offset, start, known)[1] > 0
+
+
+def echoes(flow: Flow, segment: Segment) -> Flow | None:
+    """The last connection before a flow of which a segment repeats what it had, if it repeats any."""
+    for one in reversed(flow.past):
+        if -VIEW_NS <= segment.timestamp_ns - one.last_timestamp_ns <= VIEW_NS and repeats(one, segment):
+            return one
+    return None
+
+
+def belongs(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether the numbers of a segment are near enough to where a flow stands to be its own."""
+    if segment.flags & SYN:
+        if half.state is UNSEEN:
+            return bool(segment.flags & ACK) and segment.acknowledgment == advance(peer.initial_sequence, 1)
+        return half.initial_sequence == segment.sequence
+    if half.state is UNSEEN:
+        # Nobody acknowledges what was not sent.
+        return bool(segment.flags & ACK) and 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
+    if not -_VIEW_WINDOW <= half.locate(segment.sequence) - half.offset <= _VIEW_WINDOW:
+        return False
+    if not segment.flags & ACK:
+        return True
+    if peer.state is UNSEEN:
+        return half.locate(segment.sequence) <= half.offset
+    return -_VIEW_WINDOW <= peer.locate(segment.acknowledgment) - peer.offset <= _VIEW_WINDOW
+
+
+def is_syn(segment: Segment) -> bool:
+    """Whether a segment is a SYN without ACK: it says nothing of the other side's numbers."""
+    return segment.flags & (SYN | ACK) == SYN
+
+
+def repeat_one(flow: Flow, segments: list[Segment]) -> bool:
+    """Whether segments all repeat one connection before a flow."""
+    now = segments[0].timestamp_ns
+    return any(
+        now - one.last_timestamp_ns <= VIEW_NS and all(repeats(one, other) for other in segments) for one in flow.past
+    )
+
+
+def repeats(one: Flow, segment: Segment) -> bool:
+    """Whether a segment has the numbers and the bytes of one of a connection that is over."""
+    half, peer = one.initiator, one.responder
+    if plain_key(segment.key) != plain_key(one.key):
+        half, peer = peer, half
+    if half.state is UNSEEN:
+        return False
+    flags = segment.flags
+    if flags & SYN:
+        if half.initial_sequence != segment.sequence:
+            return False
+        return not flags & ACK or peer.state is UNSEEN or peer.initial_sequence == advance(segment.acknowledgment, -1)
+    if flags & ACK and peer.state is not UNSEEN:
+        most = max(peer.offset, peer.fin_offset + 1, peer.acknowledged)
+        if not 0 <= peer.locate(segment.acknowledgment) <= most:
+            return False
+    start = half.locate(segment.sequence)
+    end = start + len(segment.payload) + segment.missing
+    if start < 0 or end > max(half.offset, half.fin_offset, half.acknowledged) + 1:
+        return False
+    return not differs(half, start, segment.payload)
+
+
+def is_copy(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether a segment was captured a second time, by another tap or with other tags."""
+    again = flow.doubled or segment.key in flow.views
+    payload = segment.payload
+    limit = VIEW_NS if again else TAP_NS
+    if segment.timestamp_ns - flow.last_timestamp_ns > limit or half.state is UNSEEN or segment.flags & RST:
+        return False
+    if segment.flags & SYN:
+        begins = not (half.offset or peer.offset)  # later it is no tap that shows it at once
+        return half.initial_sequence == segment.sequence and not payload and (again or begins)
+    start = half.locate(segment.sequence)
+    end = start + len(payload)
+    if segment.flags & FIN and end != half.fin_offset:
+        return False
+    if not payload:
+        # An empty segment says the same again; whether it was captured twice is only known by its view.
+        behind = start < half.offset or segment.key in flow.views
+        return again and behind and start <= half.offset and peer.locate(segment.acknowledgment) <= peer.acknowledged
+    if start < 0 or segment.missing:
+        return False
+    if end > half.offset:
+        return half.buffer.holds(start, payload)
+    return not half.lacks(start, end) and not differs(half, start, payload)
+
+
+def is_view(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether a segment fits a flow so well that it can only be one of its own, captured in another place."""
+    if segment.flags & RST:
+        return False
+    if segment.flags & SYN:
+        if segment.flags & ACK and half.state is UNSEEN:
+            return segment.acknowledgment == advance(peer.initial_sequence, 1)
+        return half.initial_sequence == segment.sequence
+    if half.state is UNSEEN:
+        # The other direction has other tags: what it acknowledges has just been sent.
+        return 0 <= peer.locate(segment.acknowledgment) <= peer.offset and peer.offset > 0
+    start = half.locate(segment.sequence)
+    fits = -_VIEW_WINDOW <= start - half.offset <= 0
+    acknowledges = peer.state is UNSEEN or abs(peer.locate(segment.acknowledgment) - peer.offset) <= _VIEW_WINDOW
+    return fits and acknowledges and not compare(half.history, half.offset, start, segment.payload)[1]
+
+
+def in_order(segments: list[Segment]) -> bool:
+    """Whether the data of each side comes in its order, as a connection and a view of it show it."""
+    reached: dict[bytes, int] = {}
+    for one in segments:
+        if one.payload:
+            key = plain_key(one.key)
+            before = reached.get(key, one.sequence)
+            if (one.sequence - before) & 0xFFFFFFFF > 0x7FFFFFFF:
+                return False
+            reached[key] = one.sequence
+    return True
+
+
+def is_whole(flow: Flow, segments: list[Segment]) -> bool:
+    """Whether segments that repeat a flow repeat all of it, as a second view of it does in the end."""
+    ends = {True: 0, False: 0}
+    for one in segments:
+        from_initiator = plain_key(one.key) == plain_key(flow.key)
+        half = flow.initiator if from_initiator else flow.responder
+        if half.state is not UNSEEN and not one.flags & SYN:
+            end = half.locate(one.sequence) + len(one.payload) + one.missing
+            ends[from_initiator] = max(ends[from_initiator], end)
+    return ends[True] >= flow.initiator.offset and ends[False] >= flow.responder.offset
+
+
+def time_stamp(options: bytes) -> int:
+    """The sender's time stamp (TSval) in the options of a TCP header, `NO_STAMP` without one."""
+    if options[:4] == _USUAL and len(options) >= 12:
+        return int(unpack_from("!I", options, 4)[0])
+    at = 0
+    while at < len(options) and options[at] != _END:
+        if options[at] == _PADDING:
+            at += 1
+            continue
+        length = options[at + 1] if at + 1 < len(options) else 0
+        if length < 2 or at + length > len(options):
+            break
+        if options[at] == _TIME_STAMPS and length == 10:
+            return int(unpack_from("!I", options, at + 2)[0])
+        at += length
+    return NO_STAMP
+
+
+def _ticks_between(before: int, now: int) -> int:
+    """How far a clock has continued; below 0 where it has gone back."""
+    return (now - before + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+
+
 def is_other_stack(half: HalfStream, segment: Segment) -> bool:
     """Whether the time stamp of data cannot be of the stack that sent the rest of this direction."""
     if not half.options_ns or segment.missing:
@@ -528,17 +676,17 @@ def is_other_stack(half: HalfStream, segment: Segment) -> bool:
     before, now = time_stamp(half.options), time_stamp(segment.options)
     if before == NO_STAMP or now == NO_STAMP:
         return before != now  # a connection has it in all of its segments, or in none
-    ticks = ticks_between(before, now)
-    if ticks < 0 and half.syn_stamp != NO_STAMP and ticks_between(half.syn_stamp, now) >= 0:
+    ticks = _ticks_between(before, now)
+    if ticks < 0 and half.syn_stamp != NO_STAMP and _ticks_between(half.syn_stamp, now) >= 0:
         return False  # it is from between the SYN and the last segment
     passed = max(0, segment.timestamp_ns - half.options_ns) * _TICKS_PER_SECOND // 1_000_000_000
     return not -_SLACK <= ticks <= passed + _SLACK
 
 
-def is_newer(half: HalfStream, segment: Segment) -> bool:
+def _is_newer(half: HalfStream, segment: Segment) -> bool:
     """Whether data has a later time stamp than all that was captured of its direction: then it is no copy of that."""
     before, now = time_stamp(half.options), time_stamp(segment.options)
-    return NO_STAMP not in (before, now) and ticks_between(before, now) > 0
+    return NO_STAMP not in (before, now) and _ticks_between(before, now) > 0
 
 
 def is_other_syn(half: HalfStream, segment: Segment) -> bool:

@@ -1,11 +1,10 @@
-"""Events are made with the place of the segment that they are owed to, and with the direction it went in."""
+"""A flow is told of by events: with the place of the segment that they are owed to, and the direction it went in."""
 
 from __future__ import annotations
 
 import pytest
 
-from mqttscope.net.events import FlowReport, SegmentDiscarded, StreamClosed, StreamData, StreamGap, StreamOverlap
-from mqttscope.net.flow import Flow
+from mqttscope.net.flow import Flow, FlowReport, SegmentDiscarded, StreamClosed, StreamData, StreamGap, StreamOverlap
 
 PLACE = 7, 1_000, "a.pcap"
 
