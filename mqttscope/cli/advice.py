@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.unread import OFFER, OFFER_ELSEWHERE, sentence
+from mqttscope.net.segment import OFFER, OFFER_ELSEWHERE, unread_sentence
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Dissector
@@ -55,7 +55,7 @@ def not_read(
     left = dict(skipped)
     if not dissector.flows.opened_flows:
         left.pop("truncated", None)  # `snap_length` says it, with a remedy
-    return sentence(left, by_tshark=via is not None, offer=OFFER_ELSEWHERE if live else OFFER)
+    return unread_sentence(left, by_tshark=via is not None, offer=OFFER_ELSEWHERE if live else OFFER)
 
 
 def named_otherwise(dissector: Dissector) -> Iterator[str]:

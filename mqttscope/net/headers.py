@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from struct import unpack_from
 
-from mqttscope.net import links, unread
+from mqttscope.net import links
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key
+from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
 
 MAX_TUNNELS = 8
 """How many tunnels one frame may nest."""
@@ -35,19 +35,19 @@ IP_VERSION = NotSegment("malformed", "the IP version is not the one that the lin
 IP_HEADER_LENGTH = NotSegment("malformed", "the IPv4 header length is below 20 bytes or beyond the total length")
 IP_TOO_LONG = NotSegment("malformed", f"the IP length is 0 in a frame of more than {MAX_OFFLOAD_LENGTH} bytes")
 TOO_MANY_EXTENSION_HEADERS = NotSegment("malformed", f"more than {MAX_EXTENSION_HEADERS} IPv6 extension headers")
-ERSPAN = unread.reason("erspan")
-VXLAN_GPE = unread.reason("vxlan_gpe")
-GTP_U = unread.reason("gtp_u")
-_GTP_VERSIONS = {number: unread.reason(f"gtp_u_version_{number}") for number in (0, 2, 3, 4, 5, 6, 7)}
-TZSP = unread.reason("tzsp")
-L2TP_3 = unread.reason("l2tp_version_3")
-CAPWAP = unread.reason("capwap")
-TEREDO = unread.reason("teredo")
-LISP = unread.reason("lisp")
-ESP = unread.reason("esp")
-WIREGUARD = unread.reason("wireguard")
-MQTT_SN = unread.reason("mqtt_sn")
-QUIC = unread.reason("quic")
+ERSPAN = unread("erspan")
+VXLAN_GPE = unread("vxlan_gpe")
+GTP_U = unread("gtp_u")
+_GTP_VERSIONS = {number: unread(f"gtp_u_version_{number}") for number in (0, 2, 3, 4, 5, 6, 7)}
+TZSP = unread("tzsp")
+L2TP_3 = unread("l2tp_version_3")
+CAPWAP = unread("capwap")
+TEREDO = unread("teredo")
+LISP = unread("lisp")
+ESP = unread("esp")
+WIREGUARD = unread("wireguard")
+MQTT_SN = unread("mqtt_sn")
+QUIC = unread("quic")
 TCP_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame inside the TCP header")
 TCP_SHORT = NotSegment("malformed", "the IP datagram ends inside the TCP header")
 TCP_DATA_OFFSET = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")

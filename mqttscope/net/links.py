@@ -14,8 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
-from mqttscope.net import unread
-from mqttscope.net.segment import NotSegment
+from mqttscope.net.segment import NotSegment, unread
 
 MAX_LAYERS = 16
 """How many tags, label stacks, LLC, PPP and bridged headers one frame may nest."""
@@ -28,12 +27,12 @@ Located = tuple[int, int, int, bytes]
 Link = Callable[[bytes, int, int, int], Located | NotSegment]
 
 NOT_IP = NotSegment("not_ip", "the frame holds no IP datagram")
-COMPRESSED = unread.reason("ppp_compressed")
-PPP_ENCRYPTED = unread.reason("ppp_encrypted")
-MACSEC_ENCRYPTED = unread.reason("macsec")
-WLAN_ENCRYPTED = unread.reason("wlan_encrypted")
-WLAN_FRAGMENT = unread.reason("wlan_fragment")
-WLAN_AGGREGATE = unread.reason("wlan_aggregate")
+COMPRESSED = unread("ppp_compressed")
+PPP_ENCRYPTED = unread("ppp_encrypted")
+MACSEC_ENCRYPTED = unread("macsec")
+WLAN_ENCRYPTED = unread("wlan_encrypted")
+WLAN_FRAGMENT = unread("wlan_fragment")
+WLAN_AGGREGATE = unread("wlan_aggregate")
 WLAN_DAMAGED = NotSegment("malformed", "the receiver's checksum says that the 802.11 frame is damaged")
 LINK_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame inside the link layer headers")
 LINK_MALFORMED = NotSegment("malformed", "the frame ends inside the link layer headers")

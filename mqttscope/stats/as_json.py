@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.view import text
-from mqttscope.net.unread import grouped, not_read
+from mqttscope.net.segment import not_read, unread_groups
 from mqttscope.report.base import Clock
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
@@ -137,7 +137,7 @@ def document(
         "clients": len(statistics.clients),
         "topics": len(statistics.topics),
         "other_flows": other_flows,
-        "frames_skipped": grouped(skipped or {}),
+        "frames_skipped": unread_groups(skipped or {}),
         "not_read": not_read(skipped or {}),
         "other": _other(statistics),
         "limits": statistics.limits,

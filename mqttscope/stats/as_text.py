@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.net.unread import grouped
+from mqttscope.net.segment import unread_groups
 from mqttscope.report.base import View
 from mqttscope.report.page import Column, Page, number, per_second, percent, plural, size
 from mqttscope.report.when import duration
@@ -293,7 +293,8 @@ def _overview(page: Page, statistics: Statistics, other_flows: int, skipped: Map
     page.line(parts)
     beside = [plural(other_flows, "TCP connection") + " without MQTT"] if other_flows else []
     beside += [
-        f"{plural(count, 'frame')} {reason.replace('_', ' ')}" for reason, count in sorted(grouped(skipped).items())
+        f"{plural(count, 'frame')} {reason.replace('_', ' ')}"
+        for reason, count in sorted(unread_groups(skipped).items())
     ]
     page.line(beside, style="dim")
     page.line(_trouble_in_words(totals), style="yellow")

@@ -12,8 +12,7 @@ from mqttscope.net.flows import FlowTable
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
-from mqttscope.net.segment import Fragment, NotSegment, Segment, endpoints, ports, reverse_key
-from mqttscope.net.unread import UNREAD
+from mqttscope.net.segment import UNREAD, Fragment, NotSegment, Segment, endpoints, ports, reverse_key
 from tests.fuzz.laws import check_dissection, check_flows
 from tests.fuzz.material import frames, names
 from tests.fuzz.target import Input, unique

@@ -9,10 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.net import headers, links, unread
+from mqttscope.net import headers, links
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.headers import segment, walk
-from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key, endpoints, ports, reverse_key
+from mqttscope.net.segment import (
+    ACK,
+    PSH,
+    Fragment,
+    NotSegment,
+    Segment,
+    direction_key,
+    endpoints,
+    ports,
+    reverse_key,
+    unread,
+)
 from tests.conftest import shared_path
 from tests.net.octets import (
     A4,
@@ -79,7 +90,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("ESP over UDP", 228, ip4(udp(4500, b"\0\0\x07\0" + bytes(40)), 17), None, headers.ESP),
     ("key exchange over UDP", 228, ip4(udp(4500, bytes(60)), 17), None, headers.NOT_TCP),
     ("WireGuard", 228, ip4(udp(51820, b"\x04\0\0\0" + bytes(60)), 17), None, headers.WIREGUARD),
-    ("GTP-U version 2", 228, ip4(gtp(IP4, 0x50), 17), None, unread.reason("gtp_u_version_2")),
+    ("GTP-U version 2", 228, ip4(gtp(IP4, 0x50), 17), None, unread("gtp_u_version_2")),
     ("GTP-U with unknown content", 228, ip4(gtp(bytes(40)), 17), None, headers.GTP_U),
     ("GTP-U echo", 228, ip4(gtp(bytes(4), 0x32, kind=1), 17), None, headers.NOT_TCP),
     ("GTP-U with an extension header of length 0", 228,

@@ -18,7 +18,7 @@ from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option,
 from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.unread import OFFER_ELSEWHERE, not_read, sentence
+from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
 from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class IngestRun:
         warn_errors(lines)
         for said in advice.counted_of_connections(summary.of_connections):
             warn(said)
-        unread = sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
+        unread = unread_sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
         _warn_each(
