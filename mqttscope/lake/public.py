@@ -23,9 +23,8 @@ from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
 from mqttscope.net.flow import Flow, StreamData
 from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
-from mqttscope.net.inflate import Inflater
 from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.websocket import WebSocket
+from mqttscope.net.websocket import Inflater, WebSocket
 from mqttscope.redact.addresses import public_details, without_http_secrets
 from mqttscope.redact.packets import (
     BROKEN,

@@ -37,7 +37,7 @@ from mqttscope.errors import MqttscopeError
 
 PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 """Packages of this program whose dataclasses and enumerations may be written down."""
-LEFT_OUT = {("net.inflate.Inflater", "zlib_object"), ("session.subscriptions.Subscriptions", "index")}
+LEFT_OUT = {("net.websocket.Inflater", "zlib_object"), ("session.subscriptions.Subscriptions", "index")}
 """Fields that are made again from the others."""
 
 

@@ -12,10 +12,9 @@ from mqttscope.capture.compressed import ByteSource
 from mqttscope.dissect import Options, dissect_segments
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.net.http_upgrade import FRAMES, Problem, accept_for
-from mqttscope.net.inflate import Inflater
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
 from mqttscope.net.tls_hello import TlsObserver, looks_like_tls
-from mqttscope.net.websocket import MessageData, Side, WebSocket
+from mqttscope.net.websocket import Inflater, MessageData, Side, WebSocket
 from mqttscope.report.jsonl import JsonLines
 from tests.fuzz.laws import check_dissection
 from tests.fuzz.target import load

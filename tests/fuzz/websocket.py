@@ -13,12 +13,15 @@ from itertools import pairwise
 from random import Random
 
 from mqttscope.net.http_upgrade import FRAMES, HTTP, MAX_EARLY_BYTES, Problem, accept_for, looks_like_upgrade
-from mqttscope.net.inflate import MAX_INFLATE_BYTES, MAX_PENDING_BYTES, WINDOW_BYTES, Inflater
 from mqttscope.net.tls_hello import MAX_HANDSHAKE_BYTES, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import (
     MAX_CONTROL_BYTES,
+    MAX_INFLATE_BYTES,
+    MAX_PENDING_BYTES,
     MAX_SEARCH_BYTES,
+    WINDOW_BYTES,
     Control,
+    Inflater,
     Lost,
     MessageData,
     MessageGap,

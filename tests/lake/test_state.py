@@ -23,8 +23,8 @@ from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import Properties
-from mqttscope.net.inflate import Inflater
 from mqttscope.net.segment import Segment, reverse_key
+from mqttscope.net.websocket import Inflater
 from mqttscope.report.findings.json import finding_view
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.inflight import Exchange
