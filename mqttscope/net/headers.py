@@ -58,6 +58,8 @@ _PLAIN_IPV4 = b"\x08\0\x45"
 """EtherType of IPv4, version 4 with 20 bytes of header."""
 _PLAIN_IPV6 = b"\x86\xdd\x60"
 """EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
+_IPV4_WITHOUT_OPTIONS = 0x45
+"""Version 4 with 20 bytes of header."""
 _TCP = 6
 _UDP = 17
 _GRE = 47
@@ -117,12 +119,13 @@ def segment(frame: Frame) -> Segment | Fragment | NotSegment:
     says how long it was.
     """
     # Nearly all frames of most captures are not worth a walk: Ethernet II with at most one VLAN tag, IPv4 without
-    # options or IPv6 without extension headers, and a TCP segment that was captured whole.
+    # options or IPv6 without extension headers, and a TCP segment that was captured whole; or the same IPv4 without
+    # a link layer, as recordings of live runs have it.
     data = frame.data
     size = len(data)
+    key = b""
     if frame.link_type == 1 and size >= 54:
         begin = data[12:15]
-        key = b""
         if begin == _PLAIN_IPV4:
             length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
                 "!H2xHxB14xIIBBH", data, 16
@@ -147,23 +150,30 @@ def segment(frame: Frame) -> Segment | Fragment | NotSegment:
             if protocol == 6 and not fragment & 0x3FFF and identifier != b"\0\0":
                 key = direction_key(data[30:38], data[38:42], identifier)
                 body, end = 38, 18 + length
-        if key and data_offset >= 0x50:
-            start = body + (data_offset >> 2 & 0x3C)
-            if start <= end <= size:
-                # Without __init__: there is one for each frame of the capture.
-                made = _new(Segment)
-                made.key = key
-                made.sequence = sequence
-                made.acknowledgment = acknowledgment
-                made.flags = flags
-                made.window = window
-                made.payload = data[start:end]
-                made.missing = 0
-                made.frame = frame.number
-                made.timestamp_ns = frame.timestamp_ns
-                made.capture = frame.capture
-                made.options = data[body + 20 : start]
-                return made
+    elif frame.link_type == 101 and size >= 40 and data[0] == _IPV4_WITHOUT_OPTIONS:
+        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+            "!H2xHxB14xIIBBH", data, 2
+        )
+        if protocol == 6 and not fragment & 0x3FFF:
+            key = data[12:24]
+            body, end = 20, length
+    if key and data_offset >= 0x50:
+        start = body + (data_offset >> 2 & 0x3C)
+        if start <= end <= size:
+            # Without __init__: there is one for each frame of the capture.
+            made = _new(Segment)
+            made.key = key
+            made.sequence = sequence
+            made.acknowledgment = acknowledgment
+            made.flags = flags
+            made.window = window
+            made.payload = data[start:end]
+            made.missing = 0
+            made.frame = frame.number
+            made.timestamp_ns = frame.timestamp_ns
+            made.capture = frame.capture
+            made.options = data[body + 20 : start]
+            return made
     return walk(frame)
 
 
