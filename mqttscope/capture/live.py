@@ -49,7 +49,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from mqttscope.capture.detect_format import read_capture
-from mqttscope.capture.tools import find_tool
+from mqttscope.capture.tshark import find_tool
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 

@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
-from mqttscope.capture.tshark import NOISE, MissingToolError, decrypting, find_tshark
+from mqttscope.capture.tshark import NOISE, decrypting, find_tshark
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
@@ -71,8 +70,6 @@ def frames(segment: Segment, connection: int, *, from_client: bool) -> Iterator[
         )  # fmt: skip
         yield Frame(segment.frame, segment.timestamp_ns, LINK_TYPE_RAW, data, len(data) + missing, segment.capture)
 
-
-__all__ = ["TLS_KEY_LOG", "BadKeysError", "Decryption", "MissingToolError", "find_tshark", "read_keys"]
 
 TLS_KEY_LOG = 0x544C534B
 """Secrets type of key log lines in a Decryption Secrets Block (pcapng, section 4.7)."""

@@ -1,8 +1,8 @@
-"""A running tshark that is fed: frames to its standard input, its answers from its standard output.
+"""Wireshark's programs: where they are, and tshark as it runs.
 
-Neither side waits for the other: what the pipe does not take is kept here, and reading returns at once.
-
-tshark as what decrypts TLS: where it is, and what it has to be told so that it hands over what is inside.
+tshark decrypts TLS when it is told how.  A running one is fed frames at its standard input, and its answers come from
+its standard output.  Neither side waits for the other: what the pipe does not take is kept here, and reading returns at
+once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import BinaryIO, cast
 
-from mqttscope.capture.tools import MissingToolError, find_tool
 from mqttscope.capture.write import PcapngWriter
+from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import Frame
-
-__all__ = ["NOISE", "MissingToolError", "decrypting", "find_tshark"]
 
 NOISE = "Running as user "
 """How the line begins that tshark says to root, whatever happens."""
+MAX_COMPLAINTS = 4_096
+"""Bytes of tshark's standard error that are kept, the last ones."""
+_PIECE = 1 << 16
+_ANSWER = 1 << 20
 
 _PREFERENCES = (
     # Each record as it is: what belongs together is for our decoder to find out.
@@ -30,6 +32,26 @@ _PREFERENCES = (
 )
 _CONTENT = ("http", "http2", "mqtt", "websocket")
 """Protocols that tshark might find inside by ALPN or port."""
+
+
+class MissingToolError(MqttscopeError):
+    """A program that is needed is not installed; the text says how to install it."""
+
+
+def find_tool(name: str, purpose: str) -> str:
+    """Path of one of Wireshark's programs, as pyshark finds it; `MissingToolError` where there is none.
+
+    ``purpose``: what it is needed for, as in "to decrypt TLS".
+    """
+    from pyshark.tshark.tshark import TSharkNotFoundException, get_process_path
+
+    try:
+        return str(get_process_path(process_name=name))
+    except TSharkNotFoundException:
+        raise MissingToolError(
+            f"{name} is needed {purpose} and was not found; install it (Debian: apt-get install tshark, "
+            "macOS: brew install wireshark) or name its path in pyshark's config.ini"
+        ) from None
 
 
 def find_tshark() -> str:
@@ -61,12 +83,6 @@ def _guessed(tshark: str) -> set[str]:
         return set()
     rows = (line.split(b"\t") for line in done.stdout.splitlines())
     return {row[1].decode("ascii", "replace") for row in rows if len(row) > 1 and row[0] == b"tls"}
-
-
-MAX_COMPLAINTS = 4_096
-"""Bytes of tshark's standard error that are kept, the last ones."""
-_PIECE = 1 << 16
-_ANSWER = 1 << 20
 
 
 class TsharkProcess:

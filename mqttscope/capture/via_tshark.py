@@ -16,8 +16,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mqttscope.capture.tools import find_tool
-from mqttscope.capture.tshark import TsharkProcess
+from mqttscope.capture.tshark import TsharkProcess, find_tool
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import (
     MARK_GENEVE,

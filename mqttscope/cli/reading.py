@@ -170,7 +170,8 @@ class Reading:
             yield item
             if type(item) is not CaptureSecrets:
                 continue
-            from mqttscope.capture.tls import TLS_KEY_LOG, MissingToolError, find_tshark
+            from mqttscope.capture.tls import TLS_KEY_LOG
+            from mqttscope.capture.tshark import MissingToolError, find_tshark
 
             if item.secrets_type == TLS_KEY_LOG:
                 if STDIN in self.captures:
@@ -187,7 +188,8 @@ class Reading:
     def _joined(
         self, keys: bytes, items: Iterator[Segment | CaptureNotice]
     ) -> Iterator[Segment | CaptureNotice | Plaintext]:
-        from mqttscope.capture.tls import Decryption, MissingToolError
+        from mqttscope.capture.tls import Decryption
+        from mqttscope.capture.tshark import MissingToolError
 
         try:
             decryption = Decryption(self._open if self.via is None else self._again, keys)
@@ -202,7 +204,7 @@ class Reading:
 
 def _need_tshark() -> None:
     """Say that tshark is missing before anything is written."""
-    from mqttscope.capture.tools import MissingToolError
+    from mqttscope.capture.tshark import MissingToolError
     from mqttscope.capture.via_tshark import find_tshark
 
     try:
@@ -212,7 +214,7 @@ def _need_tshark() -> None:
 
 
 def _keys(path: str) -> bytes:
-    from mqttscope.capture.tls import BadKeysError, read_keys
+    from mqttscope.capture.keylog import BadKeysError, read_keys
 
     try:
         return read_keys(path)

@@ -26,7 +26,7 @@ import click
 from mqttscope.capture.keylog import BadKeysError
 from mqttscope.capture.live import BadCaptureFilterError, CannotCaptureError, LiveCapture, interfaces
 from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
-from mqttscope.capture.tools import MissingToolError
+from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
 from mqttscope.cli.ending import ENDINGS, interruption, limit_ending

@@ -21,7 +21,7 @@ from mqttscope.capture.live import (
     interfaces,
     is_up,
 )
-from mqttscope.capture.tools import MissingToolError
+from mqttscope.capture.tshark import MissingToolError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from tests.cli.running import capture as recorded
 from tests.live import Talk, need_capture, replace_dumpcap, say

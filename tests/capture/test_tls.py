@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import open_capture, tls
+from mqttscope.capture import open_capture
+from mqttscope.capture.keylog import BadKeysError, read_keys
 from mqttscope.capture.tls import (
     MAX_PAYLOAD,
     SERVER_PORT,
-    BadKeysError,
     Decryption,
-    MissingToolError,
     exported_pdu,
     frames,
-    read_keys,
 )
+from mqttscope.capture.tshark import MissingToolError, find_tshark
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Publish
@@ -267,7 +266,7 @@ def test_a_missing_tshark_is_named_with_how_to_install_it(monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", "/nowhere")
 
     with pytest.raises(MissingToolError, match="apt-get install tshark"):
-        tls.find_tshark()
+        find_tshark()
 
 
 @pytest.mark.parametrize("content", [b"hello\n", b"\x00\x01\x02", b"CLIENT_RANDOM nothing\n"])

@@ -1,14 +1,29 @@
-"""A program in place of tshark: what it takes, what it says, how it ends."""
+"""Wireshark's programs are found as pyshark finds them; what a program in place of tshark takes, says, and how it ends."""
 
 from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from mqttscope.capture.tshark import MAX_COMPLAINTS, TsharkProcess, decrypting, find_tshark
+from mqttscope.capture.tshark import MAX_COMPLAINTS, MissingToolError, TsharkProcess, decrypting, find_tool, find_tshark
 from mqttscope.net.frame import Frame
+
+
+def test_a_tool_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dumpcap").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_tool("dumpcap", "to capture") == str(tmp_path / "dumpcap")
+
+
+def test_a_missing_tool_is_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(MissingToolError, match=r"dumpcap is needed to capture and was not found.*install tshark"):
+        find_tool("dumpcap", "to capture")
 
 
 @pytest.mark.tshark

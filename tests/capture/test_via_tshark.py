@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.tools import MissingToolError, find_tool
+from mqttscope.capture.tshark import MissingToolError, find_tool
 from mqttscope.capture.via_tshark import MAX_AHEAD, MAX_FRAME_BYTES, Dissection, command, dissected
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.dissect import segments
