@@ -8,25 +8,68 @@ held up.
 A tshark grows with what it has seen.  After so much, new connections go to another one; the older ends with its last
 connection, or gives those up that are left when it has grown too large.
 
-One TCP connection with TLS in it, while it is decrypted live: what is held back of it, and its client random.
+It reads pcapng from its standard input and prints a line for each frame: its number, its protocols and the data that
+was inside TLS, in hexadecimal.  Unlike exported PDUs these come at once, and they say of every frame that tshark is
+done with it.  Neither side waits for the other: what the pipe does not take is kept here.
 """
 
 from __future__ import annotations
 
+import os
 import select
+import sys
+import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from mqttscope.capture.keylog import KeyLog
-from mqttscope.capture.tls import SERVER_PORT, frames
-from mqttscope.capture.tls_worker import Tshark
-from mqttscope.capture.tshark import decrypting, find_tshark
+from mqttscope.capture.tls import ARGUMENTS, SERVER_PORT, frames
+from mqttscope.capture.tshark import TsharkProcess, decrypting, find_tshark
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.frame import CaptureError, CaptureNotice, Plaintext
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import ACK, FIN, MASK, RST, SYN, Segment, distance, reverse_key
 
+T = TypeVar("T")
+Passed = Segment | CaptureNotice | Plaintext
+
+KEY_SECONDS = 2.0
+"""How long a connection waits for its keys: clients write them during the handshake."""
+LAST_KEY_SECONDS = 0.5
+"""The same at the end of the capture."""
+END_SECONDS = 10.0
+"""How long is waited at the end for what tshark has to read."""
+LINGER_SECONDS = 2.0
+"""How long a connection is kept that was closed: segments may come late."""
+IDLE_SECONDS = 7_200.0
+"""A connection in which nothing was said for so long is forgotten, as the dissector does."""
+LOOK_SECONDS = 1.0
+"""So often the key log is read while no connection waits, and connections are looked through."""
+MAX_WAITING_BYTES = 4 << 20
+"""Payload that a connection holds while it waits for keys."""
+MAX_HELD_BYTES = 64 << 20
+"""The same of all connections."""
+MAX_UNANSWERED_BYTES = 32 << 20
+"""Payload that one tshark is given before it has answered."""
+GENERATION_BYTES = 128 << 20
+"""A tshark that has grown by so much gets no new connections."""
+LARGEST_BYTES = 512 << 20
+"""One that has grown by so much gives its connections up."""
+MAX_TSHARKS = 3
+MAX_FAILURES = 3
+"""After so many of them have failed no other is started."""
+FRAME_COST = 1_000
+"""Bytes by which tshark grows with each frame, beside its payload (measured: 700 to 800)."""
+STALL_SECONDS = 30.0
+"""A tshark that says nothing for so long, though it has frames to read, is given up."""
+FIELDS = ("-l", "-T", "fields", "-e", "frame.number", "-e", "frame.protocols", "-e", "data.data")
+"""What tshark prints of a frame, a line at once."""
+
+_AWAY_SECONDS = 1.0
+"""Whoever did not look for so long was stopped or had to wait himself."""
 _HELLO = b"\x16\x03"
 _RANDOM = slice(11, 43)
 """In a ClientHello, after the headers of record and message and the version."""
@@ -93,35 +136,6 @@ class TlsFlow:
         if 0 <= ahead <= len(self.hello) < _RANDOM.stop:
             del self.hello[ahead:]
             self.hello += segment.payload[: _RANDOM.stop]
-
-
-KEY_SECONDS = 2.0
-"""How long a connection waits for its keys: clients write them during the handshake."""
-LAST_KEY_SECONDS = 0.5
-"""The same at the end of the capture."""
-END_SECONDS = 10.0
-"""How long is waited at the end for what tshark has to read."""
-LINGER_SECONDS = 2.0
-"""How long a connection is kept that was closed: segments may come late."""
-IDLE_SECONDS = 7_200.0
-"""A connection in which nothing was said for so long is forgotten, as the dissector does."""
-LOOK_SECONDS = 1.0
-"""So often the key log is read while no connection waits, and connections are looked through."""
-MAX_WAITING_BYTES = 4 << 20
-"""Payload that a connection holds while it waits for keys."""
-MAX_HELD_BYTES = 64 << 20
-"""The same of all connections."""
-MAX_UNANSWERED_BYTES = 32 << 20
-"""Payload that one tshark is given before it has answered."""
-GENERATION_BYTES = 128 << 20
-"""A tshark that has grown by so much gets no new connections."""
-LARGEST_BYTES = 512 << 20
-"""One that has grown by so much gives its connections up."""
-MAX_TSHARKS = 3
-MAX_FAILURES = 3
-"""After so many of them have failed no other is started."""
-
-Passed = Segment | CaptureNotice | Plaintext
 
 
 class LiveDecryption:
@@ -420,3 +434,136 @@ class LiveDecryption:
         for key in (flow.key, reverse_key(flow.key)):
             if self._flows.get(key) is flow:
                 del self._flows[key]
+
+
+class Tshark(Generic[T]):
+    """A running tshark.  ``command``: what it is called with, `{keys}` being the key log.
+
+    What is fed with a frame comes back with its answer.  `OSError` where it cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.cost = 0
+        """About how many bytes it has grown by."""
+        self.users = 0
+        """Connections that it decrypts; for the owner to count."""
+        self.fault: str | None = None
+        """What it failed at."""
+        self.waiting: deque[T] = deque()
+        """What was fed and not answered, one for each frame."""
+        self.unanswered = 0
+        """Bytes of these frames."""
+        self._sizes: deque[int] = deque()
+        self._answered = 0
+        self._given: set[bytes] = set()
+        self._rest = b""
+        self._looked_at = self._moved_at = time.monotonic()
+        self._keys, path = _private()
+        keep = (self._keys,) if path.startswith("/dev/fd/") else ()
+        self._path = "" if keep else path
+        words = [word.replace("{keys}", path) for word in (*command, *ARGUMENTS, *FIELDS)]
+        try:
+            self._process = TsharkProcess(words, keep)
+        except BaseException:
+            self._forget_keys()
+            raise
+
+    def keys(self, lines: bytes) -> None:
+        """Add lines to the key log; before the frames that need them are fed."""
+        for line in lines.splitlines(keepends=True):
+            if line.startswith(b"RSA"):
+                # They come with every connection.
+                if line in self._given:
+                    continue
+                self._given.add(line)
+            self.cost += len(line)
+            with suppress(OSError):
+                os.write(self._keys, line)
+
+    def feed(self, frame: Frame, owner: T) -> None:
+        """Give it a frame; ``owner`` comes back with the answer."""
+        size = len(frame.data)
+        self.cost += FRAME_COST + size
+        self.unanswered += size
+        self._sizes.append(size)
+        self.waiting.append(owner)
+        if self.fault is None:
+            self._process.feed(frame)
+
+    def answers(self) -> Iterator[tuple[T, list[bytes]]]:
+        """Pass on what it can take, and yield what it is done with: the owner and what each record held."""
+        if self.fault is None:
+            self._process.push()
+            moved = False
+            for line in self._lines():
+                moved = True
+                number, protocols, data = (*line.split(b"\t"), b"", b"")[:3]
+                if not self.waiting or number != b"%d" % (self._answered + 1):
+                    self._fail(f"said {line[:40]!r}")
+                    return
+                self._answered += 1
+                self.unanswered -= self._sizes.popleft()
+                # Data right inside TCP is none that was decrypted.
+                records = data.split(b",") if data and b"tcp:data" not in protocols else ()
+                yield self.waiting.popleft(), [bytes.fromhex(one.decode()) for one in records if one]
+            self._watch(moved=moved)
+
+    def watched(self) -> list[int]:
+        """Descriptors on which something comes when there is something to do."""
+        if self.fault is not None:
+            return []
+        process = self._process
+        return [process.output, process.errors] if process.complains else [process.output]
+
+    def close(self) -> None:
+        """End it now."""
+        self._process.close()
+        self._forget_keys()
+
+    def _lines(self) -> Iterator[bytes]:
+        while True:
+            self._process.listen()
+            data = self._process.read()
+            if data is None:
+                return
+            if not data:
+                self._fail("ended early")
+                return
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            yield from lines
+            if self.fault is not None:
+                return
+            self._process.push()
+
+    def _watch(self, *, moved: bool) -> None:
+        now = time.monotonic()
+        if moved or not self.waiting or now - self._looked_at > _AWAY_SECONDS:
+            self._moved_at = now
+        elif now - self._moved_at > STALL_SECONDS and self.fault is None:
+            self._fail(f"silent for {STALL_SECONDS:.0f} s")
+        self._looked_at = now
+
+    def _fail(self, what: str) -> None:
+        if self.fault is None:
+            how, last = self._process.give_up(0.2)
+            self.fault = f"failed while it decrypted TLS ({what}{how}){last}; what it had not decrypted is missing"
+
+    def _forget_keys(self) -> None:
+        with suppress(OSError):
+            os.close(self._keys)
+        if self._path:
+            with suppress(OSError):
+                os.unlink(self._path)
+            self._path = ""
+
+
+def _private() -> tuple[int, str]:
+    """A file for keys that nobody else can read, and how tshark opens it.
+
+    In memory where the system has that: then it cannot stay behind, however this program ends.
+    """
+    if sys.platform.startswith("linux") and hasattr(os, "memfd_create") and os.path.isdir("/dev/fd"):
+        with suppress(OSError):
+            file = os.memfd_create("mqttscope-keys")
+            return file, f"/dev/fd/{file}"
+    return tempfile.mkstemp(prefix="mqttscope-keys-")

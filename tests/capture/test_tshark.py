@@ -1,4 +1,4 @@
-"""Wireshark's programs are found as pyshark finds them; what a program in place of tshark takes, says, and how it ends."""
+"""Wireshark's programs are found as pyshark finds them; a program in tshark's place: what it takes, how it ends."""
 
 from __future__ import annotations
 
