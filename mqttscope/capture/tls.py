@@ -30,7 +30,7 @@ from typing import BinaryIO, cast
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
 from mqttscope.capture.tshark import NOISE, decrypting, find_tshark
-from mqttscope.capture.write import PcapngWriter
+from mqttscope.capture.write import LINK_TYPE_RAW, PcapngWriter, ip_frame
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import ACK, FIN, MASK, PSH, RST, SYN, Fragment, Segment, ports, reverse_key
@@ -53,9 +53,6 @@ def frames(segment: Segment, connection: int, *, from_client: bool) -> Iterator[
 
     ``connection``: a number that no other connection has which the same tshark knows.
     """
-    # dpkt takes longer to load than a small capture to read.
-    from mqttscope.capture.build_frames import LINK_TYPE_RAW, ip_frame
-
     client = (0x0A000000 | connection % MAX_CONNECTIONS).to_bytes(4, "big")
     addresses = (client, _SERVER) if from_client else (_SERVER, client)
     ports = (_CLIENT_PORT, SERVER_PORT) if from_client else (SERVER_PORT, _CLIENT_PORT)

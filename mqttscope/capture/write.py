@@ -1,18 +1,18 @@
-"""Writing frames as pcapng.
+"""Writing captures: frames that are built, pcapng, rings of files, and files for their owner alone.
 
-Own code because dpkt writes one interface per file, times as floating point numbers and no original lengths.
+`PcapngWriter` is our own because dpkt writes one interface per file, times as floating point numbers and no original
+lengths.  Format: draft-ietf-opsawg-pcapng; little-endian, one section, one interface per link type.
 
-Format: draft-ietf-opsawg-pcapng; little-endian, one section, one interface per link type.
-
-Files that this program makes: for their owner alone; captures by one program at a time.
+A `Recorder` writes a capture while it continues: a file, or a ring of files of which the oldest are removed.  What was
+written is readable at any moment, whatever ends the program: blocks are gathered and handed to the system in one piece,
+several times a second, so that a file ends between two blocks, and at worst inside its last one.
 
 New files have the mode 0600 and new folders 0700: what was captured may hold secrets.  A folder that is there already
-may want it otherwise, by a default ACL, and is obeyed; files that are there already keep their mode.
+may want it otherwise, by a default ACL, and is obeyed; files that are there already keep their mode.  One program at a
+time writes a capture.
 
-Writing a capture while it continues: a file, or a ring of files of which the oldest are removed.
-
-What was written is readable at any moment, whatever ends the program: blocks are gathered and handed to the system in
-one piece, several times a second, so that a file ends between two blocks, and at worst inside its last one.
+What writes a capture of what no interface saw builds its frames with `ip_frame`: recordings of live runs, generated
+captures, and copies of TLS flows for tshark.
 """
 
 from __future__ import annotations
@@ -363,3 +363,48 @@ class _Gathered:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+LINK_TYPE_RAW = 101
+"""Frames begin with the IP header: there is no link that an endpoint could report."""
+_HOP_LIMIT = 64
+_V4_BYTES = 4
+_UNCHECKED = 0xFFFF
+"""In the place of a checksum: where there is one, dpkt leaves lengths and checksums as they are."""
+
+
+def ip_frame(
+    source: bytes,
+    destination: bytes,
+    ports: tuple[int, int],
+    *,
+    sequence: int,
+    acknowledgment: int,
+    flags: int,
+    window: int,
+    payload: bytes = b"",
+    options: bytes = b"",
+    missing: int = 0,
+) -> bytes:
+    """One TCP segment as an IP datagram, with correct lengths and checksums.
+
+    ``source``, ``destination``: addresses, 4 or 16 bytes each.  ``ports``: of source and destination.  ``options``: of
+    TCP, a multiple of 4 bytes.  ``missing``: bytes of the payload that are counted in the lengths, but not there; then
+    there are no checksums.
+    """
+    # dpkt takes longer to load than a small capture to read.
+    from dpkt.ip import IP, IP_PROTO_TCP
+    from dpkt.ip6 import IP6
+    from dpkt.tcp import TCP
+
+    segment = TCP(
+        sport=ports[0], dport=ports[1], seq=sequence, ack=acknowledgment, flags=flags, win=window,
+        off=5 + len(options) // 4, opts=options, data=payload,
+    )  # fmt: skip
+    length = len(segment) + missing
+    if len(source) == _V4_BYTES:
+        known = {"len": 20 + length, "sum": _UNCHECKED} if missing else {}
+        return bytes(IP(src=source, dst=destination, p=IP_PROTO_TCP, ttl=_HOP_LIMIT, df=1, data=segment, **known))
+    if missing:
+        segment.sum = _UNCHECKED
+    return bytes(IP6(src=source, dst=destination, nxt=IP_PROTO_TCP, hlim=_HOP_LIMIT, plen=length, data=segment))

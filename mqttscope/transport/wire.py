@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
-from mqttscope.capture.build_frames import LINK_TYPE_RAW, ip_frame
+from mqttscope.capture.write import LINK_TYPE_RAW, ip_frame
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import ACK, FIN, MASK, PSH, RST, SYN, Segment, direction_key
 
