@@ -1,11 +1,16 @@
-"""Opening captures: what `sources` finds, and standard input, several of them in time order.
+"""Finding and opening captures: files, directories, glob patterns and standard input, several of them in time order.
 
 What is wrong with a source is a :class:`CaptureError` among the frames; nothing here raises on what it finds on disk.
+
+What is named by itself is not looked at: whoever opens it says what is wrong.  What is found is, so that nothing is
+waited for (a pipe without a writer) and nothing is passed over that is called a capture.
 """
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import stat
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -14,17 +19,34 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, cast
 
-from mqttscope.capture.compressed import CHUNK_SIZE
+from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource
 from mqttscope.capture.detect_format import NO_FRAME, first_time, read_capture
 from mqttscope.capture.fingerprint import is_replaced
-from mqttscope.capture.pcap import FRAME_LIMIT
+from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS
+from mqttscope.capture.pcapng import PCAPNG_MAGIC
 from mqttscope.capture.resume import BoundedFile, first_after, read_rest
-from mqttscope.capture.sources import REPLACED, SINCE, expand, identity, why_not_opened
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.redact.addresses import public_name
 
 STDIN = "-"
 """The source that stands for standard input."""
+NOT_REGULAR = "is no regular file"
+"""What is said of a pipe or a device that was found, or that would have to be read more than once."""
+MISSING = "does not exist"
+NO_MATCH = "matches no file"
+NO_CAPTURES = "is a directory without captures"
+NOTHING_THERE = (MISSING, NO_MATCH, NO_CAPTURES)
+"""What is said of sources that stand for no capture."""
+SINCE = " since it was found"
+"""What is said of a capture that cannot be read any more, or would be another one, ends with this."""
+REPLACED = f"is another file{SINCE}"
+_DANGLING = "is a link to what does not exist"
+_SNIFF_SIZE = 1 << 12
+_CAPTURE_NAME = re.compile(
+    r"\.(?:pcap|pcapng|ntar)(?:[-_.\d]*\d)?(?:\.(?:gz|zst|zstd|lz4|bz2|xz|zip|7z))?(?:[-_.\d]*\d)?\Z", re.IGNORECASE
+)
+"""How captures are called, those that are rotated (``x.pcap1``, ``x.pcap_00001``, ``x.pcap.gz.1``) and compressed ones,
+too; also with what is not read, so that it is said."""
 
 _Item = Frame | CaptureNotice
 
@@ -52,7 +74,7 @@ def open_capture(
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
-    A source is a file, ``-`` for standard input (``stdin``, by default the process's own), or what `sources.expand`
+    A source is a file, ``-`` for standard input (``stdin``, by default the process's own), or what `expand`
     finds captures in: a directory, or a glob pattern.  Several captures are read in the order of their first frames;
     those without any frame come first.  Frames of different captures are never mixed: ``Frame.capture`` is the path as
     given or expanded, and each capture numbers from 1.
@@ -76,7 +98,7 @@ def _opened(
     frame_limit: int,
     parts: Mapping[str, Part] | None,
 ) -> Iterator[_Item]:
-    captures = list(_expand(sources, stdin, chunk_size, frame_limit))
+    captures = list(_captures_of(sources, stdin, chunk_size, frame_limit))
     for capture in captures:
         capture.part = (parts or {}).get(capture.name)
     if len(captures) > 1:
@@ -89,7 +111,7 @@ def _opened(
 
 def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> bool:
     """Whether a file is one of those that ``sources`` stand for, under whatever name."""
-    for capture in _expand(sources, None, CHUNK_SIZE, FRAME_LIMIT):
+    for capture in _captures_of(sources, None, CHUNK_SIZE, FRAME_LIMIT):
         try:
             if capture.name != STDIN and os.path.samefile(capture.name, path):
                 return True
@@ -101,7 +123,7 @@ def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[
 def find_captures(sources: Sequence[str | os.PathLike[str]]) -> list[str | CaptureError]:
     """The paths that ``sources`` stand for, as for `open_capture` but not ordered yet; an error for one without any."""
     found: list[str | CaptureError] = []
-    for capture in _expand(sources, None, CHUNK_SIZE, FRAME_LIMIT):
+    for capture in _captures_of(sources, None, CHUNK_SIZE, FRAME_LIMIT):
         if capture.name == STDIN:
             found.append(CaptureError(STDIN, "is standard input, which only one process can read"))
         elif capture.items is None:
@@ -168,7 +190,7 @@ class _Capture:
         return (file, 0) if part is None else (cast(BinaryIO, BoundedFile(file, part.size)), part.behind)
 
 
-def _expand(
+def _captures_of(
     sources: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None, chunk_size: int, frame_limit: int
 ) -> Iterator[_Capture]:
     """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again."""
@@ -214,3 +236,111 @@ def _is_regular(path: str) -> bool:
         return stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):
         return False
+
+
+def expand(source: str) -> list[str | CaptureError] | None:
+    """The captures that a directory or a glob pattern stands for, by name, links last; ``None`` for anything else.
+
+    Directories: all captures directly in them, told by their content, and what is named like one.  Glob patterns
+    (``**`` descends) count where no such path exists.  An error stands for what cannot be read, and for a source
+    without any capture.
+    """
+    found: list[str | CaptureError]
+    if os.path.isdir(source):
+        try:
+            names = os.listdir(source)
+            # Who may list a directory may still be kept from entering it.
+            os.stat(os.path.join(source, os.curdir))
+        except OSError as error:
+            return [CaptureError(source, why_not_opened(error))]
+        found = [one for name in links_last(source, names) if (one := _in_directory(name)) is not None]
+        return found or [CaptureError(source, NO_CAPTURES)]
+    if os.path.lexists(source) or not glob.has_magic(source):
+        return None
+    paths = [path for path in glob.glob(source, recursive=True) if not os.path.isdir(path)]
+    found = [path if (why := fault(path)) is None else CaptureError(path, why) for path in links_last("", paths)]
+    return [*denied(source), *found] or [CaptureError(source, NO_MATCH)]
+
+
+def links_last(directory: str, names: list[str]) -> list[str]:
+    """Paths in a directory in the order of their names; links last, so that what they lead to has its own name."""
+    paths = sorted(os.path.join(directory, name) for name in names)
+    return sorted(paths, key=os.path.islink)
+
+
+def identity(path: str) -> object:
+    """Which file a path leads to, by whatever name; a link that leads nowhere is a file of its own."""
+    for look in (os.stat, os.lstat):
+        try:
+            told = look(path)
+        except OSError:
+            continue
+        except ValueError:
+            return path  # no path at all
+        if told.st_ino:
+            return told.st_dev, told.st_ino
+    return os.path.realpath(path)
+
+
+def fault(path: str) -> str | None:
+    """What keeps a path that was found from being read; ``None`` for a regular file, which opening may still refuse."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        return why_not_opened(error, path)
+    return None if stat.S_ISREG(mode) else NOT_REGULAR
+
+
+def is_named_like_capture(path: str) -> bool:
+    """Whether a file of this name is to be read as a capture, so that it is said where it is none, or empty."""
+    return _CAPTURE_NAME.search(path) is not None
+
+
+def looks_like_capture(file: BinaryIO) -> bool:
+    """Whether a file begins like a capture, compressed or not; `OSError` where it cannot be read at all."""
+    file.read(1)
+    file.seek(0)
+    head = ByteSource(file, chunk_size=_SNIFF_SIZE).fill(b"", 4)
+    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
+
+
+def why_not_opened(error: OSError | ValueError, path: str = "") -> str:
+    """What to say of a capture that cannot be opened; ``path``: its own, where it is local."""
+    if isinstance(error, FileNotFoundError):
+        return _DANGLING if path and os.path.islink(path) else MISSING
+    reason = error.strerror if isinstance(error, OSError) else None
+    return f"cannot be opened: {reason or error}"
+
+
+def denied(pattern: str) -> list[CaptureError]:
+    """The directories on the way of a glob pattern that it cannot look into, each with why: it passes them over."""
+    found: dict[str, CaptureError] = {}
+    head, last = os.path.split(pattern)
+    while last:
+        for directory in [head] if not glob.has_magic(head) else glob.glob(head, recursive=True):
+            if not os.path.isdir(directory or os.curdir):
+                continue
+            try:
+                if glob.has_magic(last):
+                    os.scandir(directory or os.curdir).close()
+                os.stat(os.path.join(directory, os.curdir))
+            except PermissionError as error:
+                found.setdefault(directory, CaptureError(directory or os.curdir, why_not_opened(error)))
+            except (OSError, ValueError):
+                continue  # gone meanwhile
+        head, last = os.path.split(head)
+    return sorted(found.values(), key=lambda one: one.capture)
+
+
+def _in_directory(path: str) -> str | CaptureError | None:
+    """A file that is called or begins like a capture, or cannot be read; what is wrong with what is called one."""
+    why = fault(path)
+    if why is not None:
+        return CaptureError(path, why) if is_named_like_capture(path) and not os.path.isdir(path) else None
+    if is_named_like_capture(path):
+        return path
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return path if looks_like_capture(file) else None
+    except OSError:
+        return path  # so that reading it says why

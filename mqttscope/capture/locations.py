@@ -15,18 +15,18 @@ from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from mqttscope.capture.detect_format import NO_FRAME, first_time
-from mqttscope.capture.files import find_captures
-from mqttscope.capture.fingerprint import head_crc, is_replaced
-from mqttscope.capture.sources import (
+from mqttscope.capture.files import (
     MISSING,
     NO_CAPTURES,
     NO_MATCH,
     NOT_REGULAR,
     REPLACED,
+    find_captures,
     is_named_like_capture,
     looks_like_capture,
     why_not_opened,
 )
+from mqttscope.capture.fingerprint import head_crc, is_replaced
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import public_name

@@ -9,10 +9,9 @@ The captures are read twice: first the frames of TLS flows are copied to a tempo
 whatever `open_capture` can read, sessions that run over several files included; then its plaintexts are joined with the
 segments of the second reading.
 
-TCP segments as frames that tshark can read, whatever they came in: plain IPv4, one pair of addresses per connection.
-
-Each connection gets a client address of its own and all servers the same address and port.  So tshark need not be told
-ports, and ports that are used again, VLANs, tunnels and IP fragments do not concern it.
+tshark gets the segments in frames of plain IPv4, whatever they came in.  Each connection gets a client address of its
+own and all servers the same address and port.  So tshark need not be told ports, and ports that are used again, VLANs,
+tunnels and IP fragments do not concern it.
 """
 
 from __future__ import annotations

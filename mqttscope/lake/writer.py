@@ -23,7 +23,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.files import Part
+from mqttscope.capture.files import NOT_REGULAR, NOTHING_THERE, Part
 from mqttscope.capture.fingerprint import (
     Fingerprint,
     KnownFingerprints,
@@ -33,7 +33,6 @@ from mqttscope.capture.fingerprint import (
     resume_offset,
 )
 from mqttscope.capture.resume import BoundedFile
-from mqttscope.capture.sources import NOT_REGULAR, NOTHING_THERE
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.files import (

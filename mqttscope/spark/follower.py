@@ -35,11 +35,7 @@ from typing import Any
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.detect_format import NO_FRAME, first_time
-from mqttscope.capture.fingerprint import CHECK_BYTES, Fingerprint, ends_crc, fingerprint_at
-from mqttscope.capture.locations import Location
-from mqttscope.capture.pcap import ReaderState
-from mqttscope.capture.resume import PIECE_BYTES, CaptureRange, advance, can_grow, may_be_compressed, memory_at
-from mqttscope.capture.sources import (
+from mqttscope.capture.files import (
     denied,
     fault,
     identity,
@@ -48,6 +44,10 @@ from mqttscope.capture.sources import (
     looks_like_capture,
     why_not_opened,
 )
+from mqttscope.capture.fingerprint import CHECK_BYTES, Fingerprint, ends_crc, fingerprint_at
+from mqttscope.capture.locations import Location
+from mqttscope.capture.pcap import ReaderState
+from mqttscope.capture.resume import PIECE_BYTES, CaptureRange, advance, can_grow, may_be_compressed, memory_at
 from mqttscope.spark.plan import Task
 from mqttscope.spark.rows import ERROR, READ, Note
 

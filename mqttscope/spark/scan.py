@@ -9,10 +9,10 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from mqttscope.capture.files import SINCE, why_not_opened
 from mqttscope.capture.locations import open_location, why_replaced
 from mqttscope.capture.ranges import RangeRefusedError
 from mqttscope.capture.resume import CaptureChangedError
-from mqttscope.capture.sources import SINCE, why_not_opened
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of

@@ -1,4 +1,4 @@
-"""What the writer writes, read back by this package, by dpkt and by tshark."""
+"""What the writer writes and frames that are built, read back by this package, by dpkt and by tshark."""
 
 from __future__ import annotations
 
@@ -426,7 +426,7 @@ V6 = bytes.fromhex("20010db8" + "00" * 11 + "01"), bytes.fromhex("20010db8" + "0
 NUMBERS = st.integers(0, 2**32 - 1)
 
 
-def frame(data: bytes, missing: int = 0) -> Frame:
+def made_frame(data: bytes, missing: int = 0) -> Frame:
     return Frame(1, 0, LINK_TYPE_RAW, data, len(data) + missing, "made.pcapng")
 
 
@@ -449,7 +449,7 @@ def test_a_frame_is_read_as_it_was_meant(
         *addresses, (50_000, 1883), sequence=sequence, acknowledgment=acknowledgment, flags=flags, window=4_096,
         payload=payload, options=options, missing=missing,
     )  # fmt: skip
-    found = segment(frame(data, missing))
+    found = segment(made_frame(data, missing))
 
     assert isinstance(found, Segment)
     source, destination = endpoints(found.key)
@@ -468,7 +468,7 @@ def test_checksums_are_right(addresses: tuple[bytes, bytes], tmp_path: Path) -> 
             data = ip_frame(
                 *addresses, (50_000, 1883), sequence=7, acknowledgment=8, flags=24, window=512, payload=b"\xff" * size
             )
-            writer.write(frame(data))
+            writer.write(made_frame(data))
     fields = ("-T", "fields", "-e", "ip.checksum.status", "-e", "tcp.checksum.status")
     good = "1\t1" if addresses is V4 else "\t1"
     assert tshark(path, *fields) == [good] * 5
