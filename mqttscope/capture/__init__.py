@@ -6,15 +6,14 @@ frame    one captured link-layer record
 notice   what a capture says beside its frames: an error, drops, secrets for decryption
 =======  ==============================================================================
 
-``sources`` finds captures, ``files`` opens them, ``reading`` tells them apart, ``compressed`` uncompresses them,
-``pcap`` and ``pcapng`` read the two formats, ``resume`` continues in those that were read before, ``write``
-writes pcapng.
+``files`` finds captures and opens them, ``read`` tells them apart and continues in those that were read before,
+``compressed`` uncompresses them, ``pcap`` and ``pcapng`` read the two formats, ``write`` writes pcapng.
 """
 
 from __future__ import annotations
 
-from mqttscope.capture.detect_format import read_capture
 from mqttscope.capture.files import open_capture
+from mqttscope.capture.read import read_capture
 from mqttscope.capture.write import PcapngWriter
 
 __all__ = ["PcapngWriter", "open_capture", "read_capture"]

@@ -20,11 +20,10 @@ from itertools import chain
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource
-from mqttscope.capture.detect_format import NO_FRAME, first_time, read_capture
 from mqttscope.capture.fingerprint import is_replaced
 from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS
 from mqttscope.capture.pcapng import PCAPNG_MAGIC
-from mqttscope.capture.resume import BoundedFile, first_after, read_rest
+from mqttscope.capture.read import NO_FRAME, BoundedFile, first_after, first_time, read_capture, read_rest
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.redact.addresses import public_name
 

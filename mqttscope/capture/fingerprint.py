@@ -18,8 +18,7 @@ from itertools import chain
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import ByteSource, is_compressed
-from mqttscope.capture.detect_format import NO_FRAME
-from mqttscope.capture.resume import BoundedFile, first_after
+from mqttscope.capture.read import NO_FRAME, BoundedFile, first_after
 
 HEAD_BYTES = 4096
 """Captures that differ in so many bytes at their beginnings need not be compared: times of frames are in there."""

@@ -48,7 +48,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from mqttscope.capture.detect_format import read_capture
+from mqttscope.capture.read import read_capture
 from mqttscope.capture.tshark import find_tool
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame

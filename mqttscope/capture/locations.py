@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote, unquote
 
-from mqttscope.capture.detect_format import NO_FRAME, first_time
 from mqttscope.capture.files import (
     MISSING,
     NO_CAPTURES,
@@ -27,6 +26,7 @@ from mqttscope.capture.files import (
     why_not_opened,
 )
 from mqttscope.capture.fingerprint import head_crc, is_replaced
+from mqttscope.capture.read import NO_FRAME, first_time
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import public_name

@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import BinaryIO, cast
 
-from mqttscope.capture.detect_format import read_capture
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, LAYOUTS, STANDARD_SNAP_LENGTH
 from mqttscope.capture.pcapng import BLOCK_OVERHEAD, PCAPNG_MAGIC, latest_half
+from mqttscope.capture.read import read_capture
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 

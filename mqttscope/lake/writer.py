@@ -32,7 +32,7 @@ from mqttscope.capture.fingerprint import (
     head_crc,
     resume_offset,
 )
-from mqttscope.capture.resume import BoundedFile
+from mqttscope.capture.read import BoundedFile
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.files import (

@@ -8,7 +8,8 @@ flow       the pair of endpoints of one TCP connection
 stream     the ordered bytes of one direction of a flow
 =========  ==========================================================================================
 
-``headers`` walks a frame down to its segment, ``fragments`` puts IP fragments together.  ``flows`` keeps the table of
-connections with ``handshake`` and ``housekeeping``; ``reassembly`` orders one direction with ``pieces`` and
-``sequence`` arithmetic.  ``websocket`` unwraps streams, after ``http_upgrade``; ``tls_hello`` names what is encrypted.
+``headers`` walks a frame down to its segment, with ``links`` for what comes before IP; ``fragments`` puts IP fragments
+together.  ``flows`` keeps the table of connections with ``flow_identity``, which says to which of them a segment
+belongs, and ``flow_expiry``, which says how long they are kept; ``reassembly`` orders one direction.  ``websocket``
+unwraps streams, after ``http_upgrade``; ``tls_hello`` names what is encrypted.
 """

@@ -34,7 +34,6 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.detect_format import NO_FRAME, first_time
 from mqttscope.capture.files import (
     denied,
     fault,
@@ -47,7 +46,16 @@ from mqttscope.capture.files import (
 from mqttscope.capture.fingerprint import CHECK_BYTES, Fingerprint, ends_crc, fingerprint_at
 from mqttscope.capture.locations import Location
 from mqttscope.capture.pcap import ReaderState
-from mqttscope.capture.resume import PIECE_BYTES, CaptureRange, advance, can_grow, may_be_compressed, memory_at
+from mqttscope.capture.read import (
+    NO_FRAME,
+    PIECE_BYTES,
+    CaptureRange,
+    advance,
+    can_grow,
+    first_time,
+    may_be_compressed,
+    memory_at,
+)
 from mqttscope.spark.plan import Task
 from mqttscope.spark.rows import ERROR, READ, Note
 

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
-from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.files import SINCE, why_not_opened
 from mqttscope.capture.fingerprint import Fingerprint, KnownFingerprints, find_prefixes, fingerprint_of, resume_offset
 from mqttscope.capture.locations import PARALLEL, Location, find, open_location, why_replaced
 from mqttscope.capture.ranges import WHOLE, Settled
-from mqttscope.capture.resume import BoundedFile
+from mqttscope.capture.read import NO_FRAME, BoundedFile
 from mqttscope.lake.files import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions

@@ -24,7 +24,7 @@ from mqttscope.capture.ranges import (
     settle,
     split,
 )
-from mqttscope.capture.resume import BoundedFile, CaptureRange, read_on, read_rest
+from mqttscope.capture.read import BoundedFile, CaptureRange, read_on, read_rest
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from mqttscope.capture.files import SINCE, why_not_opened
 from mqttscope.capture.locations import open_location, why_replaced
 from mqttscope.capture.ranges import RangeRefusedError
-from mqttscope.capture.resume import CaptureChangedError
+from mqttscope.capture.read import CaptureChangedError
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of

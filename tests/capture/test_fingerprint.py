@@ -13,7 +13,6 @@ from zlib import crc32
 import pytest
 
 from mqttscope.capture import fingerprint as module
-from mqttscope.capture.detect_format import NO_FRAME
 from mqttscope.capture.fingerprint import (
     HEAD_BYTES,
     Fingerprint,
@@ -25,6 +24,7 @@ from mqttscope.capture.fingerprint import (
     is_replaced,
     resume_offset,
 )
+from mqttscope.capture.read import NO_FRAME
 from tests.capture.test_pcap import pcap_file
 
 

@@ -1,8 +1,9 @@
-"""Reading of a capture resumed where an earlier reading stopped: at its last complete record, while it grows.
+"""Reading one capture that is open: at once, or resumed where an earlier reading stopped while it grows.
 
-`advance` finds how far a capture can be read now; `read_on` gives what lies between two such places.  What all parts
-give together is what `read_capture` gives of the finished file, numbers of frames and notices included, however the
-file grew: `Memory` holds what of the parts before has a say in those that follow.
+`read_capture` tells pcap and pcapng, compressed or not, apart by what they begin with.  `advance` finds how far a
+capture can be read now; `read_on` gives what lies between two such places.  What all parts give together is what
+`read_capture` gives of the finished file, numbers of frames and notices included, however the file grew: `ReaderState`
+holds what of the parts before has a say in those that follow.
 
 A capture that was compressed in between is resumed as well (`read_rest`).  A `BoundedFile` is a file as it was when
 somebody looked: what was written since is not there.
@@ -15,12 +16,69 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from mqttscope.capture.compressed import ByteSource, is_compressed
-from mqttscope.capture.detect_format import NO_FRAME, read_capture
-from mqttscope.capture.pcap import FILE_HEADER_SIZE, PCAP_MAGICS, ReaderState, read_pcap
+from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
+from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, PCAP_MAGICS, ReaderState, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+
+NO_FRAME = float("-inf")
+"""Time of the first frame where there is none: these captures come first."""
+PIECE_BYTES = 1 << 20
+"""How much is read at least, where there is so much."""
+_PEEK_SIZE = 1 << 16
+_FOREIGN = (
+    (b"snoop\0\0\0", "a snoop file"),
+    (b"GMBU", "a Microsoft Network Monitor file"),
+    (b"RTSS", "a Microsoft Network Monitor 1 file"),
+    (b"btsnoop\0", "a Bluetooth snoop file"),
+    (b"TRSNIFF data    \x1a", "a Sniffer file"),
+    (b"iptrace ", "an AIX iptrace file"),
+    (b"\xab\x01\x00\x1c", "an Ixia lcap file"),
+    (b"\xac\x01\x00\x1c", "an Ixia lcap file"),
+    (b"\x02\x21\x4c\x18", "an lz4 file of the legacy format"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ\0", "an xz file"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+)
+_LONGEST_FOREIGN = max(len(magic) for magic, _ in _FOREIGN)
+
+
+def read_capture(
+    file: BinaryIO, capture: str, *, chunk_size: int = CHUNK_SIZE, frame_limit: int = FRAME_LIMIT
+) -> Iterator[Frame | CaptureNotice]:
+    """Frames and notices of one capture that is open already; ``file`` need not be seekable and stays open.
+
+    ``capture``: name for the frames.  Errors and limits as for :func:`open_capture`.
+    """
+    source = ByteSource(file, chunk_size=chunk_size)
+    head = source.fill(b"", 4)
+    if head[:4] in PCAP_MAGICS:
+        return read_pcap(source, head, capture, frame_limit=frame_limit)
+    if head[:4] == PCAPNG_MAGIC:
+        return read_pcapng(source, head, capture, frame_limit=frame_limit)
+    head = source.fill(head, _LONGEST_FOREIGN)
+    return iter((CaptureError(capture, source.fault or _foreign(head), 0, 0),))
+
+
+def _foreign(head: bytes) -> str:
+    """Why a file that begins with ``head`` is not read."""
+    if not head:
+        return "is empty"
+    start = f"(starts with {head[:4].hex(' ')})"
+    for magic, name in _FOREIGN:
+        if head.startswith(magic):
+            return f"is {name}, which is not read {start}; convert it to pcap or pcapng"
+    if is_compressed(head):
+        return f"is compressed more than once {start}"
+    return f"is not a capture file {start}; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
+
+
+def first_time(file: BinaryIO) -> float:
+    """Time of the first frame of a capture, by which captures are ordered; `NO_FRAME` where there is none."""
+    items = read_capture(file, "", chunk_size=_PEEK_SIZE)
+    return next((item.timestamp_ns for item in items if isinstance(item, Frame)), NO_FRAME)
 
 
 class BoundedFile:
@@ -50,10 +108,6 @@ class BoundedFile:
     def tell(self) -> int:
         """The offset of the next byte."""
         return self._at
-
-
-PIECE_BYTES = 1 << 20
-"""How much is read at least, where there is so much."""
 
 
 @dataclass(slots=True)
