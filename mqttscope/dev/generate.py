@@ -22,7 +22,7 @@ from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope.cli.main import LazyGroup, group
-from mqttscope.dissect import flow_phase
+from mqttscope.dissect import flow_state
 from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
 from mqttscope.lint.examples import Conversation
 from mqttscope.lint.rule import Rule
@@ -30,7 +30,7 @@ from mqttscope.mqtt.constants import REASON_CODES, PacketType
 from mqttscope.report.base import View
 from mqttscope.report.example import render
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, markdown, needs, switched, versions
-from mqttscope.session import connection_phase, inflight
+from mqttscope.session import connection, inflight
 
 STATES_PAGE = PurePosixPath("docs/states.md")
 FOLDER = PurePosixPath("docs/rules")
@@ -175,14 +175,14 @@ def states() -> str:
         "What is followed through a capture moves from phase to phase by tables, which these pages are made of.",
         "Generated from the tables with `make generate`.",
     ]
-    specified = connection_phase.SPECIFIED
-    parts += _machine("A connection", connection_phase)
-    parts += ["The ways that the specification provides:", "", *diagram(connection_phase.OPENING, specified)]
-    parts += ["", "All ways, the others in italics:", "", *matrix(connection_phase.TRANSITIONS, specified)]
+    specified = connection.SPECIFIED
+    parts += _machine("A connection", connection.ConnectionPhase)
+    parts += ["The ways that the specification provides:", "", *diagram(connection.OPENING, specified)]
+    parts += ["", "All ways, the others in italics:", "", *matrix(connection.TRANSITIONS, specified)]
     parts += _machine("An exchange", inflight.ExchangePhase)
     parts += [*diagram(inflight.SENT, inflight.EXCHANGE_TRANSITIONS)]
-    parts += _machine("A flow", flow_phase)
-    parts += [*diagram(flow_phase.UNDECIDED, flow_phase.TRANSITIONS)]
+    parts += _machine("A flow", flow_state.FlowPhase)
+    parts += [*diagram(flow_state.UNDECIDED, flow_state.TRANSITIONS)]
     return "\n".join(parts) + "\n"
 
 

@@ -12,8 +12,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mqttscope.dissect.flow_phase import IGNORED, MQTT, SEARCHING, TLS, UNDECIDED, WEBSOCKET, FlowTrigger
-from mqttscope.dissect.flow_state import MAX_DISCARDED, FlowState, Over
+from mqttscope.dissect.flow_state import (
+    IGNORED,
+    MAX_DISCARDED,
+    MQTT,
+    SEARCHING,
+    TLS,
+    UNDECIDED,
+    WEBSOCKET,
+    FlowState,
+    FlowTrigger,
+    Over,
+)
 from mqttscope.dissect.options import Options
 from mqttscope.dissect.transports import C2S, S2C, PacketEvents, Transports, cut_off
 from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent, PacketEvent

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from mqttscope.dissect.flow_phase import IGNORED, SEARCHING, FlowTrigger
-from mqttscope.dissect.flow_state import Arrival, Counting, FlowState, Held, Over
+from mqttscope.dissect.flow_state import IGNORED, SEARCHING, Arrival, Counting, FlowState, FlowTrigger, Held, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.codec import decode, header_fault

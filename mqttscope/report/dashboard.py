@@ -28,8 +28,7 @@ from mqttscope.redact.findings import conceal
 from mqttscope.report.base import View
 from mqttscope.report.findings.ending import STYLES
 from mqttscope.report.style import Painter
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import DISCONNECTED, REFUSED
+from mqttscope.session.connection import DISCONNECTED, REFUSED, Connection
 from mqttscope.session.inflight import SENT
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from mqttscope.redact.addresses import without_secrets
 from mqttscope.report.public import hidden_of, protocol_of
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import CONNECTED
+from mqttscope.session.connection import CONNECTED, Connection
 from mqttscope.session.inflight import MAX_ALIAS_BYTES
 
 _GAPS = {

@@ -8,8 +8,7 @@ session     an MQTT Session: survives connections, belongs to a Client Identifie
 ==========  ===========================================================================================
 """
 
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import ConnectionPhase
+from mqttscope.session.connection import Connection, ConnectionPhase
 from mqttscope.session.inflight import Exchange, Side
 
 __all__ = ["Connection", "ConnectionPhase", "Exchange", "Side"]

@@ -23,8 +23,7 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import CONNECTING, REFUSED
+from mqttscope.session.connection import CONNECTING, REFUSED, Connection
 from mqttscope.session.inflight import SENT, Side
 from mqttscope.stats import rows as at
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window

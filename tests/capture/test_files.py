@@ -33,6 +33,13 @@ def names(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     return [item.capture for item in found[::2]]
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of its own, which the test is in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 def test_rotated_files_are_read_in_the_order_of_their_first_frames(here: Path) -> None:
     for name, seconds in (("a.pcap", 30), ("b.pcap", 10), ("c.pcap", 20)):
         (here / name).write_bytes(capture_at(seconds))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.dissect.flow_phase import MQTT, SEARCHING
-from mqttscope.dissect.flow_state import FlowState
+from mqttscope.dissect.flow_state import MQTT, SEARCHING, FlowState
 from mqttscope.events import (
     GapEvent,
     MalformedEvent,

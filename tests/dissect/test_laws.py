@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.dissect.flow_phase import SEARCHING
-from mqttscope.dissect.flow_state import FlowState
+from mqttscope.dissect.flow_state import SEARCHING, FlowState
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,

@@ -7,8 +7,7 @@ from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.replay.live import MAX_BEYOND_BYTES, PACKET_BYTES, LiveConnection, Room, readdressed, sent_again
 from mqttscope.replay.script import Entry, Script
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import CONNECTED
+from mqttscope.session.connection import CONNECTED, Connection
 from tests.replay.client.playing import begun, say
 from tests.replay.recordings import connack, connect, conversation, publish
 

@@ -15,8 +15,7 @@ from mqttscope.report.base import View
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
-from mqttscope.session.connection import Connection, OtherEnd
-from mqttscope.session.connection_phase import CONNECTED
+from mqttscope.session.connection import CONNECTED, Connection, OtherEnd
 from tests.conftest import shared_path
 from tests.report.make import C2S, MS, S2C, START_NS, Lines, Talk
 

@@ -19,7 +19,7 @@ from mqttscope.net import flow as net_flow
 from mqttscope.net.frame import CaptureError
 from mqttscope.report import notices
 from mqttscope.report.text import TextLines
-from mqttscope.session.connection_phase import CONNECTED
+from mqttscope.session.connection import CONNECTED
 from tests.report.make import C2S, S2C, START_NS, V3_1_1, Talk, publish, shown
 
 

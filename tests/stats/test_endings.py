@@ -10,7 +10,7 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.report.base import View
-from mqttscope.session.connection_phase import CONNECTING
+from mqttscope.session.connection import CONNECTING
 from mqttscope.stats.as_json import SORTS, document, order
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics

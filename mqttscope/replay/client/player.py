@@ -24,8 +24,7 @@ from mqttscope.replay.client.adapt import Fitted
 from mqttscope.replay.client.exchanges import Acknowledger, ClientSessions, ClientSessionState, Correspondence
 from mqttscope.replay.live import Close, LiveConnection, Note, NoteKind, Send, Unfinished, packet_name
 from mqttscope.replay.script import Ending, Entry, Script
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import CONNECTED
+from mqttscope.session.connection import CONNECTED, Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
 _ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)

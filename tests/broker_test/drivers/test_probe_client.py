@@ -21,7 +21,7 @@ from mqttscope.broker_test.drivers.probe_client import (
     witness,
 )
 from mqttscope.mqtt import Pingresp, encode
-from mqttscope.session.connection_phase import CONNECTED
+from mqttscope.session.connection import CONNECTED
 from tests.broker_test.broken import Broker, Fault, broken
 from tests.broker_test.flows import V3_1_1, V5, target
 from tests.proxy.rig import free_port

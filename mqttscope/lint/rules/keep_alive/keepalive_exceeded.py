@@ -8,8 +8,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
 from mqttscope.mqtt.properties import Properties
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import REFUSED
+from mqttscope.session.connection import REFUSED, Connection
 
 SECOND = 1_000_000_000
 

@@ -6,8 +6,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Disconnect
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import DISCONNECTED, REFUSED
+from mqttscope.session.connection import DISCONNECTED, REFUSED, Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 

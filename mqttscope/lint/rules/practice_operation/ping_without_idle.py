@@ -8,8 +8,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import DISCONNECTED
+from mqttscope.session.connection import DISCONNECTED, Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 

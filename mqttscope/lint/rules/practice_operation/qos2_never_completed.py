@@ -9,8 +9,7 @@ from mqttscope.lint.rule import V3_1_1, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import DISCONNECTED
+from mqttscope.session.connection import DISCONNECTED, Connection
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 FAILURE = 0x80

@@ -11,8 +11,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
-from mqttscope.session.connection import Connection
-from mqttscope.session.connection_phase import DISCONNECTED
+from mqttscope.session.connection import DISCONNECTED, Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 MAX_SHOWN = 8

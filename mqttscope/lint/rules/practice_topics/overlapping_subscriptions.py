@@ -11,7 +11,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.topics import is_valid_topic_filter
-from mqttscope.session.filter_index import FilterIndex
+from mqttscope.session.matching import FilterIndex
 
 MAX_STEPS = 1_000
 """Nodes of the tree of filters that are looked at for each new filter, and filters that are found."""
