@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from mqttscope.dissect import options as named
 from mqttscope.dissect.options import Options
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.resync import count_packets, plausible_header
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.net.flow import Flow, SegmentDiscarded, StreamData, StreamGap
@@ -39,6 +39,8 @@ HANDSHAKE = "TCP handshake"
 VERSIONS = (ProtocolVersion.V5, ProtocolVersion.V3_1_1)
 MIN_RUN = 2
 """Packets in a row that one direction must show when nothing but plausibility speaks for MQTT."""
+_OF_CLIENT = (PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ)
+_OF_SERVER = (PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP)
 
 
 class FlowPhase(StrEnum):
@@ -110,7 +112,7 @@ def starts_with_connect(head: bytes) -> bool | None:
     """Whether a stream begins with a CONNECT, however broken its flags are; ``None`` while too little is known."""
     if not head:
         return None
-    if head[0] >> 4 != 1:
+    if head[0] >> 4 != PacketType.CONNECT:
         return False
     at = 1
     while at < len(head) and head[at] & 0x80 and at < 4:
@@ -148,9 +150,9 @@ def client_speaks(data: bytes) -> bool | None:
     position = 0
     while position < len(data):
         kind = data[position] >> 4
-        if kind in (1, 8, 10, 12):
+        if kind in _OF_CLIENT:
             return True
-        if kind in (2, 9, 11, 13):
+        if kind in _OF_SERVER:
             return False
         at, length, shift = position + 1, 0, 0
         while at < len(data) and shift < 28:

@@ -1,6 +1,6 @@
-"""What carries MQTT over TCP: nothing, WebSocket, TLS, and one inside the other.
+"""What carries MQTT over TCP (nothing, WebSocket, TLS, and one inside the other), and the events of what it carries.
 
-From what the streams of packets give to events: numbers, topics, the version, and the frame of each packet.
+Events get numbers, topics, the version, and the frame of each packet.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
 MAX_HELD_ITEMS = 64
 """Of one connection, packets that are held back until it is known whether others come before them."""
+_CONNECT, _CONNACK, _PUBLISH = PacketType.CONNECT, PacketType.CONNACK, PacketType.PUBLISH
 
 
 class Place(Protocol):
@@ -134,14 +135,14 @@ class PacketEvents:
                 counting.packets = number + 1
                 kind = item.packet_type
                 topic = None
-                if kind == 3:
+                if kind is _PUBLISH:
                     topic = connection.resolve_topic(item, direction)  # type: ignore[arg-type]
-                elif kind <= 2:
+                elif kind is _CONNECT or kind is _CONNACK:
                     connection.identify(item)
                     self._share_version(dialogue, connection)
                 yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic, offset)
                 connection.apply(item, direction, number, frame, timestamp_ns)
-                if kind == 2 and connection.client_side.doubt and not dialogue.client_stream.busy:
+                if kind is _CONNACK and connection.client_side.doubt and not dialogue.client_stream.busy:
                     connection.answered()
                 continue
             if isinstance(item, Malformed):

@@ -78,6 +78,7 @@ PROPERTIES: tuple[Property, ...] = (
 BY_IDENTIFIER: dict[int, Property] = {row.identifier: row for row in PROPERTIES}
 BY_NAME: dict[str, Property] = {row.name: row for row in PROPERTIES}
 SUBSCRIPTION_IDENTIFIER = BY_NAME["subscription_identifier"].identifier
+TOPIC_ALIAS = BY_NAME["topic_alias"].identifier
 USER_PROPERTY = BY_NAME["user_property"].identifier
 LISTS = frozenset({"user_property", "subscription_identifier"})
 """Properties that are lists everywhere, since the specification lets them repeat."""

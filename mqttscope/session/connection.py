@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt.constants import RESERVED, Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.properties import EMPTY, Properties
+from mqttscope.mqtt.properties import EMPTY, TOPIC_ALIAS, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.redact.packets import (
     BROKEN,
@@ -30,8 +30,9 @@ from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
-KNOWN_LEVELS = (3, 4, 5, *packets.BRIDGE_LEVELS)
+KNOWN_LEVELS = (*ProtocolVersion, *packets.BRIDGE_LEVELS)
 """Protocol levels that say for certain which version is spoken."""
+_PUBACK, _PUBREC, _PUBREL, _PUBCOMP = PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP
 
 
 class ConnectionPhase(StrEnum):
@@ -242,7 +243,7 @@ class Connection:
             return packet.topic_name
         block = packet.properties
         if block is not None:
-            alias = block.first(0x23)
+            alias = block.first(TOPIC_ALIAS)
             if alias is not None:
                 return self.side(direction).aliases.get(alias)
         return None
@@ -253,7 +254,7 @@ class Connection:
         if kind in _ANSWERS:
             identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
             return self.receiver(direction).running(identifier, _ANSWERS[kind])
-        if kind == PacketType.PUBREL:
+        if kind == _PUBREL:
             return self.side(direction).running(packet.packet_identifier, "publish")  # type: ignore[attr-defined]
         return None
 
@@ -301,7 +302,7 @@ class Connection:
                 side.bytes += packet.missing
             return
         kind = packet.packet_type
-        if kind == 4 or kind == 7:
+        if kind is _PUBACK or kind is _PUBCOMP:
             # The usual end of an exchange: the acknowledged side's table loses it.
             sender = self.server_side if side is self.client_side else self.client_side
             running = sender.exchanges.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
@@ -310,9 +311,9 @@ class Connection:
                     sender.in_flight -= 1
                 else:
                     sender.exchanges[running.packet_identifier] = running
-            if kind == 7:
+            if kind is _PUBCOMP:
                 side.receiving.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
-        elif kind == 5 or kind == 6:
+        elif kind is _PUBREC or kind is _PUBREL:
             self._qos_2(packet, kind, side, direction, number)
         else:
             self._other(packet, side, direction, number, frame, timestamp_ns)
@@ -325,7 +326,7 @@ class Connection:
         else:
             hides = bool(hidden_in_unparsed(found, self.version, side.doubt))
         kind = found.packet_type
-        if kind in (None, *_SECRETIVE) or (hides and kind in (0, PacketType.DISCONNECT)):
+        if kind in (None, *_SECRETIVE) or (hides and kind in (RESERVED, PacketType.DISCONNECT)):
             side.doubt = LOST if kind in _SECRETIVE or holds_connect(found.raw) else BROKEN
             self.doubtful = True
         elif hides:
@@ -390,7 +391,7 @@ class Connection:
     ) -> None:
         block = packet.properties
         if block is not None and block.items:
-            alias = block.first(0x23)
+            alias = block.first(TOPIC_ALIAS)
             if alias is not None:
                 if packet.topic_name:
                     # An alias out of range sets nothing that a receiver would keep, but showing it harms nobody.
@@ -412,7 +413,7 @@ class Connection:
     def _qos_2(self, packet: ControlPacket, kind: int, side: Side, direction: Direction, number: int) -> None:
         """PUBREC and PUBREL (5.0 4.3.3)."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
-        if kind == PacketType.PUBREL:
+        if kind == _PUBREL:
             running = side.running(identifier, "publish")
             if running is not None:
                 running.move(PacketType.PUBREL)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.properties import TOPIC_ALIAS
 from mqttscope.session.inflight import Exchange
 from mqttscope.session.subscriptions import Subscriptions
 
@@ -32,6 +33,8 @@ MAX_SHARED = 256
 """Packet identifiers of each side that are remembered because two exchanges had them at a time."""
 MAX_RECENT = 32
 """Messages of each side that are remembered by topic and content."""
+_PUBACK, _PUBREL, _PUBCOMP = PacketType.PUBACK, PacketType.PUBREL, PacketType.PUBCOMP
+_SUBSCRIBE, _UNSUBACK = PacketType.SUBSCRIBE, PacketType.UNSUBACK
 
 
 class Exchanging(Protocol):
@@ -318,7 +321,7 @@ class History:
         elif kind == PacketType.CONNACK and direction is not C2S:
             if self.connack_malformed is None and (self.connack is None or self.connack is found.packet):
                 self.connack_malformed = found
-        elif not found.complete and found.packet_type is not None and 8 <= found.packet_type <= 11:
+        elif not found.complete and found.packet_type is not None and _SUBSCRIBE <= found.packet_type <= _UNSUBACK:
             self.subscriptions.unreadable(request=direction is C2S)
         party = self.party(direction)
         party.begun = None
@@ -350,20 +353,20 @@ class History:
         if type(packet) is packets.Publish:
             block = packet.properties
             if block is not None and block.items:
-                alias = block.first(0x23)
+                alias = block.first(TOPIC_ALIAS)
                 if alias is not None:
                     limit = connection.receiver(direction).topic_alias_maximum
                     sender.odd_aliases += not 0 < alias <= limit or not topic
             if packet.qos:
                 self._share(packet, connection.side(direction), sender, number)
             self._publish(packet, sender, receiver, number, timestamp_ns, topic)
-        elif kind == 6:
+        elif kind is _PUBREL:
             self._release(packet.packet_identifier, sender, receiver, number)  # type: ignore[attr-defined]
-        elif kind <= 7 and kind >= 4:
+        elif kind <= _PUBCOMP and kind >= _PUBACK:
             answered = connection.server_side if sender is self.client else connection.client_side
             sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)  # type: ignore[attr-defined]
             self._acknowledge(packet.packet_identifier, kind, answered, sender, receiver, sent)  # type: ignore[attr-defined]
-        elif 8 <= kind <= 11:
+        elif _SUBSCRIBE <= kind <= _UNSUBACK:
             self._share(packet, connection.side(direction), sender, number)
             place = Sent(number, frame, timestamp_ns, sender.position)
             shared = connection.version is ProtocolVersion.V5

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.session.matching import FAILURE, Match, Subscribed, SubscriptionIndex
 
@@ -183,7 +184,7 @@ class Subscriptions:
     ) -> None:
         """Take a SUBSCRIBE; ``shared`` says whether the version knows Shared Subscriptions."""
         block = packet.properties
-        identifier = None if block is None else block.first(0x0B)
+        identifier = None if block is None else block.first(SUBSCRIPTION_IDENTIFIER)
         rows = packet.subscriptions or ()
         self.subscribed_ns = timestamp_ns
         for row in rows:
