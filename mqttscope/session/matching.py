@@ -133,7 +133,7 @@ class FilterIndex:
             left -= len(children) + 1
             self.visited += len(children) + 1
             for child in children:
-                if not at and _hides(child.label, level):
+                if not above and _hides(child.label, level):
                     continue
                 after = _along(child.label, wanted, at)
                 if after < 0:

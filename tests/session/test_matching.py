@@ -433,6 +433,15 @@ def test_an_index_overlaps_like_every_filter_by_itself(filters: list[str], other
     assert steps <= 40
 
 
+def test_a_dollar_sign_hides_the_first_level_of_a_filter_alone() -> None:
+    index = FilterIndex()
+    for one in ("/", "/$a", "$a", "$a/b"):
+        index.add(one, one)
+
+    assert index.overlapping("#", 1_000)[0] == ["/", "/$a"]
+    assert index.overlapping("+/#", 1_000)[0] == ["/", "/$a"]
+
+
 def test_nothing_is_looked_at_but_what_may_match() -> None:
     """A message costs as many nodes beside a hundred thousand filters as beside a hundred."""
     visited = []
