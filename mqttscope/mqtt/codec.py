@@ -18,6 +18,7 @@ from mqttscope.mqtt.constants import RESERVED, V5, MalformedReason, PacketType, 
 from mqttscope.mqtt.declare import (
     PACKETS,
     ControlPacket,
+    Examination,
     FaultReport,
     Malformed,
     Span,
@@ -27,7 +28,6 @@ from mqttscope.mqtt.declare import (
     plan,
     qos_fault,
 )
-from mqttscope.mqtt.examine import Examination
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import EMPTY, reader
 from mqttscope.mqtt.wire import Fault, counted, read_u16, read_utf8

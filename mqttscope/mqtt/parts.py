@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqttscope.mqtt.constants import (
     V3_1,
@@ -16,12 +16,9 @@ from mqttscope.mqtt.constants import (
     ProtocolVersion,
     allowed_reason_codes,
 )
-from mqttscope.mqtt.declare import Declared, computed, wire
+from mqttscope.mqtt.declare import Declared, Examination, computed, wire
 from mqttscope.mqtt.properties import WILL, Properties, reader, write_properties
 from mqttscope.mqtt.wire import BINARY, U8, UTF8, Fault, Wire, read_binary, read_u8, read_utf8, write_utf8
-
-if TYPE_CHECKING:
-    from mqttscope.mqtt.examine import Examination
 
 
 def _composite(read: Callable[..., tuple[Any, int]]) -> Callable[..., tuple[Any, int]]:

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import MalformedReason, PacketType
+from mqttscope.mqtt.declare import Examination
 from mqttscope.mqtt.wire import Fault, Wire, counted
-
-if TYPE_CHECKING:
-    from mqttscope.mqtt.examine import Examination
 
 WILL = 0
 """Stands for the Will Properties where a packet type is asked for; type 0 itself never has properties."""

@@ -24,7 +24,7 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mqtt.constants import allowed_reason_codes
-from mqttscope.mqtt.examine import Examination
+from mqttscope.mqtt.declare import Examination
 from mqttscope.mqtt.parts import FILTERS, reason_of, reasons_of, subscriptions_in, will_in
 from mqttscope.mqtt.wire import Fault, Wire
 from tests.mqtt.case import V3_1, V3_1_1, V5, parse
