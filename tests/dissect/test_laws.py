@@ -1,24 +1,43 @@
-"""Whatever happens to the segments of a capture, the dissector answers in good order."""
+"""Whatever happens to the segments of a capture: answers in good order, with their places, and plain data kept."""
 
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.dissect.flow_state import SEARCHING, FlowState
+from mqttscope.capture import open_capture
+from mqttscope.dissect import Dissector, Options, dissect_segments, segments
+from mqttscope.dissect.flow_state import SEARCHING, FlowState, Over
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
     DiscardedEvent,
+    Event,
+    GapEvent,
     MalformedEvent,
     PacketEvent,
+    UnparsedEvent,
 )
+from mqttscope.net.flow import FlowClosed, StreamData
+from mqttscope.net.flow_expiry import LINGER_NS
+from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import SYN, Segment
-from tests.dissect.scenes import mixed_tape, shown
+from mqttscope.session.connection import Connection
+from tests.conftest import ROOT
+from tests.dissect.scenes import mixed_tape, opened, parts, shown
+from tests.dissect.talk import (
+    SECOND,
+    Talk,
+    Tape,
+    connect,
+    read,
+)
 
 OPTIONS = Options(ports={8080: "ws", 22: "mqtt"}, max_packet_bytes=200)
 
@@ -124,3 +143,162 @@ def test_the_quick_way_and_the_long_way_agree_whatever_happens(segments: list[Se
     long += [shown(event) for event in slow.close()]
 
     assert quick == long
+
+
+CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
+Streams = dict[tuple[bytes, int, bool], dict[int, bytes]]
+
+
+def streams(found: list[Segment]) -> Streams:
+    """The pieces of each stream by their places, as reassembly alone gives them."""
+    table, out = FlowTable(), Streams()
+    for segment in found:
+        for event in table.feed(segment):
+            if isinstance(event, StreamData):
+                key = (event.flow.key, event.flow.opened_ns, event.from_initiator)
+                out.setdefault(key, {})[event.offset] = event.data
+    for event in table.close():
+        if isinstance(event, StreamData):
+            out.setdefault((event.flow.key, event.flow.opened_ns, event.from_initiator), {})[event.offset] = event.data
+    return out
+
+
+def has(pieces: dict[int, bytes], offset: int, raw: bytes) -> bool:
+    """Whether the captured bytes of a stream from a place on are these."""
+    whole = bytearray(max(at + len(data) for at, data in pieces.items()))
+    for at, data in pieces.items():
+        whole[at : at + len(data)] = data
+    return bytes(whole[offset : offset + len(raw)]) == raw
+
+
+def raw_of(event: Event) -> bytes | None:
+    if isinstance(event, PacketEvent):
+        return event.packet.raw
+    return event.malformed.raw if isinstance(event, MalformedEvent) else None
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+def test_packets_lie_where_their_offset_says(path: Path) -> None:
+    found = [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
+    pieces, checked, last = streams(found), 0, dict[tuple[int, str], int]()
+    for event in dissect_segments(found):
+        if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
+            continue
+        connection = event.connection
+        side = (connection.number, str(event.direction))
+        assert event.stream_offset > last.get(side, -1) or isinstance(event, UnparsedEvent)
+        last[side] = event.stream_offset
+        raw = raw_of(event)
+        if connection.transport != "tcp" or raw is None:
+            continue
+        from_initiator = any(
+            has(pieces.get((connection.flow_key, connection.opened_ns, which), {0: b""}), event.stream_offset, raw)
+            for which in (True, False)
+        )
+        assert from_initiator, event
+        checked += 1
+    assert checked or all(one.transport != "tcp" for one in connections(found))
+
+
+def connections(found: list[Segment]) -> list[Connection]:
+    return [event.connection for event in dissect_segments(found) if isinstance(event, PacketEvent)]
+
+
+def test_gaps_say_where_they_begin() -> None:
+    for path in CAPTURES:
+        for event in dissect_segments(segments(open_capture([path]))):
+            if isinstance(event, GapEvent):
+                assert event.stream_offset >= 0
+
+
+def test_numbers_count_each_connection_where_asked() -> None:
+    run = read(mixed_tape(), Options(ports={8080: "ws", 22: "mqtt"}))
+    alone = read(mixed_tape(), Options(ports={8080: "ws", 22: "mqtt"}, count_by_connection=True))
+    counted = dict[int, int]()
+    for one, other in zip(run, alone, strict=True):
+        if isinstance(one, PacketEvent | MalformedEvent):
+            assert isinstance(other, PacketEvent | MalformedEvent)
+            number = one.connection.number
+            assert other.number == counted.get(number, 0)
+            counted[number] = other.number + 1
+            assert other.stream_offset == one.stream_offset
+    assert len(counted) > 1
+
+
+def test_a_connection_knows_its_flow_and_where_it_was_recognised() -> None:
+    for one in connections(mixed_tape().segments):
+        assert len(one.flow_key) in (12, 36)
+        assert one.initial_sequence >= 0 or not one.handshake_seen
+        assert one.found_frame >= one.frame
+        assert one.found_ns >= one.opened_ns
+        assert one.found_capture == one.capture
+
+
+def test_flows_with_all_that_hangs_on_them_are_plain_data() -> None:
+    tape = mixed_tape()
+    dissector = Dissector()
+    half = len(tape.segments) - 8
+    for segment in tape.segments[:half]:
+        list(dissector.feed(segment))
+
+    assert len(dissector.flows.flows) == 5
+    for flow in dissector.flows.flows.values():
+        for path, value in parts(flow):
+            plain = value is None or type(value) in (int, str, bytes, bool, list, dict, tuple, bytearray)
+            assert plain or isinstance(value, Enum) or dataclasses.is_dataclass(value), f"{path} is a {type(value)}"
+
+
+@pytest.mark.slow
+def test_many_short_connections_do_not_let_the_tables_grow() -> None:
+    """Thirty thousand flows of all kinds, two a second."""
+    dissector = Dissector()
+    largest = 0
+    reported = 0
+    tape = Tape()
+    for number in range(30_000):
+        talk = Talk(tape, (1883, 9999, 22, 8883)[number % 4], 10_000 + number % 20_000)
+        talk.position = {"client": 1000 + number * 7919, "server": 5000 + number * 104_729}
+        if number % 4 == 2:
+            talk.handshake()
+            talk.client(b"SSH-2.0-x\r\n")
+            talk.reset("server")
+        elif number % 8 == 0:
+            talk.handshake()
+            talk.client(connect())
+            talk.close()
+        else:
+            talk.refused()
+        for segment in tape.segments:
+            for event in dissector.feed(segment):
+                reported += isinstance(event, ConnectionClosed)
+        tape.segments.clear()
+        tape.wait(0.5)
+        if number % 1000 == 0:
+            largest = max(largest, len(dissector.flows.flows))
+
+    assert reported == 7_500
+    assert largest < 3 * 2 * LINGER_NS // SECOND
+    for flow in dissector.flows.flows.values():
+        assert flow.context is None or isinstance(flow.context, Over)
+    assert list(dissector.close()) == []
+    assert not dissector.flows.flows
+    assert dissector.flows.buffered_bytes == 0
+    assert (dissector.connections, dissector.other_flows) == (7_500, 22_500)
+
+
+def test_a_closed_flow_lets_go_of_its_dialogue_even_when_nobody_reads_on() -> None:
+    talk = opened()
+    talk.close()
+    dissector = Dissector()
+    for segment in talk.tape.segments[:-3]:
+        list(dissector.feed(segment))
+    closing = [event for segment in talk.tape.segments[-3:] for event in dissector.flows.feed(segment)]
+
+    (end,) = [event for event in closing if isinstance(event, FlowClosed)]
+    for event in closing:
+        list(dissector._handle(event))
+
+    over = end.flow.context
+    assert isinstance(over, Over)
+    assert over.connection.history is None
+    assert not over.connection.details

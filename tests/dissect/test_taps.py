@@ -1,4 +1,4 @@
-"""Random captures of two taps whose clocks differ, and of frames out of order: what happened once is said once."""
+"""Random captures of one or two taps whose clocks differ, and of frames out of order: what happened is said once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,129 @@ from mqttscope.events import (
 from mqttscope.lint.catalogue import instances, select
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
-from mqttscope.mqtt import Puback, Publish
-from mqttscope.net.segment import SYN, Segment, group_key
+from mqttscope.mqtt import Puback, Publish, Suback, Subscribe, Subscription
+from mqttscope.net.segment import SYN, Segment, direction_key, group_key
 from tests.conftest import EXHAUSTIVE
-from tests.dissect import taps
-from tests.dissect.talk import CONNACK, Talk, Tape, connect
+from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, Talk, Tape, connect, finish, wire
+
+ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
+        "outage", "outage with data under way")  # fmt: skip
+GAPS = (0.01, 0.3, 1, 4, 20, 600)
+SEGMENT = 40
+"""Bytes of a message that fills several segments."""
+LOST = Publish(topic_name="lost", payload=b"x", qos=1, packet_identifier=999)
+"""What is under way where there is an outage."""
+
+
+@dataclass
+class Scene:
+    """What happened on the wire, one list of segments per connection, and the topics that each one shows."""
+
+    connections: list[list[Segment]] = field(default_factory=list)
+    topics: list[list[str]] = field(default_factory=list)
+
+
+def _pause(random: Random, tape: Tape, pace: float) -> None:
+    tape.now_ns += int(random.expovariate(1 / pace) * SECOND)
+
+
+def _exchange(random: Random, talk: Talk, topic: str, identifier: int) -> None:
+    """One message, of either side, acknowledged or not, in one segment or several."""
+    who, other = ("client", "server") if random.random() < 0.7 else ("server", "client")
+    sender = talk.client if who == "client" else talk.server
+    qos = random.randrange(2)
+    payload = bytes(random.randrange(256) for _ in range(random.choice((4, 4, 4, 150))))
+    message = Publish(topic_name=topic, payload=payload, qos=qos, packet_identifier=identifier if qos else None)
+    data = wire(message)
+    step = SEGMENT if random.random() < 0.5 else len(data)
+    for at in range(0, len(data), step):
+        sender(data[at : at + step])
+    if qos:
+        (talk.server if who == "client" else talk.client)(Puback(identifier))
+    talk.ack(who if qos else other)
+
+
+def _life(random: Random, talk: Talk, number: int, pace: float) -> list[str]:
+    tape = talk.tape
+    talk.client(connect())
+    _pause(random, tape, pace)
+    talk.server(CONNACK)
+    talk.ack("client")
+    talk.client(Subscribe(1, subscriptions=[Subscription("#", 1)]))
+    talk.server(Suback(1, reason_codes=[1]))
+    topics = []
+    for at in range(random.choice((1, 3, 10, 40))):
+        _pause(random, tape, pace)
+        topics.append(f"{number}/{at}")
+        _exchange(random, talk, topics[-1], at + 2)
+        if random.random() < 0.1:
+            talk.client(PINGREQ)
+            talk.server(PINGRESP)
+            talk.ack("client")
+    return topics
+
+
+def scene(
+    random: Random,
+    *,
+    pace: float | None = None,
+    gaps: tuple[float, ...] = GAPS,
+    server: int | None = None,
+    port: int = 50_000,
+) -> Scene:
+    """One device that connects one or more times from the same port; ``server``: the number that its server begins
+    with each time."""
+    made = Scene()
+    tape = Tape()
+    pace = pace or random.choice((0.002, 0.02, 0.2, 1.0))
+    client = random.choice((1000, None))
+    for number in range(random.randint(1, 3)):
+        talk = Talk(tape, client_port=port)
+        talk.position = {
+            "client": random.randrange(1 << 32) if client is None else client,
+            "server": random.randrange(1 << 32) if server is None else server,
+        }
+        first = len(tape.segments)
+        talk.handshake()
+        made.topics.append(_life(random, talk, number, pace))
+        finish(talk, random.choice(ENDS), LOST)
+        made.connections.append(tape.segments[first:])
+        tape.now_ns += int(random.choice(gaps) * SECOND)
+    return made
+
+
+def numbered(segments: list[Segment]) -> list[Segment]:
+    """Segments in the order of their times, as a capture has them."""
+    ordered = sorted(segments, key=lambda one: one.timestamp_ns)
+    return [replace(one, frame=number) for number, one in enumerate(ordered, 1)]
+
+
+def seen(random: Random, segments: list[Segment], *, skew: float, jitter: float, tag: bytes = b"") -> list[Segment]:
+    """What a tap shows whose clock differs, and whose times are a little wrong."""
+    found = []
+    last = -(1 << 62)
+    for one in segments:
+        # Jitter of a time stamp changes no order inside of one tap.
+        last = max(last + 1000, one.timestamp_ns + int((skew + random.uniform(0, jitter)) * SECOND))
+        key = one.key if not tag else direction_key(one.key[:8], one.key[8:12], tag)
+        found.append(replace(one, timestamp_ns=last, key=key))
+    return found
+
+
+def two_taps(random: Random, made: Scene, *, skew: float, jitter: float = 0.002, tag: bytes = b"") -> list[Segment]:
+    """Both taps show everything."""
+    both = [one for segments in made.connections for one in segments]
+    return numbered(both + seen(random, both, skew=skew, jitter=jitter, tag=tag))
+
+
+def displaced(random: Random, made: Scene, jitter: float) -> list[Segment]:
+    """One tap whose frames come out of order, and carry the time at which they came out."""
+    return numbered([
+        replace(one, timestamp_ns=one.timestamp_ns + int(random.uniform(0, jitter) * SECOND))
+        for segments in made.connections
+        for one in segments
+    ])  # fmt: skip
+
 
 TRIALS = 2_000 if EXHAUSTIVE else 60
 SKEWS = (0.25, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0)
@@ -59,8 +177,8 @@ def outcome(segments: list[Segment]) -> Outcome:
 
 def test_one_tap_shows_what_happened() -> None:
     for seed in range(TRIALS):
-        made = taps.scene(Random(seed))
-        found = outcome(taps.numbered([one for segments in made.connections for one in segments]))
+        made = scene(Random(seed))
+        found = outcome(numbered([one for segments in made.connections for one in segments]))
 
         assert (found.topics, found.errors, found.copied) == (made.topics, [], 0), seed
 
@@ -72,9 +190,9 @@ def test_two_taps_whose_clocks_differ_show_it_once(tag: bytes, server: int | Non
     wrong = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = taps.scene(random, server=server)
+        made = scene(random, server=server)
         skew = random.choice((-1, 1)) * random.choice(SKEWS)
-        found = outcome(taps.two_taps(random, made, skew=skew, tag=tag))
+        found = outcome(two_taps(random, made, skew=skew, tag=tag))
         shown = found.topics if tag else _without_repeats(found.topics)
         if shown != made.topics or found.errors:
             wrong.append((seed, skew, found))
@@ -96,8 +214,8 @@ def test_two_taps_whose_clocks_are_right_show_it_once(skew: float) -> None:
     wrong = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = taps.scene(random, server=None)
-        found = outcome(taps.two_taps(random, made, skew=skew, jitter=0.0005, tag=random.choice(TAGS)))
+        made = scene(random, server=None)
+        found = outcome(two_taps(random, made, skew=skew, jitter=0.0005, tag=random.choice(TAGS)))
         if found.topics != made.topics or found.errors:
             wrong.append((seed, found))
 
@@ -110,8 +228,8 @@ def test_frames_out_of_order_are_said_once_or_said_to_be_missing(jitter: float) 
     accused = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = taps.scene(random, pace=random.choice((0.02, 0.2, 1.0)), gaps=(1, 20, 600))
-        found = outcome(taps.displaced(random, made, jitter))
+        made = scene(random, pace=random.choice((0.02, 0.2, 1.0)), gaps=(1, 20, 600))
+        found = outcome(displaced(random, made, jitter))
         topics = sorted(str(topic) for row in found.topics for topic in row)
         wanted = sorted(topic for row in made.topics for topic in row)
         if found.errors:
@@ -128,9 +246,9 @@ def test_all_that_two_taps_show_of_a_device_goes_to_one_place() -> None:
     random = Random(7)
     segments: list[Segment] = []
     for port in (50_000, 50_001):
-        made = taps.scene(random, server=None, port=port)
-        segments += taps.two_taps(random, made, skew=3.0, tag=TAGS[1])
-    segments = taps.numbered(segments)
+        made = scene(random, server=None, port=port)
+        segments += two_taps(random, made, skew=3.0, tag=TAGS[1])
+    segments = numbered(segments)
     groups: dict[bytes, list[Segment]] = {}
     for one in segments:
         groups.setdefault(group_key(one.key), []).append(one)
@@ -272,8 +390,8 @@ def short() -> list[Segment]:
 def test_copies_of_a_connection_that_is_over_are_counted(tag: bytes, skew: float) -> None:
     """The connection was summed up before its second view began."""
     segments = short()
-    view = taps.seen(Random(1), segments, skew=skew, jitter=0, tag=tag)
-    dissector, events = read(taps.numbered(segments + view))
+    view = seen(Random(1), segments, skew=skew, jitter=0, tag=tag)
+    dissector, events = read(numbered(segments + view))
     if not tag:
         # Nothing says that there is a second tap: a device has come back, and has said the same.
         assert [one.connection.copied_segments for one in events if isinstance(one, ConnectionClosed)] == [0, 0]
@@ -292,7 +410,7 @@ def test_copies_of_what_is_no_mqtt_are_no_copies_of_connections() -> None:
     talk.server(b"HTTP/1.1 200 OK\r\n\r\n")
     talk.close()
 
-    assert read(taps.numbered(tape.segments + skewed(tape.segments, 5.0)))[0].copied_segments == 0
+    assert read(numbered(tape.segments + skewed(tape.segments, 5.0)))[0].copied_segments == 0
 
 
 @pytest.mark.parametrize("loss", [0.05, 0.15, 0.3])
@@ -300,7 +418,7 @@ def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> N
     """Captures are read one after the other, so that the second one cannot fill all holes of the first."""
     for seed in range(TRIALS):
         random = Random(seed)
-        whole = [one for segments in taps.scene(random, server=None).connections for one in segments]
+        whole = [one for segments in scene(random, server=None).connections for one in segments]
         first = [one for one in whole if random.random() >= loss]
         second = skewed(whole, 0.0005, "b.pcap")
         _, events = read([
@@ -315,9 +433,9 @@ def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> N
 def test_segments_that_come_late_are_read_or_said(loss: float, delay: float) -> None:
     for seed in range(TRIALS):
         random = Random(seed)
-        whole = [one for segments in taps.scene(random, server=None).connections for one in segments]
+        whole = [one for segments in scene(random, server=None).connections for one in segments]
         kept = [one for one in whole if random.random() >= loss]
-        late = taps.numbered([
+        late = numbered([
             replace(one, timestamp_ns=one.timestamp_ns + int(random.random() * delay * 1e9))
             if random.random() < 0.1 else one
             for one in kept
@@ -350,7 +468,7 @@ def test_a_syn_that_wanders_is_no_second_tap() -> None:
     talk.client(Publish(topic_name="two", payload=b"1", qos=1, packet_identifier=3))
     talk.server(Puback(3))
     talk.close()
-    dissector, _ = read(taps.numbered(tape.segments))
+    dissector, _ = read(numbered(tape.segments))
 
     assert dissector.copied_segments == 0
     assert said(tape) == ([["one", "two"]], [])
@@ -362,10 +480,10 @@ def test_frames_that_wander_are_said_once(delay: float, most: float) -> None:
     wrong = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = taps.scene(random, server=None, gaps=(1, 20, 600))
+        made = scene(random, server=None, gaps=(1, 20, 600))
         whole = [one for segments in made.connections for one in segments]
         again = [skewed([one], random.random() * delay)[0] for one in whole if random.random() < 0.4]
-        found = outcome(taps.numbered(whole + again))
+        found = outcome(numbered(whole + again))
         if found.topics != made.topics or found.errors:
             wrong.append((seed, found))
 
@@ -376,7 +494,7 @@ def test_frames_that_wander_are_said_once(delay: float, most: float) -> None:
 def test_a_device_that_says_the_same_after_each_boot_is_heard_each_time(gap: float) -> None:
     """Nothing but the handshake after an end says that these are connections: numbers and bytes are alike."""
     boots = [skewed(short(), gap * number) for number in range(4)]
-    found = outcome(taps.numbered([one for boot in boots for one in boot]))
+    found = outcome(numbered([one for boot in boots for one in boot]))
 
     assert len(found.topics) == 4
     assert (found.topics, found.errors, found.copied) == ([found.topics[0]] * 4, [], 0)

@@ -32,7 +32,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mqtt.constants import allowed_reason_codes
 from mqttscope.mqtt.properties import PROPERTIES, WILL
-from tests.mqtt import table_connect, table_flow, table_malformed, table_malformed_blocks
+from tests.mqtt import table_good, table_malformed
 from tests.mqtt.case import V3_1_1, V5, Case, good
 from tests.mqtt.octets import block, framed, string
 
@@ -158,11 +158,11 @@ def _border_rows() -> Iterator[Case]:
         )
 
 
-HAND_WRITTEN = [*table_connect.ROWS, *table_flow.ROWS]
+HAND_WRITTEN = table_good.ROWS
 GENERATED = [*_property_rows(), *_reason_rows()]
 LONG = list(_border_rows())
 GOOD = [*HAND_WRITTEN, *GENERATED, *LONG]
-MALFORMED = [*table_malformed.ROWS, *table_malformed_blocks.ROWS]
+MALFORMED = table_malformed.ROWS
 CASES = [*GOOD, *MALFORMED]
 SHORT = [*HAND_WRITTEN, *MALFORMED]
 """Rows small and few enough to be cut at every index."""

@@ -35,7 +35,7 @@ from tests.mqtt.cases import BORDERS, CASES, GENERATED, GOOD, LONG, MALFORMED, i
 from tests.mqtt.checks import assert_malformed, assert_sound
 from tests.mqtt.octets import framed, string, varint
 from tests.mqtt.strategies import almost
-from tests.mqtt.table_malformed_blocks import MANY_FAULTS
+from tests.mqtt.table_malformed import MANY_FAULTS
 
 VERSIONS = list(ProtocolVersion)
 WRITTEN = (3, 4, 5, 6, 7)

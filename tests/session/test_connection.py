@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from enum import Enum
 from itertools import product
 from typing import Any
 
@@ -8,13 +11,22 @@ import pytest
 from mqttscope.mqtt import (
     Auth,
     Connack,
+    Connect,
     Disconnect,
+    Malformed,
+    MalformedReason,
+    PacketStream,
     Pingreq,
     Pingresp,
     Properties,
+    Pubcomp,
     Publish,
+    Pubrec,
+    Subscribe,
+    Subscription,
+    decode,
 )
-from mqttscope.session import Side, inflight
+from mqttscope.session import Connection, Exchange, Side, inflight
 from mqttscope.session.connection import (
     ACCEPTANCE,
     CONNECT,
@@ -30,7 +42,8 @@ from mqttscope.session.connection import (
     ConnectionPhase,
     ConnectionTrigger,
 )
-from tests.session.story import C2S, S2C, V3_1_1, Row, Story, connack, connect, fresh, publish
+from tests.mqtt.octets import framed, string
+from tests.session.story import C2S, S2C, V3_1, V3_1_1, V5, Row, Story, connack, connect, fresh, publish
 
 LIMITS = ("receive_maximum", "topic_alias_maximum", "maximum_packet_size", "limits_known")
 
@@ -368,3 +381,164 @@ def test_the_side_that_sends_is_not_asked() -> None:
 
 def test_phases_are_shown_as_their_words() -> None:
     assert [f"{one}" for one in ConnectionPhase] == ["opening", "connecting", "connected", "refused", "disconnected"]
+
+
+def test_a_second_connect_is_what_counts_from_then_on() -> None:
+    story = Story(("C", connect(client_identifier="a", keep_alive=1)), ("S", connack()), ("C", publish(1, 1)))
+
+    connection = story.tell(("C", connect(4, client_identifier="b", keep_alive=2)))
+
+    assert (connection.connect_packet, connection.client_identifier, connection.keep_alive) == (3, "b", 2)
+    assert (connection.version, connection.version_known, connection.phase) == (V3_1_1, True, "connecting")
+    assert connection.session_expiry_interval is None
+    assert connection.client_side.in_flight == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "version", "known", "evidence"),
+    [
+        (3, V3_1, True, "CONNECT"),
+        (4, V3_1_1, True, "CONNECT"),
+        (5, V5, True, "CONNECT"),
+        (0x83, V3_1, True, "CONNECT"),
+        (0x84, V3_1_1, True, "CONNECT"),
+        (6, V3_1_1, False, "a CONNECT with unknown protocol level 6"),
+        (0, V3_1_1, False, "a CONNECT with unknown protocol level 0"),
+    ],
+)
+def test_the_protocol_level_says_the_version(level: int, version: object, known: bool, evidence: str) -> None:
+    connection = fresh()
+    revision = connection.revision
+
+    connection.identify(Connect(protocol_level=level, client_identifier="x"))
+
+    assert (connection.version, connection.version_known, connection.version_evidence) == (version, known, evidence)
+    assert connection.client_identifier == "x"
+    assert connection.revision > revision
+
+
+def test_a_connect_without_level_says_nothing_of_the_version() -> None:
+    connection = fresh(V5)
+
+    connection.identify(Connect(protocol_level=None))  # type: ignore[arg-type]
+
+    assert (connection.version, connection.version_known, connection.version_evidence) == (V5, False, "none")
+
+
+def test_an_assumed_version_carries_its_evidence() -> None:
+    connection = fresh()
+
+    connection.assume_version(V5, "a PUBLISH with well-formed properties")
+    assert (connection.version, connection.version_known) == (V5, False)
+
+    connection.assume_version(V3_1, "given", known=True)
+    assert (connection.version, connection.version_known, connection.version_evidence) == (V3_1, True, "given")
+    assert connection.revision == 2
+
+
+def malformed(raw: bytes, version: object = V3_1_1) -> Malformed:
+    made = decode(raw, version)  # type: ignore[arg-type]
+    assert isinstance(made, Malformed)
+    return made
+
+
+def test_a_publish_with_qos_3_is_an_exchange_all_the_same() -> None:
+    found = malformed(framed(0x36, string("a"), b"\0\x07", b"x"))
+    assert (found.reason, found.complete) == (MalformedReason.QOS_INVALID, True)
+    connection = fresh(V3_1_1)
+
+    assert found.packet is not None
+    connection.apply(found.packet, C2S, 0, 1, 0)
+
+    assert connection.client_side.exchanges[7].qos == 3
+    connection.apply(Pubrec(7), S2C, 1, 2, 0)
+    connection.apply(Pubcomp(7), S2C, 2, 3, 0)
+    assert connection.client_side.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(framed(0x80, b"\0\x05", string("a"), b"\x01"), id="SUBSCRIBE with wrong flags"),
+        pytest.param(framed(0x82, b"\0\x05", string("a"), b"\x03"), id="SUBSCRIBE with QoS 3"),
+        pytest.param(framed(0x82, b"\0\x05", string(b"\xff"), b"\x00"), id="SUBSCRIBE with ill-formed UTF-8"),
+    ],
+)
+def test_a_subscribe_that_is_wrong_in_a_value_waits_for_its_answer(raw: bytes) -> None:
+    found = malformed(raw)
+    assert found.complete
+    assert isinstance(found.packet, Subscribe)
+    connection = fresh(V3_1_1)
+
+    connection.apply(found.packet, C2S, 0, 1, 0)
+
+    assert connection.client_side.exchanges[5].kind == "subscribe"
+
+
+def test_a_connect_that_is_wrong_in_a_flag_opens_the_connection() -> None:
+    found = malformed(framed(0x10, string("MQTT"), b"\x04\x03\0\x0a", string("dev")))
+    assert found.reason is MalformedReason.CONNECT_FLAGS_RESERVED
+    connection = fresh()
+
+    assert found.packet is not None
+    connection.identify(found.packet)
+    connection.apply(found.packet, C2S, 0, 1, 0)
+
+    assert (connection.phase, connection.client_identifier, connection.keep_alive) == ("connecting", "dev", 10)
+    assert (connection.version, connection.version_known) == (V3_1_1, True)
+
+
+def values(root: object) -> Iterator[tuple[str, object]]:
+    """Every value inside an object with the way to it."""
+    todo: list[tuple[str, object]] = [(type(root).__name__, root)]
+    while todo:
+        path, value = todo.pop()
+        yield path, value
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            todo += [(f"{path}.{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
+        elif isinstance(value, dict):
+            todo += [(f"{path}[{key!r}]", part) for key, part in value.items()]
+            todo += [(f"{path} key", key) for key in value]
+        elif isinstance(value, list):
+            todo += [(f"{path}[{index}]", part) for index, part in enumerate(value)]
+
+
+def assert_plain(root: object) -> None:
+    for path, value in values(root):
+        plain = value is None or type(value) in (int, str, bytes, bool, list, dict)
+        assert plain or isinstance(value, Enum) or dataclasses.is_dataclass(value), f"{path} is a {type(value)}"
+
+
+def test_state_is_plain_data_after_a_long_story() -> None:
+    subscribe = Subscribe(4, subscriptions=[Subscription("a/#", 1)])
+    connection = Story(
+        ("C", connect(client_identifier="x", receive_maximum=3)),
+        ("S", connack(server_keep_alive=3, assigned_client_identifier="y", retain_available=0)),
+        ("C", publish(1, 1, "t", topic_alias=2)),
+        ("C", publish(2, 2, "", topic_alias=2)),
+        ("S", publish(1, 2, "u")),
+        ("C", subscribe),
+        ("C", Pingreq()),
+        ("C", Disconnect(4, Properties(session_expiry_interval=1))),
+    ).connection
+
+    assert len(connection.client_side.exchanges) == 3
+    assert isinstance(connection.client_side.exchanges[1], Exchange)
+    assert_plain(connection)
+    assert isinstance(connection, Connection)
+
+
+def test_streams_are_plain_data_while_they_hold_bytes() -> None:
+    held, searching, large = PacketStream(), PacketStream(), PacketStream(max_packet_bytes=8)
+    held.feed(b"\x30\x7f\0\x01a")
+    searching.gap(9)
+    searching.feed(b"\x30\x0a\0\x01")
+    large.feed(b"\x30\x7f\0\x01a")
+
+    assert held.held
+    assert searching.searching
+    assert large.skip
+    for stream in (held, searching, large):
+        parts = {name: value for name, value in values(stream) if type(value).__name__ != "PacketStream"}
+        assert parts
+        assert_plain(stream)
