@@ -315,7 +315,7 @@ def test_no_text_is_compared_by_identity() -> None:
     assert broken(lambda path: not by_identity(path)) == []
 
 
-NAMED = ("mqtt", "filter", "lake", "mutate", "replay", "lint")
+NAMED = ("mqtt", "filter", "lake", "mutate", "replay", "lint", "report", "stats", "redact", "cli")
 """Packages that call packet types, versions and properties by their names."""
 NUMBERED = {"kind", "packet_type", "version", "protocol_level"}
 
