@@ -33,7 +33,6 @@ TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
     "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
-    "report/registry.py": "cli/test_inspect.py, report/test_public.py: every format by its name",
 }
 """Modules without a test file of their own name, and where their tests are.
 

@@ -33,9 +33,8 @@ from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script
 from mqttscope.report.base import View
 from mqttscope.report.broker_test import listing
-from mqttscope.report.broker_test.junit import write_junit
+from mqttscope.report.broker_test.ci_reports import sarif_log, write_junit
 from mqttscope.report.broker_test.outcome import Tried, case_line, document, summary_lines
-from mqttscope.report.broker_test.sarif import sarif_log
 from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page

@@ -32,7 +32,7 @@ from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script, ScriptReader
-from mqttscope.report.broker_test.case_index import WrittenCase, comment, document, summary, written_line
+from mqttscope.report.broker_test.listing import WrittenCase, comment, document, summary, written_line
 
 TURNS = 1_000_000
 """With --duration the catalogue is gone through again and again."""

@@ -42,7 +42,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
-from mqttscope.report.registry import make_reporter
+from mqttscope.report.public import make_reporter
 
 if TYPE_CHECKING:
     from mqttscope.cli.linting import Findings

@@ -17,7 +17,7 @@ from mqttscope.cli.main import group
 from mqttscope.lint.examples import Step
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from tests.cli.made import Properties, Publish, client, closes, on, opened, server, site, write_capture
 from tests.conftest import ROOT
 
