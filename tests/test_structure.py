@@ -31,7 +31,6 @@ SMALL: dict[str, str] = {}
 
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
-    "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
 }
 """Modules without a test file of their own name, and where their tests are.
@@ -185,7 +184,7 @@ def test_what_plain_values_are(source: str, is_plain: bool, tmp_path: Path) -> N
         ("cli/pipeline/watching.py", "cli/pipeline/test_watch.py"),
         ("cli/watching.py", None),
         ("cli/lint.py", None),
-        ("cli/lint_options.py", None),
+        ("cli/live_options.py", None),
         ("cli/reading.py", None),
         ("spark/linting.py", None),
     ],

@@ -29,8 +29,7 @@ from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
 from mqttscope.capture.tools import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
-from mqttscope.cli.ending import ENDINGS, interruption, limit_ending
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, interruption, limit_ending
 from mqttscope.cli.output import CannotWriteError, Output, Watch, warn
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments

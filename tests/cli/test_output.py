@@ -25,7 +25,7 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import output as outputs
 from mqttscope.cli.export import Export
-from mqttscope.cli.lint_options import FORMATS as LINT_FORMATS
+from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.cli.output import Output, awaited, describe, wants_colour, warn
 from mqttscope.dissect import dissect
 from mqttscope.net.frame import CaptureError, Frame
@@ -158,7 +158,8 @@ def test_a_pager_that_reads_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "form"), [*(("failing-device", 1, form) for form in LINT_FORMATS), ("v5-qos", 0, LINT_FORMATS[0])]
+    ("name", "code", "form"),
+    [*(("failing-device", 1, form) for form in FINDING_FORMATS), ("v5-qos", 0, FINDING_FORMATS[0])],
 )
 def test_lint_goes_on_without_its_reader(name: str, code: int, form: str, tmp_path: Path) -> None:
     more = tmp_path / "lint.json"

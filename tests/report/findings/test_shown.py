@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.cli.lint_options import FORMATS as OFFERED
+from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
@@ -123,7 +123,7 @@ def _values() -> dict[str, Any]:
 
 
 def test_the_command_offers_these_formats() -> None:
-    assert tuple(FORMATS) == OFFERED
+    assert tuple(FORMATS) == FINDING_FORMATS
 
 
 @pytest.mark.parametrize("name", FORMATS)
