@@ -1,4 +1,4 @@
-"""The command line: one file per command, imported only when the command runs."""
+"""The command line: the modules of commands are imported only when a command runs."""
 
 from __future__ import annotations
 

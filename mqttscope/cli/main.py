@@ -20,19 +20,19 @@ import click
 from mqttscope import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "inspect": ("mqttscope.cli.inspect", "Show the MQTT packets of captures."),
-    "sniff": ("mqttscope.cli.sniff", "Show the MQTT packets of interfaces as they come."),
-    "decode": ("mqttscope.cli.decode", "Decode bytes given in hexadecimal."),
-    "lint": ("mqttscope.cli.lint", "Find what breaks the MQTT specification in captures."),
-    "rules": ("mqttscope.cli.rules", "List and explain the rules of lint, and what they cover."),
-    "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
-    "replay": ("mqttscope.cli.replay", "Play recorded connections against a broker."),
-    "serve": ("mqttscope.cli.serve", "Play the broker of recorded connections to devices."),
-    "mutate": ("mqttscope.cli.mutate", "Send mutated flows to a broker, and judge its answers."),
-    "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
-    "pipeline": ("mqttscope.cli.pipeline", "Build tables from collections of captures."),
+    "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
+    "sniff": ("mqttscope.cli.sniff:command", "Show the MQTT packets of interfaces as they come."),
+    "decode": ("mqttscope.cli.decode:command", "Decode bytes given in hexadecimal."),
+    "lint": ("mqttscope.cli.lint:command", "Find what breaks the MQTT specification in captures."),
+    "rules": ("mqttscope.cli.rules:command", "List and explain the rules of lint, and what they cover."),
+    "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
+    "replay": ("mqttscope.cli.live:replay", "Play recorded connections against a broker."),
+    "serve": ("mqttscope.cli.live:serve", "Play the broker of recorded connections to devices."),
+    "mutate": ("mqttscope.cli.live:mutate", "Send mutated flows to a broker, and judge its answers."),
+    "proxy": ("mqttscope.cli.live:proxy", "Forward MQTT connections, record and lint them."),
+    "pipeline": ("mqttscope.cli.pipeline:command", "Build tables from collections of captures."),
 }
-"""Command name -> module that holds it as ``command``, and its line in the overview."""
+"""Command name -> where it is, as entry points say it, and its line in the overview."""
 
 COMPLETE = "_MQTTSCOPE_COMPLETE"
 """Set by the shell when it asks what could complete a command line."""
@@ -73,7 +73,8 @@ class LazyGroup(click.Group):
         row = self.table.get(cmd_name)
         if row is None:
             return None
-        found = importlib.import_module(row[0]).command
+        module, _, name = row[0].partition(":")
+        found = getattr(importlib.import_module(module), name)
         assert isinstance(found, click.Command)
         # As below the group: click keeps the help option that it makes first, also for a command on its own.
         found.context_settings = {**self.context_settings, **found.context_settings}
