@@ -31,9 +31,7 @@ SMALL: dict[str, str] = {}
 
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
-    "cli/lint_options.py": "cli/test_lint.py, cli/test_proxy.py: options of commands that lint",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
-    "report/registry.py": "cli/test_inspect.py, report/test_public.py: every format by its name",
 }
 """Modules without a test file of their own name, and where their tests are.
 
@@ -110,16 +108,17 @@ def has_plain_values(path: Path) -> bool:
 
 
 def mirror_of_command(path: Path) -> Path | None:
-    """The test file of the command of which a module holds the run, or a part of it; ``None`` for other modules.
+    """The test file of a command that a module holds, or the run of it, or a part of that; ``None`` for other modules.
 
     The run of a command stands beside it and is called what the command does: ``linting`` and ``linting_settings``
     beside ``lint``, ``serving`` beside ``serve``.
     """
     doing = path.stem.partition("_")[0]
-    for command, (module, _) in (COMMANDS | PIPELINE_COMMANDS).items():
+    for command, (place, _) in (COMMANDS | PIPELINE_COMMANDS).items():
+        module, _, _ = place.partition(":")
         beside = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-        if path.parent == beside.parent and doing == command.removesuffix("e") + "ing":
-            return mirror(beside)
+        if path == beside or (path.parent == beside.parent and doing == command.removesuffix("e") + "ing"):
+            return mirror(beside.with_stem(command))
     return None
 
 
@@ -128,7 +127,7 @@ def test_every_module_has_its_test_file() -> None:
 
     * rules: their examples are their tests (lint/test_rules.py);
     * plain values: there is nothing in them that could be wrong (`has_plain_values`);
-    * the run of a command, which is tested with its command (`mirror_of_command`);
+    * commands and their runs, which are tested together, by the name of the command (`mirror_of_command`);
     * the modules of `TESTED_ELSEWHERE`.
     """
 
@@ -185,13 +184,14 @@ def test_what_plain_values_are(source: str, is_plain: bool, tmp_path: Path) -> N
         ("cli/serving.py", "cli/test_serve.py"),
         ("cli/pipeline/watching.py", "cli/pipeline/test_watch.py"),
         ("cli/watching.py", None),
-        ("cli/lint.py", None),
-        ("cli/lint_options.py", None),
+        ("cli/lint.py", "cli/test_lint.py"),
+        ("cli/live.py", "cli/test_replay.py"),
+        ("cli/live_options.py", None),
         ("cli/reading.py", None),
         ("spark/linting.py", None),
     ],
 )
-def test_runs_belong_to_the_command_beside_them(module: str, test: str | None) -> None:
+def test_commands_and_their_runs_belong_together(module: str, test: str | None) -> None:
     assert mirror_of_command(SOURCE / module) == (None if test is None else ROOT / "tests" / test)
 
 
@@ -315,7 +315,9 @@ def test_no_text_is_compared_by_identity() -> None:
     assert broken(lambda path: not by_identity(path)) == []
 
 
-NAMED = ("mqtt", "session", "dissect", "filter", "lake", "mutate", "replay", "lint")
+NAMED = (
+    "mqtt", "session", "dissect", "filter", "lake", "mutate", "replay", "lint", "report", "stats", "redact", "cli",
+)  # fmt: skip
 """Packages that call packet types, versions and properties by their names."""
 NUMBERED = {"kind", "packet_type", "version", "protocol_level"}
 

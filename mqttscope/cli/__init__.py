@@ -1,4 +1,4 @@
-"""The command line: one file per command, imported only when the command runs."""
+"""The command line: the modules of commands are imported only when a command runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def run() -> None:
     if handler is signal.default_int_handler:
         # Ctrl-C while modules are imported would show where in them; nothing is begun yet that would have to be ended.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mqttscope.cli.ending import install, leave
-    from mqttscope.cli.main import main
+    from mqttscope.cli.main import install, leave, main
 
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)

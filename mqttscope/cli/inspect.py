@@ -84,7 +84,7 @@ def command(given: InspectOptions) -> int:
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
-    from mqttscope.report.registry import make_reporter
+    from mqttscope.report.public import make_reporter
 
     captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
     wanted = compile_filter(given.selection.expression)

@@ -20,14 +20,17 @@ from mqttscope.cli.command import (
     option,
     options,
 )
-from mqttscope.cli.lint_options import COUNTED, JudgingOptions, format_option, outputs_option
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import (
+    COUNTED,
     FileOptions,
+    JudgingOptions,
     ProtocolOptions,
     captures_argument,
     colour_option,
     compile_filter,
+    format_option,
+    outputs_option,
 )
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, covers, no_packet_in
 from mqttscope.report.findings.base import counted as count_findings
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
 if TYPE_CHECKING:

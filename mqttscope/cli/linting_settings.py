@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.lint_options import FORMATS, JudgingOptions
-from mqttscope.cli.options import Port, ProtocolOptions, Version
+from mqttscope.cli.options import FINDING_FORMATS, JudgingOptions, Port, ProtocolOptions, Version
 from mqttscope.cli.output import same_file
 from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
@@ -220,8 +219,8 @@ def resolve(
     read = read_configuration(source)
     rules, profile = _rules(given, read, source)
     form = form or read.format or "full"
-    if form not in FORMATS:
-        raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FORMATS)}")
+    if form not in FINDING_FORMATS:
+        raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FINDING_FORMATS)}")
     output, more = read_outputs(outputs)
     baseline = Path(given.baseline) if given.baseline else None
     if baseline is None and read.baseline is not None and source is not None:
@@ -284,7 +283,7 @@ def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, st
         if not one:
             raise click.UsageError("--output: the name of the file is empty")
         if equals and "/" not in name:
-            if name not in FORMATS:
+            if name not in FINDING_FORMATS:
                 raise click.UsageError(f"--output {one}: {_unknown_format(name)} A file of that name is ./{one}.")
             if not path:
                 raise click.UsageError(f"--output {one}: no file after the =")
@@ -300,8 +299,8 @@ def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, st
 
 
 def _unknown_format(name: str) -> str:
-    near = difflib.get_close_matches(name, FORMATS, 1, 0.5)
-    hint = f", did you mean {near[0]!r}?" if near else f" (there are {', '.join(FORMATS)})."
+    near = difflib.get_close_matches(name, FINDING_FORMATS, 1, 0.5)
+    hint = f", did you mean {near[0]!r}?" if near else f" (there are {', '.join(FINDING_FORMATS)})."
     return f"unknown format {name!r}{hint}"
 
 

@@ -23,16 +23,18 @@ from mqttscope.cli.command import (
     option,
     options,
 )
-from mqttscope.cli.lint_options import JudgingOptions, format_option, outputs_option
 from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.options import (
     FileOptions,
+    JudgingOptions,
     ProtocolOptions,
     Version,
     captures_argument,
     colour_option,
     finite,
+    format_option,
     max_packet_option,
+    outputs_option,
     ports_option,
     positive_option,
 )

@@ -1,34 +1,38 @@
-"""The command group and what holds for every command: lazy loading, exit codes, quiet ends."""
+"""The command group and what holds for every command: lazy loading, exit codes, and ends in time after a signal."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import click
 
 from mqttscope import __version__
-from mqttscope.cli.ending import Terminated
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "inspect": ("mqttscope.cli.inspect", "Show the MQTT packets of captures."),
-    "sniff": ("mqttscope.cli.sniff", "Show the MQTT packets of interfaces as they come."),
-    "decode": ("mqttscope.cli.decode", "Decode bytes given in hexadecimal."),
-    "lint": ("mqttscope.cli.lint", "Find what breaks the MQTT specification in captures."),
-    "rules": ("mqttscope.cli.rules", "List and explain the rules of lint, and what they cover."),
-    "stats": ("mqttscope.cli.stats", "Count and measure the traffic of captures."),
-    "replay": ("mqttscope.cli.replay", "Play recorded connections against a broker."),
-    "serve": ("mqttscope.cli.serve", "Play the broker of recorded connections to devices."),
-    "mutate": ("mqttscope.cli.mutate", "Send mutated flows to a broker, and judge its answers."),
-    "proxy": ("mqttscope.cli.proxy", "Forward MQTT connections, record and lint them."),
-    "pipeline": ("mqttscope.cli.pipeline", "Build tables from collections of captures."),
+    "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
+    "sniff": ("mqttscope.cli.sniff:command", "Show the MQTT packets of interfaces as they come."),
+    "decode": ("mqttscope.cli.decode:command", "Decode bytes given in hexadecimal."),
+    "lint": ("mqttscope.cli.lint:command", "Find what breaks the MQTT specification in captures."),
+    "rules": ("mqttscope.cli.rules:command", "List and explain the rules of lint, and what they cover."),
+    "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
+    "replay": ("mqttscope.cli.live:replay", "Play recorded connections against a broker."),
+    "serve": ("mqttscope.cli.live:serve", "Play the broker of recorded connections to devices."),
+    "mutate": ("mqttscope.cli.live:mutate", "Send mutated flows to a broker, and judge its answers."),
+    "proxy": ("mqttscope.cli.live:proxy", "Forward MQTT connections, record and lint them."),
+    "pipeline": ("mqttscope.cli.pipeline:command", "Build tables from collections of captures."),
 }
-"""Command name -> module that holds it as ``command``, and its line in the overview."""
+"""Command name -> where it is, as entry points say it, and its line in the overview."""
 
 COMPLETE = "_MQTTSCOPE_COMPLETE"
 """Set by the shell when it asks what could complete a command line."""
@@ -40,6 +44,14 @@ EXIT_UNREADABLE = 3
 EXIT_FAILED = 3
 """The same number for commands that read no captures: what they are for could not be done."""
 EXIT_INTERRUPTED = 130
+LIMIT_S = 1.8
+"""What a command has for its reports after a signal; then the process ends, whatever holds it up."""
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, what a service manager sends, and the end of the terminal."""
+_limits: list[threading.Timer] = []
+_leaving: list[Callable[[], str | None]] = []
+_whole_process = False
+"""The process is this program alone, and may be ended; a test that runs a command is not."""
 
 
 class LazyGroup(click.Group):
@@ -61,7 +73,8 @@ class LazyGroup(click.Group):
         row = self.table.get(cmd_name)
         if row is None:
             return None
-        found = importlib.import_module(row[0]).command
+        module, _, name = row[0].partition(":")
+        found = getattr(importlib.import_module(module), name)
         assert isinstance(found, click.Command)
         # As below the group: click keeps the help option that it makes first, also for a command on its own.
         found.context_settings = {**self.context_settings, **found.context_settings}
@@ -205,8 +218,8 @@ def _run() -> object:
     try:
         with group.make_context("mqttscope", sys.argv[1:]) as context:
             return group.invoke(context)
-    except click.exceptions.Exit as leave:
-        return leave.exit_code
+    except click.exceptions.Exit as left:
+        return left.exit_code
 
 
 def _silence_stdout() -> None:
@@ -214,3 +227,100 @@ def _silence_stdout() -> None:
     if sys.stdout is None:
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Terminated(KeyboardInterrupt):
+    """A service manager or the end of the terminal asks the command to end: it does so as with Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
+def limit_ending(number: int) -> None:
+    """Have the process end in `LIMIT_S`: the reader of its output may not read, a packet may take a rule minutes."""
+    if _limits or not _whole_process:
+        return
+    timer = threading.Timer(LIMIT_S, _leave, (number,))
+    timer.daemon = True
+    _limits.append(timer)
+    timer.start()
+
+
+@contextmanager
+def leaving(do: Callable[[], str | None]) -> Iterator[None]:
+    """Have something done where `limit_ending` ends the process: what it started ends with it.
+
+    ``do`` is called in another thread and must not wait; it may return what is said in place of the usual sentence.
+    """
+    _leaving.append(do)
+    try:
+        yield
+    finally:
+        _leaving.remove(do)
+
+
+def interruption(number: int) -> KeyboardInterrupt:
+    """What a handler of a signal raises."""
+    return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+
+
+def install() -> None:
+    """Let signals that end a program raise, and limit the time that is left; for the start of the process.
+
+    Commands may have handlers of their own, with `limit_ending` in them.
+    """
+    global _whole_process
+    _whole_process = True
+    for number in ENDINGS[1:]:
+        # nohup has said that the end of the terminal is none of the program's business.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _raise)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raise)
+
+
+def at_endings(call: Callable[[int], None]) -> None:
+    """Have the running event loop call this for each signal that ends a program, as far as the platform can."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    for number in ENDINGS:
+        # Event loops of Windows have no signal handlers.
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, call, number)
+
+
+def leave(code: object) -> None:
+    """End the process where a signal asked for it, with all that is to be written written.
+
+    Python would first take apart all that is in memory, which takes seconds where that is much.
+    """
+    if not _limits:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()
+    atexit._run_exitfuncs()
+    os._exit(code if isinstance(code, int) else 0)
+
+
+def installed(number: int) -> bool:
+    """Whether a signal raises because of `install`."""
+    return signal.getsignal(number) is _raise
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    limit_ending(number)
+    raise interruption(number)
+
+
+def _leave(number: int) -> None:
+    said = "ended by the signal before everything was written"
+    for do in _leaving[::-1]:
+        with suppress(Exception):
+            said = do() or said
+    with suppress(OSError):
+        os.write(2, f"mqttscope: {said}\n".encode())
+    os._exit(128 + number)

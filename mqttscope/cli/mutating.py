@@ -1,6 +1,8 @@
 """One run of ``mutate``: captures in, brokers in between, a report and the exit code out.
 
 The brokers that may be tested are found and looked at: nobody's but the user's.
+
+``mutate --write``: mutated flows as a capture that says of each connection which mutation it is.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -18,24 +21,31 @@ import click
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process, StartError, listening_ports
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess, RefusedError
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, longest_s
-from mqttscope.broker_test.fit import Numbered, Numbering, fitted
-from mqttscope.cli.ending import ENDINGS, at_endings
+from mqttscope.broker_test.export import case_frames
+from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
+from mqttscope.capture.write import PcapngWriter, open_alone
+from mqttscope.cli import advice
 from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.mutating_flows import Flows, numbered, read_flows
-from mqttscope.cli.mutating_flows import write as write_flows
+from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, at_endings
 from mqttscope.cli.mutating_found import Found, ProgressLine
-from mqttscope.cli.output import FileSink, Output, make_view, warn
+from mqttscope.cli.options import ProtocolOptions, compile_filter
+from mqttscope.cli.output import CannotWriteError, FileSink, Output, Watch, make_view, warn
+from mqttscope.cli.reading import Reading
+from mqttscope.cli.recorded import NothingToReplayError
+from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.mutate import select
+from mqttscope.mutate import NotApplicableError, RecordedFlow, select
+from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.redact.addresses import public_name
-from mqttscope.replay.script import Script
+from mqttscope.replay.script import Script, ScriptReader
 from mqttscope.report.base import View
 from mqttscope.report.broker_test import listing
-from mqttscope.report.broker_test.junit import write_junit
+from mqttscope.report.broker_test.ci_reports import sarif_log, write_junit
+from mqttscope.report.broker_test.listing import WrittenCase, comment, written_line
 from mqttscope.report.broker_test.outcome import Tried, case_line, document, summary_lines
-from mqttscope.report.broker_test.sarif import sarif_log
 from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
@@ -45,6 +55,12 @@ from mqttscope.transport.target import Target, loopback
 
 CAREFUL_RATE = 5.0
 """Cases per second against a broker that is not this host, unless --rate says otherwise."""
+TURNS = 1_000_000
+"""With --duration the catalogue is gone through again and again."""
+LAST_CASE_S = 0.3
+"""How long the case that is being played may continue after a signal."""
+Each = Callable[[CaseResult, Tried], None]
+"""What is done with every case that was played."""
 
 
 @dataclass(slots=True)
@@ -140,18 +156,12 @@ def process_of(given: MutateOptions, broker: Broker) -> Process | None:
     return process
 
 
-LAST_CASE_S = 0.3
-"""How long the case that is being played may continue after a signal."""
-Each = Callable[[CaseResult, Tried], None]
-"""What is done with every case that was played."""
-
-
 def run(given: MutateOptions) -> int:
     """Run with the options of the command; returns the exit code."""
     if given.listing:
         return _list(given)
     if given.write is not None:
-        return write_flows(given, given.write, read_flows(given), _sink(given) if given.form in PROGRAMS else None)
+        return _write(given, given.write, _read_flows(given), _sink(given) if given.form in PROGRAMS else None)
     return _try(given, brokers(given))
 
 
@@ -184,7 +194,7 @@ def _list(given: MutateOptions) -> int:
 def _try(given: MutateOptions, found: list[Broker]) -> int:
     """Try the cases on each broker, and report."""
     keep = Found(given.folder) if given.folder is not None else None
-    flows = read_flows(given)
+    flows = _read_flows(given)
     sink = _sink(given)
     runs = [_tried(given, flows, broker) for broker in found]
 
@@ -323,12 +333,12 @@ async def _cases(
         return not long and flows.scripts[one.index].version.text not in tried.unspoken
 
     def wanted() -> Iterator[tuple[Script, Numbered]]:
-        for one in numbered(given, numbering, flows, spoken, plays):
+        for one in _numbered(given, numbering, flows, spoken, plays):
             yield scripts[one.index], one
 
     left = None if given.seconds is None else given.seconds - (time.monotonic() - started)
     progress = ProgressLine(1 if given.number is not None else given.limit, left)
-    progress.count(numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given.longest))
+    progress.count(_numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given.longest))
     playing = True
     try:
         async for result in test.run(wanted(), left):
@@ -425,3 +435,158 @@ def _report(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
             write(page, run_)
             sink.write(page.encoded())
     sink.flush()
+
+
+@dataclass(slots=True)
+class Flows:
+    """What the captures hold."""
+
+    scripts: list[Script]
+    """Connections from their CONNECT on."""
+    capture_hash: str
+    chosen: list[int] = field(default_factory=list)
+    """Indexes of those that the filter wants."""
+    truncated: bool = False
+    """A capture could not be read to its end."""
+
+    def flows(self, scripts: list[Script] | None = None) -> list[RecordedFlow]:
+        """The connections, or fitted copies of them, in the form that is mutated."""
+        return [
+            flow_of(one, self.capture_hash, one.connection.number)
+            for one in (self.scripts if scripts is None else scripts)
+        ]
+
+
+def _read_flows(given: MutateOptions) -> Flows:
+    """Read the captures; `NothingToReplayError` where they hold no connection from its beginning."""
+    wanted = compile_filter(given.expression)
+    reading = Reading(given.captures, given.files)
+    dissector = Dissector(ProtocolOptions(ports=given.ports).dissection(decrypting=reading.decrypting))
+    watch = Watch(progress=True)
+    reader = ScriptReader()
+    matching: set[int] = set()
+    for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
+        if wanted is not None and isinstance(event, PacketEvent | MalformedEvent) and wanted.matches(event):
+            matching.add(event.connection.number)
+        reader.feed(event)
+    for told in filter(
+        None, (*_advice(dissector, reading), advice.not_read(dissector, watch.skipped, via=reading.via))
+    ):
+        warn(told)
+    scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
+    if not scripts:
+        raise NothingToReplayError("no connection can be mutated: none is captured from its CONNECT on")
+    chosen = [place for place, one in enumerate(scripts) if wanted is None or one.connection.number in matching]
+    if not chosen:
+        raise NothingToReplayError("no connection has a packet that matches the filter")
+    return Flows(scripts, capture_hash(scripts), chosen, bool(watch.errors))
+
+
+def _advice(dissector: Dissector, reading: Reading) -> Iterator[str]:
+    nothing = advice.nothing_found(dissector) if not dissector.connections else None
+    yield from (told for told in (nothing, *reading.advice()) if told is not None)
+
+
+def _numbered(
+    given: MutateOptions,
+    numbering: Numbering,
+    flows: Flows,
+    played: list[int],
+    plays: Callable[[Numbered], bool] = lambda one: True,
+) -> Iterator[Numbered]:
+    """The cases that are asked for, of the connections that are ``played``; what ``plays`` refuses is not counted."""
+    if given.number is not None:
+        yield from filter(plays, [_single(given, numbering, flows)])
+        return
+    turns = TURNS if given.seconds is not None or given.limit is not None else 1
+    made = 0
+    for turn in range(turns):
+        before = made
+        for one in numbering.cases(given.pattern, played, begin=turn):
+            if made == given.limit:
+                return
+            if plays(one):
+                made += 1
+                yield one
+        if made == before:
+            # Another turn has nothing either.
+            return
+
+
+def _single(given: MutateOptions, numbering: Numbering, flows: Flows) -> Numbered:
+    """The case of ``--case``; a usage error where there is none, or where other options leave it out."""
+    number, pattern = given.number, given.pattern
+    assert number is not None
+    try:
+        found = numbering.of(number)
+    except NotApplicableError as error:
+        raise click.UsageError(f"--case {number}: {error}") from None
+    name = found.case.mutation.name
+    if not matches(name, pattern):
+        raise click.UsageError(f"--case {number} is {name}, which --mutation {pattern!r} leaves out")
+    if found.index not in flows.chosen:
+        raise click.UsageError(f"--case {number} is of a connection that --filter leaves out")
+    return found
+
+
+START_NS = 1_767_323_045_000_000_000
+"""2026-01-02T03:04:05Z: written flows do not depend on when they are written."""
+BETWEEN_NS = 1_000_000_000
+
+
+def _write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
+    """Write the file, and what is where in it to ``sink``, unless that is ``None``; returns the exit code."""
+    side = given.side or CLIENT
+    numbering = Numbering(flows.flows(), given.seed, side)
+    cases = _numbered(given, numbering, flows, flows.chosen)
+    # What is wrong with --case is reported before the file is emptied.
+    first = list(islice(cases, 1))
+    rows: list[WrittenCase] = []
+    try:
+        about = f"mqttscope mutate: flows of capture {flows.capture_hash} with mutated {side}s, seed {given.seed}"
+        with open(open_alone(target), "wb") as file, PcapngWriter(file, comment=about) as writer:
+            rows += _flows(_in_time(given, chain(first, cases)), writer)
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CannotWriteError(f"cannot write {target}: {why}") from None
+    click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(target)}", err=True)
+    if sink is not None:
+        whole = listing.summary(
+            target, ", ".join(map(public_name, given.captures)), flows.capture_hash, given.seed, len(rows)
+        )
+        if given.form == "json":
+            sink.write(listing.document(whole, rows))
+        else:
+            sink.write(b"".join(map(written_line, [*(row.as_json() for row in rows), whole])))
+        sink.flush()
+    return EXIT_UNREADABLE if flows.truncated else EXIT_CLEAN
+
+
+def _in_time(given: MutateOptions, cases: Iterator[Numbered]) -> Iterator[Numbered]:
+    """Cases until the time of ``--duration`` is over."""
+    deadline = time.monotonic() + (given.seconds or float("inf"))
+    for one in cases:
+        if time.monotonic() > deadline:
+            return
+        yield one
+
+
+def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[WrittenCase]:
+    """Write the cases one after the other, each as a connection."""
+    frame, start_ns = 0, START_NS
+
+    def next_number() -> int:
+        nonlocal frame
+        frame += 1
+        return frame
+
+    for index, one in enumerate(cases):
+        row = WrittenCase(index, frame + 1, one)
+        told, last_ns = comment(row), start_ns
+        for made in case_frames(one.case, index, start_ns, next_number):
+            writer.write(made.frame, told)
+            told, last_ns = "", made.frame.timestamp_ns
+        start_ns = last_ns + BETWEEN_NS
+        yield row

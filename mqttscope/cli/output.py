@@ -23,8 +23,7 @@ import click
 
 from mqttscope.capture.files import is_source
 from mqttscope.capture.write import opener
-from mqttscope.cli.ending import ENDINGS, installed, interruption, limit_ending
-from mqttscope.cli.main import EXIT_USAGE, printable
+from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, printable
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import utf8

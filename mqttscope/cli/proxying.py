@@ -14,11 +14,10 @@ from contextlib import suppress
 import click
 
 from mqttscope.capture.write import write_file
-from mqttscope.cli.ending import at_endings, limit_ending
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.linting_settings import resolve
 from mqttscope.cli.live_options import ProxyOptions
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, at_endings, limit_ending
 from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options

@@ -12,10 +12,9 @@ from typing import Any
 import click
 import orjson
 
-from mqttscope.cli.ending import at_endings
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ReplayOptions, UnreachableError, target_of
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE, at_endings
 from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read

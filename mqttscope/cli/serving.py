@@ -13,10 +13,9 @@ import click
 import orjson
 
 from mqttscope.capture.write import write_file
-from mqttscope.cli.ending import at_endings, limit_ending
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, at_endings, limit_ending
 from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
 from mqttscope.dissect import Options

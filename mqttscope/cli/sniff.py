@@ -19,16 +19,19 @@ from mqttscope.cli.command import (
     option,
     options,
 )
-from mqttscope.cli.lint_options import FORMATS, OF_LINT, JudgingOptions, outputs_option
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import (
+    FINDING_FORMATS,
     HUMAN_FORMATS,
+    OF_LINT,
     PACKET_FORMATS,
+    JudgingOptions,
     ProtocolOptions,
     SelectionOptions,
     ViewOptions,
     colour_option,
     compile_filter,
+    outputs_option,
     positive_option,
 )
 
@@ -86,7 +89,7 @@ class SniffOptions:
     lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Lint the packets too, and show findings among them.")
     judging: JudgingOptions = group(JudgingOptions, shown={})
     lint_format: str | None = option(
-        OUTPUT, "--lint-format", type=click.Choice(FORMATS), metavar="FORMAT",
+        OUTPUT, "--lint-format", type=click.Choice(FINDING_FORMATS), metavar="FORMAT",
         help="Format of findings, one of those of lint --format; implies --lint.",
     )  # fmt: skip
     outputs: tuple[str, ...] = outputs_option("Write findings to this file; implies --lint.")

@@ -29,8 +29,7 @@ from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
-from mqttscope.cli.ending import ENDINGS, interruption, limit_ending
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, interruption, limit_ending
 from mqttscope.cli.output import CannotWriteError, Output, Watch, warn
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments
@@ -42,7 +41,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
-from mqttscope.report.registry import make_reporter
+from mqttscope.report.public import make_reporter
 
 if TYPE_CHECKING:
     from mqttscope.cli.linting import Findings

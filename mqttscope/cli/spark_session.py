@@ -15,8 +15,7 @@ from typing import Any
 
 import click
 
-from mqttscope.cli.ending import interruption, leaving, limit_ending
-from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.cli.main import EXIT_FAILED, interruption, leaving, limit_ending
 from mqttscope.errors import MqttscopeError
 
 EXTRA = "pip install 'mqttscope[spark]'"

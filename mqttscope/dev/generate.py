@@ -28,8 +28,8 @@ from mqttscope.lint.examples import Conversation
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import REASON_CODES, PacketType
 from mqttscope.report.base import View
-from mqttscope.report.example import render
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, markdown, needs, switched, versions
+from mqttscope.report.rules_text import render
 from mqttscope.session import connection, inflight
 
 STATES_PAGE = PurePosixPath("docs/states.md")

@@ -36,7 +36,7 @@ from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, MAX_CONNE
 from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_listen, parse_upstream
 from mqttscope.transport.tls import listen_context, upstream_context

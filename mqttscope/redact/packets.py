@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt.codec import decode, packet_end, trace
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.constants import RESERVED, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Connect, Publish
-from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, WILL, Properties
+from mqttscope.mqtt.properties import BY_IDENTIFIER, BY_NAME, LISTS, WILL, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
 from mqttscope.redact.secrets import token_places, token_ranges
@@ -28,10 +28,10 @@ CLEAR, SUSPECT, BROKEN, LOST = range(4)
 yet, or a packet that may hold one; bytes are no packet; a packet with a secret is damaged.  A packet without a fault
 makes it one less, since a secret may have such a packet in it, but hardly two."""
 
-AUTHENTICATION_DATA = 0x16
+AUTHENTICATION_DATA = BY_NAME["authentication_data"].identifier
 _HOLDERS = (PacketType.CONNACK, PacketType.DISCONNECT, PacketType.AUTH)
 """Packets beside CONNECT that carry Authentication Data, DISCONNECT where somebody errs."""
-_LEVELS = (3, 4, 5, *BRIDGE_LEVELS)
+_LEVELS = (*ProtocolVersion, *BRIDGE_LEVELS)
 _NAMES = (b"MQTT", b"MQIsdp")
 DISGUISED = frozenset(("MQTT", "MQIsdp"))
 """Topics that a CONNECT has when its first byte says PUBLISH."""
@@ -126,7 +126,7 @@ def hidden_in_damaged(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) 
         return _tail(min(2, len(raw)), len(raw))
     if kind == PacketType.CONNECT:
         found = _connect(raw, body, end).hidden
-    elif doubt >= SUSPECT or kind == 0:
+    elif doubt >= SUSPECT or kind == RESERVED:
         found = _tail(body, len(raw))
     elif kind in _HOLDERS:
         found = _holder(raw, body, end, kind)
@@ -140,14 +140,14 @@ def hidden_in_unparsed(found: Unparsed, version: ProtocolVersion, doubt: int = C
     raw, kind = found.raw, found.packet_type
     if found.reason == "proxy_header":
         return []
-    if doubt or kind is None or kind in (0, PacketType.CONNECT, *_HOLDERS):
+    if doubt or kind is None or kind in (RESERVED, PacketType.CONNECT, *_HOLDERS):
         return _tail(0, len(raw))
     return hidden_in_damaged(raw, version, doubt)
 
 
 def ends_framing(found: ControlPacket | Malformed | Unparsed) -> bool:
     """Whether bytes are of no type that there is, so that those around them may be no packets either."""
-    return not isinstance(found, ControlPacket) and found.packet_type in (None, 0)
+    return not isinstance(found, ControlPacket) and found.packet_type in (None, RESERVED)
 
 
 def hidden_ranges(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
@@ -356,16 +356,18 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
         return made
     level, flags = raw[name_end], raw[name_end + 1]
     known = any(len(one) == len(name) and _distance(one, name) <= 1 for one in _NAMES)
-    if level == 5:
+    if level == ProtocolVersion.V5:
         block = _Block(raw, at, min(end, length), PacketType.CONNECT)
         made.hidden += block.hidden
         if block.trusted is not None:
             made.hidden += _tail(block.trusted if known else body, length)
             return made
         at = block.end
-    fields, at, fits = _payload(raw, at, end, flags, level == 5, made.hidden)
+    fields, at, fits = _payload(raw, at, end, flags, level == ProtocolVersion.V5, made.hidden)
     exact = fits and at == end and end <= length
-    odd = (not known) + (level not in _LEVELS or (level & 0x7F == 3) != (len(name) == len(_NAMES[1])))
+    odd = (not known) + (
+        level not in _LEVELS or (level & 0x7F == ProtocolVersion.V3_1) != (len(name) == len(_NAMES[1]))
+    )
     named = known or (len(name) <= MAX_NAME and _is_clean(name))
     if exact and odd <= 1 and named and _are_flags(flags, level):
         # All is where it is announced: the fault is in a value.
@@ -407,11 +409,11 @@ def _distance(one: bytes, other: bytes) -> int:
 
 def _are_flags(flags: int, level: int) -> bool:
     """Whether connect flags say what they may say."""
-    if flags & 1 and level != 3:
+    if flags & 1 and level != ProtocolVersion.V3_1:
         return False
     if not flags & 4 and flags & 0x38:
         return False
-    return flags & 0x18 != 0x18 and (level == 5 or not (flags & 0x40 and not flags & 0x80))
+    return flags & 0x18 != 0x18 and (level == ProtocolVersion.V5 or not (flags & 0x40 and not flags & 0x80))
 
 
 @dataclass(slots=True)
@@ -572,7 +574,7 @@ def hidden_in_beginning(raw: bytes, doubt: int = CLEAR) -> Ranges:
     if kind in _HOLDERS:
         hidden, _ = _beginning_of_properties(raw, body + (2 if kind == PacketType.CONNACK else 1), end)
         return joined(hidden)
-    return _tail(body, length) if doubt >= BROKEN or kind == 0 else []
+    return _tail(body, length) if doubt >= BROKEN or kind == RESERVED else []
 
 
 def _beginning_of_connect(raw: bytes, body: int, end: int) -> Ranges:

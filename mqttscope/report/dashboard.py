@@ -26,7 +26,7 @@ from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.redact.findings import conceal
 from mqttscope.report.base import View
-from mqttscope.report.findings.ending import STYLES
+from mqttscope.report.findings.base import STYLES
 from mqttscope.report.style import Painter
 from mqttscope.session.connection import DISCONNECTED, REFUSED, Connection
 from mqttscope.session.inflight import SENT

@@ -25,7 +25,6 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
-from mqttscope.report.endings import Endings
 from mqttscope.report.public import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
@@ -125,7 +124,7 @@ class Ladder(PublicReport):
         self.heads = Heads(view, self.painter)
         self.heads.names_broker = False
         self.preambles = Preambles(self.painter, self.heads.time)
-        self.endings = Endings(self.painter)
+        self.endings = notices.Endings(self.painter)
         self.summary = Summary(view, self.painter)
         self.tags = Tags()
         self.width = max(MIN_CELLS, view.width) if view.width > 0 else UNLIMITED_CELLS

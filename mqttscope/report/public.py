@@ -1,4 +1,4 @@
-"""Events as reports may show them: asterisks in the place of secrets, and where they are.
+"""Reports of events: made by name, and fed events as they may be shown, with asterisks in the place of secrets.
 
 `redact` knows what is secret; here it is taken out of packets before a report gets them.  What a report has to say of
 bytes that it does not get is found before they are hidden: which other protocol they are of.
@@ -6,10 +6,11 @@ bytes that it does not get is found before they are hidden: which other protocol
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import cast, final
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -50,8 +51,16 @@ from mqttscope.redact.packets import (
 )
 from mqttscope.redact.secrets import REACH, SHORTEST, is_suspect
 from mqttscope.redact.values import public, public_damaged
-from mqttscope.report.base import View
+from mqttscope.report.base import Reporter, Sink, View
 
+FORMATS: dict[str, tuple[str, str]] = {
+    "text": ("text", "TextLines"),
+    "tree": ("tree", "Tree"),
+    "ladder": ("ladder", "Ladder"),
+    "csv": ("table", "Table"),
+    "jsonl": ("jsonl", "JsonLines"),
+}
+"""Name of a format -> module, which is imported when the format is used, and class: a `PublicReport` but for jsonl."""
 MAX_TRACED_BYTES = 65_536
 """Packets whose fields, the payload of a PUBLISH aside, take more bytes are explained up to here."""
 
@@ -239,3 +248,14 @@ def protocol_of(event: MalformedEvent | UnparsedEvent) -> str:
     if isinstance(event, PublicMalformed | PublicUnparsed):
         return event.protocol
     return foreign_protocol(event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw)
+
+
+def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
+    """The report of a format, ``jsonl`` among them: it is the one with a lane of its own for packets."""
+    module, kind = FORMATS[name]
+    made = getattr(importlib.import_module(f"mqttscope.report.{module}"), kind)
+    if name == "jsonl":
+        found = made(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
+    else:
+        found = made(sink, view)
+    return cast(Reporter, found)

@@ -1,4 +1,4 @@
-"""Rules for people: the table of all, one explained, and which statement is checked by which.
+"""Rules for people: the table of all, one explained with its examples, and which statement is checked by which.
 
 Rules and their coverage of the specifications as JSON, schema 1.
 """
@@ -6,19 +6,28 @@ Rules and their coverage of the specifications as JSON, schema 1.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event
 from mqttscope.lint.catalogue import STATES, Coverage, totals
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Conversation, segments
+from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
-from mqttscope.report.example import render
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, is_on, needs, switched, versions
-from mqttscope.report.findings.ending import STYLES
+from mqttscope.report.findings.base import STYLES
 from mqttscope.report.jsonl import SCHEMA
 from mqttscope.report.page import plural
 from mqttscope.report.style import Line, Painter, Wrapped
+from mqttscope.report.text import TextLines
+
+PAYLOAD_LIMIT = 64
+_INDENT = 14
 
 
 def rules_view(rules: Iterable[type[Rule]], *, examples: bool) -> dict[str, Any]:
@@ -225,3 +234,56 @@ class RulesText:
         text = Wrapped(line, indent=indent * 2, most=MAX_LINES)
         text.add(self.painter.safe(told))
         return text.texts()
+
+
+class _Lines:
+    """A sink that keeps what was written."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytes] = []
+
+    def write(self, data: bytes, /) -> object:
+        """Keep the bytes."""
+        self.kept.append(data)
+        return len(data)
+
+    def take(self) -> list[str]:
+        """The lines since the last time."""
+        shown = b"".join(self.kept).decode().split("\n")[:-1]
+        self.kept.clear()
+        return shown
+
+
+def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
+    """The lines of an example, as `inspect` would show it, with each finding under the packet that is to blame."""
+    sink = _Lines()
+    shown = replace(view, time="relative", payload_limit=PAYLOAD_LIMIT)
+    text = TextLines(sink, shown)
+    linter = Linter([rule(example.settings)])
+    out: list[str] = []
+    for event in dissect_segments(segments(example)):
+        findings = linter.feed(event)
+        if findings or not _is_frame_work(event):
+            text.feed(event)
+            out += sink.take()
+        for one in findings:
+            out += _under(one, text.painter)
+    return out or [" " * _INDENT + "(no packets)"]
+
+
+def _is_frame_work(event: Event) -> bool:
+    """Whether an event only says where the example begins and ends."""
+    if isinstance(event, ConnectionClosed):
+        return event.connection.closed_how == "capture_end"
+    return isinstance(event, ConnectionOpened)
+
+
+def _under(finding: Finding, painter: Painter) -> list[str]:
+    line = painter.line()
+    line.put(" " * _INDENT, _INDENT)
+    text = Wrapped(line, indent=_INDENT + 2)
+    sure = "" if finding.confidence == "certain" else f", {finding.confidence}"
+    where = f" ({painter.safe(finding.field)})" if finding.field else ""
+    text.add(f"^ {finding.rule} {finding.severity}{sure}: {painter.safe(finding.message)}", STYLES[finding.severity])
+    text.add(where, "dim")
+    return text.texts()

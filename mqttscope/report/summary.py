@@ -12,7 +12,7 @@ from mqttscope.events import PacketEvent
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.properties import LISTS, Properties, property_name
+from mqttscope.mqtt.properties import BY_NAME, LISTS, USER_PROPERTY, Properties, property_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import View
@@ -26,6 +26,9 @@ MAX_LEVELS = 32
 """Levels that are compared between topics; deeper ones are one text."""
 SHORTEST_LEVEL = 5
 """Columns that a level keeps that differs between topics."""
+_TOPIC_ALIAS = BY_NAME["topic_alias"].identifier
+_FORMAT_INDICATOR = BY_NAME["payload_format_indicator"].identifier
+_LEVELS = frozenset(map(int, ProtocolVersion))
 
 
 class TopicNames:
@@ -157,11 +160,11 @@ class Summary:
         keep = min(self._keep, len(packet.payload) + 4) if packet.payload else len("  (empty)")
         block = packet.properties
         has_properties = block is not None and block.items
-        alias = block.first(0x23) if has_properties else None  # type: ignore[union-attr]
+        alias = block.topic_alias if has_properties else None  # type: ignore[union-attr]
         self._topic(line, packet.topic_name, event.topic, alias, keep)
         content_type = indicator = None
         if has_properties:
-            content_type, indicator = block.first(0x03), block.first(0x01)  # type: ignore[union-attr]
+            content_type, indicator = block.content_type, block.payload_format_indicator  # type: ignore[union-attr]
             self._properties(line, block, keep)
         line.add("  ")
         if line.left < 0:
@@ -203,7 +206,7 @@ class Summary:
         return known
 
     def _connect(self, line: Line, event: PacketEvent, packet: packets.Connect) -> None:
-        known = packet.protocol_level in (3, 4, 5) or packet.bridge
+        known = packet.protocol_level in _LEVELS or packet.bridge
         version = packet.version.text if known else f"level {packet.protocol_level}"
         parts = [version + (" bridge" if packet.bridge else "")]
         if packet.clean_start:
@@ -351,9 +354,9 @@ class Summary:
         """Short forms of properties, in the order of the wire; user properties are counted."""
         users = 0
         for number, value in block.items:
-            if number == 0x26:
+            if number == USER_PROPERTY:
                 users += 1
-            elif number != 0x23 and number != 0x01:
+            elif number != _TOPIC_ALIAS and number != _FORMAT_INDICATOR:
                 yield _property(number, value)
         if users:
             yield f"{users} user properties" if users > 1 else "1 user property"

@@ -17,7 +17,6 @@ from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
-from mqttscope.report.endings import Endings
 from mqttscope.report.escape import cells
 from mqttscope.report.public import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
@@ -180,7 +179,7 @@ class TextLines(PublicReport):
         self.painter = Painter(view)
         self.heads = Heads(view, self.painter)
         self.preambles = Preambles(self.painter, self.heads.time)
-        self.endings = Endings(self.painter)
+        self.endings = notices.Endings(self.painter)
         self.summary = Summary(view, self.painter)
 
     def show(self, event: Event) -> None:
@@ -240,7 +239,7 @@ class TextLines(PublicReport):
 
 
 def end_of(
-    event: ConnectionEnding | ConnectionClosed, heads: Heads, endings: Endings, unanswered: str = ""
+    event: ConnectionEnding | ConnectionClosed, heads: Heads, endings: notices.Endings, unanswered: str = ""
 ) -> list[str]:
     """The lines about the end of a connection: where it ends, and where nothing more comes if there is more to say."""
     painter, connection = heads.painter, event.connection

@@ -11,7 +11,7 @@ from itertools import islice
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed, Span
-from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt.packets import BRIDGE_LEVELS, Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import Fault, counted, read_variable_byte_integer
 from mqttscope.redact.packets import hides_payload
@@ -32,7 +32,8 @@ Bits = tuple[str, str]
 
 _STRINGS = {"protocol_name", "topic_name", "client_identifier", "will_topic", "user_name", "topic_filter"}
 _NUMBERS = {"packet_identifier", "keep_alive", "protocol_level"}
-_LEVELS = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5.0", 0x83: "MQTT 3.1, bridge", 0x84: "MQTT 3.1.1, bridge"}
+_LEVELS = {int(one): f"MQTT {one.text}" for one in ProtocolVersion}
+_LEVELS |= {level: f"MQTT {ProtocolVersion(level & 0x7F).text}, bridge" for level in BRIDGE_LEVELS}
 _YES_NO = {
     "retain_available",
     "wildcard_subscription_available",
@@ -410,7 +411,7 @@ class Tree(PublicReport):
         block = packet.properties
         content_type = indicator = None
         if block is not None:
-            content_type, indicator = block.first(0x03), block.first(0x01)
+            content_type, indicator = block.content_type, block.payload_format_indicator
         shown = self.payload.show(payload, content_type=content_type, indicator=indicator, missing=packet.missing)
         if shown.kind in ("none", "empty") or (shown.label == "hex" and not shown.note):
             return size, []

@@ -21,7 +21,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.session.connection import CONNECTING, REFUSED, Connection
 from mqttscope.session.inflight import SENT, Side
@@ -226,6 +226,7 @@ NAMED_TOPICS = 10
 
 _SECOND = 1_000_000_000
 _C2S = Direction.CLIENT_TO_SERVER
+_CONNECT, _PUBLISH = PacketType.CONNECT, PacketType.PUBLISH
 
 
 class Statistics:
@@ -357,7 +358,7 @@ class Statistics:
             from_server = 0
             place = at.PACKETS + kind
             before = connection.client_side.last_timestamp_ns
-            if before is not None and now - before > row.longest_silence_ns and kind != 1:
+            if before is not None and now - before > row.longest_silence_ns and kind != _CONNECT:
                 # After the first FIN nobody waits for the client any more.
                 until = connection.closed_ns or now
                 row.longest_silence_ns = max(row.longest_silence_ns, min(now, until) - before)
@@ -372,7 +373,7 @@ class Statistics:
         traffic.window.add(second, size)
         total.window.add(second, size)
         self._window.add(second, size)
-        if kind == 3:
+        if kind == _PUBLISH:
             self._publish(event, packet, from_server, size, second, row)
         elif kind in _ANSWERS:
             self._answer(event, packet, kind, from_server, row)
@@ -385,7 +386,7 @@ class Statistics:
         topic = event.topic
         found = self.topics.get(topic) or self._topic_row(topic, event.timestamp_ns)
         block = packet.properties
-        if block is not None and block.items and block.first(0x23) is not None:
+        if block is not None and block.items and block.topic_alias is not None:
             place = (at.ALIAS_SETS if packet.topic_name else at.ALIAS_HITS) + from_server
             counts[place] += 1
             sums[place] += 1
@@ -424,7 +425,7 @@ class Statistics:
     def _answer(self, event: PacketEvent, packet: Any, kind: int, from_server: int, row: ConnectionRow) -> None:
         """Measure how long what this packet answers had to wait."""
         connection, now = event.connection, event.timestamp_ns
-        if kind == 6:
+        if kind == PacketType.PUBREL:
             key = 2 * packet.packet_identifier + from_server
             if key in row.releases:
                 return
@@ -436,25 +437,25 @@ class Statistics:
             return
         asked_by = 1 - from_server
         found = None
-        if kind == 2:
+        if kind == PacketType.CONNACK:
             row.connack_reason_code = packet.reason_code
             if connection.phase is CONNECTING and connection.connect_timestamp_ns is not None:
                 self._measured(row, 2 * at.CONNECT_CONNACK + asked_by, now - connection.connect_timestamp_ns)
             return
-        if kind == 13:
+        if kind == PacketType.PINGRESP:
             side = connection.receiver(event.direction)
             if side.ping_packet is not None:
                 self._measured(row, 2 * at.PINGREQ_PINGRESP + asked_by, now - side.ping_timestamp_ns)
             return
         found = connection.answered_by(packet, event.direction)
-        if kind == 7:
+        if kind == PacketType.PUBCOMP:
             released_ns = row.releases.pop(2 * packet.packet_identifier + asked_by, None)
             if released_ns is not None:
                 self._releases -= 1
                 self._measured(row, 2 * at.PUBREL_PUBCOMP + asked_by, now - released_ns)
         if found is not None:
             qos, handshake = _ANSWERS[kind]
-            if found.qos == qos and (kind != 5 or found.phase is SENT):
+            if found.qos == qos and (kind != PacketType.PUBREC or found.phase is SENT):
                 self._measured(row, 2 * handshake + asked_by, now - found.timestamp_ns)
 
     def _measured(self, row: ConnectionRow, key: int, nanoseconds: int) -> None:
@@ -583,13 +584,13 @@ def _length(topic: str | None) -> int:
 
 
 _ANSWERS: dict[int, tuple[int, int]] = {
-    2: (0, at.CONNECT_CONNACK),
-    4: (1, at.PUBLISH_PUBACK),
-    5: (2, at.PUBLISH_PUBREC),
-    6: (0, at.PUBREL_PUBCOMP),
-    7: (2, at.PUBLISH_PUBCOMP),
-    9: (0, at.SUBSCRIBE_SUBACK),
-    11: (0, at.UNSUBSCRIBE_UNSUBACK),
-    13: (0, at.PINGREQ_PINGRESP),
+    PacketType.CONNACK: (0, at.CONNECT_CONNACK),
+    PacketType.PUBACK: (1, at.PUBLISH_PUBACK),
+    PacketType.PUBREC: (2, at.PUBLISH_PUBREC),
+    PacketType.PUBREL: (0, at.PUBREL_PUBCOMP),
+    PacketType.PUBCOMP: (2, at.PUBLISH_PUBCOMP),
+    PacketType.SUBACK: (0, at.SUBSCRIBE_SUBACK),
+    PacketType.UNSUBACK: (0, at.UNSUBSCRIBE_UNSUBACK),
+    PacketType.PINGRESP: (0, at.PINGREQ_PINGRESP),
 }
 """QoS of the exchange that a packet type answers, and the handshake it completes (of PUBREL: begins)."""

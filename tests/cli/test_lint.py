@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mqttscope.cli import linting
-from mqttscope.cli.lint_options import FORMATS
 from mqttscope.cli.main import group
+from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.lint.examples import Step
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from tests.cli.made import Properties, Publish, client, closes, on, opened, server, site, write_capture
 from tests.conftest import ROOT
 
@@ -76,7 +76,7 @@ def test_a_row_has_every_key_of_the_interface() -> None:
     assert row["statements"] == ["5.0 MQTT-3.3.2-2", "5.0 MQTT-4.7.1-1"] or row["statements"]
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FINDING_FORMATS)
 def test_the_exit_code_is_the_same_for_every_format(form: str) -> None:
     assert run(FAILING, "--format", form).return_value == 1
     assert run(CLEAN, "--format", form).return_value == 0
@@ -493,7 +493,7 @@ def silent(tmp_path: Path) -> Path:
     return write_capture(tmp_path / "silent.pcapng", *steps, to="10.0.0.2:22")
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FINDING_FORMATS)
 def test_nothing_to_judge_is_exit_code_3_in_every_format(form: str, silent: Path) -> None:
     result = run(silent, "--format", form)
 
@@ -677,7 +677,7 @@ def test_names_in_the_one_note_have_no_secrets(tmp_path: Path) -> None:
     steps = [step for number, name in enumerate(names) for step in on(number, *opened(client_identifier=name))]
     path = write_capture(tmp_path / "secret.pcapng", *steps)
 
-    for form in FORMATS:
+    for form in FINDING_FORMATS:
         text = run(path, "--select", "CON108", "--format", form).stdout
         assert "dozjgNryP4J3" not in text
         assert form == "junit" or "pump-2" in text

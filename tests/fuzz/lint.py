@@ -20,7 +20,7 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.registry import FORMATS, make_reporter
+from mqttscope.report.findings.shown import FORMATS, make_reporter
 from tests.fuzz import segments
 from tests.fuzz.reports import Text
 from tests.fuzz.target import Input

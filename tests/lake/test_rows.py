@@ -17,7 +17,7 @@ from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.engine import Linter
 from mqttscope.redact.secrets import LENGTH
 from mqttscope.report.base import View
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from tests.dissect.scenes import mixed_tape
 from tests.lake import as_json
 from tests.lake.reading import (

@@ -25,7 +25,7 @@ from mqttscope.replay.verify import verify
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.broker_test.outcome import concealed
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.registry import FORMATS, make_reporter
+from mqttscope.report.findings.shown import FORMATS, make_reporter
 from mqttscope.report.jsonl import JsonLines, dumps
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.page import Page

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.cli.lint_options import FORMATS
+from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.lint.examples import make_connect
 from mqttscope.lint.finding import Confidence, Finding, Related
 from mqttscope.mqtt import Publish, Subscribe, encode
@@ -68,7 +68,7 @@ PACKETS: list[tuple[ControlPacket, str]] = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FINDING_FORMATS)
 @pytest.mark.parametrize(("packet", "secret"), PACKETS, ids=[f"{type(one).__name__}-{said}" for one, said in PACKETS])
 def test_what_looks_like_a_secret_is_in_no_format(form: str, packet: ControlPacket, secret: str) -> None:
     message = f"the field {secret!r} is wrong"
@@ -107,7 +107,7 @@ def test_the_hexdump_keeps_its_shape() -> None:
     ]
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FINDING_FORMATS)
 def test_the_findings_about_secrets_tell_none(form: str) -> None:
     found = real("SEC104")
     shown = words(written(form, found))

@@ -17,7 +17,7 @@ from mqttscope.lake.tables import Collector
 from mqttscope.lint.engine import Linter
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.registry import FORMATS, make_reporter
+from mqttscope.report.findings.shown import FORMATS, make_reporter
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree

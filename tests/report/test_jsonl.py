@@ -20,8 +20,7 @@ from mqttscope.report.public import public_malformed
 from tests.conftest import EXHAUSTIVE
 from tests.mqtt.cases import CASES
 from tests.mqtt.strategies import packets
-from tests.report.make import C2S, S2C, V3_1, V3_1_1, V5, Lines, Talk, publish
-from tests.report.samples import SECRET, conversation, hostile
+from tests.report.make import C2S, S2C, SECRET, V3_1, V3_1_1, V5, Lines, Talk, conversation, hostile, publish
 
 LIMIT = 24
 

@@ -9,8 +9,7 @@ from mqttscope.events import Event
 from mqttscope.mqtt import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
 from mqttscope.report import ladder
 from mqttscope.report.ladder import Ladder, Tags
-from tests.report.make import MS, V3_1_1, Talk, publish, shown
-from tests.report.samples import conversation
+from tests.report.make import MS, V3_1_1, Talk, conversation, publish, shown
 
 GOLDEN = """\
 ── 2026-01-02 UTC

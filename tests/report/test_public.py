@@ -12,10 +12,16 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt import Connect, Pingreq, Puback, Publish, encode, trace
-from mqttscope.report import registry
+from mqttscope.report import public
 from mqttscope.report.base import Sink, View
-from mqttscope.report.public import PublicMalformed, PublicPacket, PublicReport, public_event, public_packet
-from mqttscope.report.registry import make_reporter
+from mqttscope.report.public import (
+    PublicMalformed,
+    PublicPacket,
+    PublicReport,
+    make_reporter,
+    public_event,
+    public_packet,
+)
 from tests.redact.leaks import Secrets
 from tests.redact.mutants import PASSWORD, Mutant, mutant
 from tests.redact.sinks import READING, Text
@@ -48,7 +54,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("mqttscope.report.forgetful")
     module.Forgetful = Forgetful  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(registry.FORMATS, "forgetful", ("forgetful", "Forgetful"))
+    monkeypatch.setitem(public.FORMATS, "forgetful", ("forgetful", "Forgetful"))
 
 
 def told(made: Mutant, **view: Any) -> bytes:

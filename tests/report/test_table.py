@@ -10,8 +10,7 @@ from mqttscope.mqtt import Properties, Puback, Publish
 from mqttscope.report import table
 from mqttscope.report.base import View
 from mqttscope.report.table import COLUMNS, Table
-from tests.report.make import V3_1_1, Lines, Talk, publish, shown
-from tests.report.samples import SECRET, conversation, hostile
+from tests.report.make import SECRET, V3_1_1, Lines, Talk, conversation, hostile, publish, shown
 
 
 def rows(events: object, **view: object) -> list[dict[str, str]]:

@@ -19,8 +19,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.text import TextLines
-from tests.report.make import START_NS, V5, Talk, publish, shown
-from tests.report.samples import conversation
+from tests.report.make import START_NS, V5, Talk, conversation, publish, shown
 
 WIDE = """\
 03:04:05.124456 ── #0 10.0.0.4:51234 → 10.0.0.2:1883 opened

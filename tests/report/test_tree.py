@@ -9,8 +9,7 @@ import pytest
 from mqttscope.mqtt import Connect, Properties, Subscribe, Subscription, Unsubscribe
 from mqttscope.report import public
 from mqttscope.report.tree import Tree
-from tests.report.make import Talk, block_of, publish, shown
-from tests.report.samples import conversation
+from tests.report.make import Talk, block_of, conversation, publish, shown
 
 PUBLISH = """\
 03:04:05.124456 #0 dev1   → PUBLISH  packet 0 · frame 1 · 39 bytes · MQTT 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mqttscope.cli.lint_options import ConfigurationOptions, RuleOptions
+from mqttscope.cli.options import ConfigurationOptions, RuleOptions
 from mqttscope.cli.pipeline.common import RowOptions
 from mqttscope.lake.options import LakeOptions
 

@@ -7,12 +7,12 @@ import click
 from mqttscope.cli.main import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "ingest": ("mqttscope.cli.pipeline.ingest", "Take captures into a lake, in process or with Spark."),
-    "watch": ("mqttscope.cli.pipeline.watch", "Follow captures while they are written."),
-    "report": ("mqttscope.cli.pipeline.report", "Report on the health of a fleet, from its lake."),
-    "sql": ("mqttscope.cli.pipeline.sql", "Query the tables of a lake with SQL."),
+    "ingest": ("mqttscope.cli.pipeline.ingest:command", "Take captures into a lake, in process or with Spark."),
+    "watch": ("mqttscope.cli.pipeline.watch:command", "Follow captures while they are written."),
+    "report": ("mqttscope.cli.pipeline.report:command", "Report on the health of a fleet, from its lake."),
+    "sql": ("mqttscope.cli.pipeline.sql:command", "Query the tables of a lake with SQL."),
 }
-"""Command name -> module that holds it as ``command``, and its line in the overview."""
+"""Command name -> where it is, as entry points say it, and its line in the overview."""
 
 
 @click.group(

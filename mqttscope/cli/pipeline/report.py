@@ -14,7 +14,7 @@ import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
 from mqttscope.cli.options import colour_option
-from mqttscope.cli.pipeline.asking import AskOptions
+from mqttscope.cli.pipeline.common import AskOptions
 
 if TYPE_CHECKING:
     from mqttscope.report.fleet.model import Asked, FleetReport
@@ -116,7 +116,7 @@ def command(given: ReportOptions) -> int:
     report also says what the captures lack. docs/reports.md explains every part.
     """
     from mqttscope.cli.output import Output
-    from mqttscope.cli.pipeline.asking import Steps, asked, lake_of
+    from mqttscope.cli.pipeline.common import Steps, asked, lake_of
 
     lake, output = given.asking.lake, given.output
     manifest = lake_of(lake)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
-from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError
+from mqttscope.cli.pipeline.common import AskOptions, BadQuestionError
 
 if TYPE_CHECKING:
     from mqttscope.spark.answers.query import Answer
@@ -58,7 +58,7 @@ def command(given: SqlOptions) -> int:
     QUERY is one statement that asks: statements that change something are refused. JSON is one document with a line for
     each row.
     """
-    from mqttscope.cli.pipeline.asking import Steps, asked, lake_of
+    from mqttscope.cli.pipeline.common import Steps, asked, lake_of
 
     lake, limit = given.asking.lake, given.limit
     _only_asks(given.query)

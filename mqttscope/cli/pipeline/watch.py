@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.command import OUTPUT, READING, argument, group, make_command, option, options
-from mqttscope.cli.ending import leaving, limit_ending
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, leaving, limit_ending, printable
 from mqttscope.cli.output import describe, warn
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
 from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session

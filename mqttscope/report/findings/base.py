@@ -1,4 +1,4 @@
-"""What the formats of findings share: their interface, what they are told at the end, and the words for a place."""
+"""What the formats of findings share: their interface, the summary of a run and its sentences, words for a place."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.report.page import plural
-from mqttscope.report.style import Painter
+from mqttscope.report.style import Painter, Wrapped
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 """Worst first."""
+STYLES = {"error": "malformed", "warning": "note", "info": "dim"}
+"""Style of a severity."""
 MAX_IDLE = 5
 """Captures without any packet that are named; further ones are counted."""
 MAX_NAME = 120
 """Columns of a Client Identifier where nothing else limits it."""
 MAX_MESSAGE = 1_000
 """Columns of a message: topics in it may be 64 KiB long."""
+MAX_LISTED = 10
+"""Rules and fixed findings that are named; further ones are counted."""
+MAX_LINES = 12
+"""Lines of the terminal that one sentence takes at most."""
+_KINDS = {"configuration": "the configuration", "baseline": "the baseline"}
 
 
 @dataclass(slots=True)
@@ -160,3 +167,61 @@ def counted(
 def everything(finding: Finding) -> bool:
     """Every finding counts: what reports go by that are not told which do."""
     return True
+
+
+def sentences(summary: Summary) -> list[tuple[str, str]]:
+    """Sentences with the style of each; the first counts the findings.  Names of the baseline are not escaped."""
+    suppressed = summary.suppressed
+    if summary.unread:
+        return [(f"nothing could be read: {', '.join(summary.quality.errors)}", "error")]
+    told = [(summary.nothing, "error")] if summary.nothing else []
+    first = f"{counted(summary.counts, summary.failing, summary.fail_on)} by {plural(len(summary.rules), 'rule')}"
+    if summary.hidden.total():
+        failing = f", of which {summary.hidden_failing:,} count" if summary.hidden_failing else ""
+        first += f"; {summary.hidden.total():,} not shown (--min-severity{failing})"
+    if suppressed.total():
+        kinds = ", ".join(f"{number:,} by {_KINDS.get(kind, kind)}" for kind, number in sorted(suppressed.items()))
+        first += f"; {suppressed.total():,} suppressed ({kinds})"
+    if summary.profile:
+        first += f"; profile {summary.profile}"
+    if summary.counts.total() or suppressed.total() or not summary.nothing:
+        told.append((first, _worst(summary)))
+    if summary.withheld.total():
+        rows = summary.withheld.most_common()
+        named = ", ".join(f"{code} ({number:,})" for code, number in rows[:MAX_LISTED])
+        more = f", {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
+        count = plural(summary.withheld.total(), "possible finding")
+        told.append((f"{count} not shown: the capture lacks what they need: {named}{more}", "note"))
+    quality = summary.quality.sentences()
+    if quality:
+        told.append((f"quality of the capture: {'; '.join(quality)}", "note"))
+    told += [(one, "note") for one in (no_packet_in(summary.idle), summary.quality.unheard) if one]
+    if summary.fixed:
+        rows_of = [f"{one.rule} {one.client}".rstrip() for one in summary.fixed[:MAX_LISTED]]
+        more = f", {len(summary.fixed) - MAX_LISTED} more" if len(summary.fixed) > MAX_LISTED else ""
+        told.append((f"fixed since the baseline: {', '.join(rows_of)}{more} (--update-baseline takes it out)", "topic"))
+    if summary.internal_errors:
+        failed = sorted({one.rule for one in summary.internal_errors})
+        told.append((f"rules that failed, so that findings may be missing: {', '.join(failed)}", "error"))
+    if summary.truncated:
+        told.append(("a capture could not be read to its end: findings may be missing", "error"))
+    return told
+
+
+def _worst(summary: Summary) -> str:
+    found = [severity for severity, number in summary.counts.items() if number]
+    if not found:
+        return "topic"
+    return STYLES[max(found, key=lambda one: one.rank)]
+
+
+def lines(summary: Summary, painter: Painter) -> list[str]:
+    """The sentences as lines of the terminal; none where nothing could be read, which standard error says."""
+    out: list[str] = []
+    if summary.unread:
+        return out
+    for told, style in sentences(summary):
+        text = Wrapped(painter.line(), most=MAX_LINES)
+        text.add(painter.safe(told), style)
+        out += text.texts()
+    return out

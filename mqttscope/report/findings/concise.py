@@ -11,8 +11,7 @@ from __future__ import annotations
 from mqttscope.lint.finding import Confidence, Finding
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
-from mqttscope.report.findings.base import Summary, cited, message, place
-from mqttscope.report.findings.ending import MAX_LINES, STYLES, lines
+from mqttscope.report.findings.base import MAX_LINES, STYLES, Summary, cited, lines, message, place
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter, Wrapped, encoded
 

@@ -36,8 +36,7 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.redact.secrets import find_all
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES
-from mqttscope.report.findings.base import NOUNS, Summary, message, place
-from mqttscope.report.findings.ending import MAX_LINES, STYLES, lines
+from mqttscope.report.findings.base import MAX_LINES, NOUNS, STYLES, Summary, lines, message, place
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.hexdump import Hexdump, Mark
 from mqttscope.report.page import plural

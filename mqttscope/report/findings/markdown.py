@@ -14,8 +14,7 @@ from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
-from mqttscope.report.findings.base import Summary, cited, counted, flow, message
-from mqttscope.report.findings.ending import sentences
+from mqttscope.report.findings.base import Summary, cited, counted, flow, message, sentences
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter

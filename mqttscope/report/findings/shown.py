@@ -1,4 +1,4 @@
-"""Findings as formats get them: concealed, whatever a format does with them.
+"""Formats of findings: made by name, and fed findings that are concealed, whatever a format does with them.
 
 A format is fed `ShownFinding` and nothing else, so that one which forgets to hide secrets cannot be written.  What it
 asks for is concealed then and once: most formats count more findings than they show.
@@ -6,8 +6,10 @@ asks for is concealed then and once: most formats count more findings than they 
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -18,10 +20,23 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.redact.findings import Concealed, Hiding, concealed
 from mqttscope.redact.packets import BROKEN, Ranges, covered, hidden_ranges
-from mqttscope.report.base import View
-from mqttscope.report.findings.base import FindingReporter, Summary
+from mqttscope.report.base import Sink, View
+from mqttscope.report.findings.base import FindingReporter, Summary, everything
 from mqttscope.report.public import hidden_of, public_malformed, public_packet
 from mqttscope.session.connection import Connection
+
+FORMATS: dict[str, tuple[str, str]] = {
+    "full": ("full", "Full"),
+    "concise": ("concise", "Concise"),
+    "json": ("json", "Document"),
+    "jsonl": ("json", "JsonLines"),
+    "sarif": ("sarif", "Sarif"),
+    "junit": ("junit", "JUnit"),
+    "github": ("annotations", "GitHub"),
+    "gitlab": ("annotations", "GitLab"),
+    "markdown": ("markdown", "Markdown"),
+}
+"""Name of a format -> module, which is imported when the format is used, and class."""
 
 
 class ShownFinding:
@@ -130,3 +145,25 @@ class Entrance(FindingReporter):
     def close(self, summary: Summary) -> None:
         """End the report."""
         self.format.close(summary)
+
+
+def make_reporter(
+    name: str,
+    sink: Sink,
+    view: View,
+    *,
+    counts: Callable[[Finding], bool] = everything,
+    ranked: bool = False,
+    verbose: bool = False,
+) -> FindingReporter:
+    """The reporter of a format, which gets every finding without its secrets.
+
+    ``counts`` says of a finding that is not suppressed whether the run fails by it.  With ``ranked`` the format
+    ``full`` shows findings by severity instead of as they come, and notes in short unless it is ``verbose``.
+    """
+    module, kind = ("full", "Ranked") if name == "full" and ranked else FORMATS[name]
+    made = getattr(importlib.import_module(f"mqttscope.report.findings.{module}"), kind)
+    special: dict[str, dict[str, Any]] = {
+        "Ranked": {"verbose": verbose}, "Markdown": {"verbose": verbose}, "GitHub": {"counts": counts},
+    }  # fmt: skip
+    return Entrance(cast(FindingFormat, made(sink, view, **special.get(kind, {}))), view)

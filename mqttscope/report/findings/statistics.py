@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
-from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.ending import lines
+from mqttscope.report.findings.base import Summary, lines
 from mqttscope.report.findings.json import line, summary_view
 from mqttscope.report.findings.shown import Entrance, ShownFinding
 from mqttscope.report.jsonl import SCHEMA

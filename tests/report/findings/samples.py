@@ -16,7 +16,7 @@ from mqttscope.lint.gate import Entry, Suppression
 from mqttscope.lint.quality import Quality
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from tests.report.make import Lines
 
 SECRET = b"hunter2-secret"

@@ -16,8 +16,7 @@ from mqttscope.report.base import View
 from mqttscope.report.findings import full
 from mqttscope.report.findings.concise import Concise
 from mqttscope.report.findings.full import Full, PacketView, Ranked
-from mqttscope.report.findings.registry import make_reporter
-from mqttscope.report.findings.shown import Entrance, ShownFinding
+from mqttscope.report.findings.shown import Entrance, ShownFinding, make_reporter
 from tests.report.findings.samples import (
     AT_THE_END,
     HOSTILE,

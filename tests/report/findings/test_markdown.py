@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from mqttscope.lint.finding import Severity
 from mqttscope.report.base import View
 from mqttscope.report.findings.markdown import MAX_BYTES, MAX_SHOWN, safe
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MADE, clean, many, summary, written
 from tests.report.make import Lines
 

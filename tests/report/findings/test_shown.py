@@ -1,7 +1,8 @@
-"""No format gets a secret: one that writes all that it can get is no leak."""
+"""The formats by name, of which none gets a secret: one that writes all that it can get is no leak."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import fields
 from types import ModuleType
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
@@ -16,15 +18,17 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Suppression
 from mqttscope.redact.findings import Hiding
 from mqttscope.report.base import Sink, View
-from mqttscope.report.findings import registry
+from mqttscope.report.findings import shown
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.shown import ShownFinding
+from mqttscope.report.findings.shown import FORMATS, ShownFinding
+from tests.cli.running import environment
+from tests.conftest import ROOT
 from tests.redact.leaks import Secrets
 from tests.redact.mutants import Mutant, mutant
 from tests.redact.sinks import READING, Text, rules
 from tests.redact.splices import splice
 from tests.redact.test_fuzz import says
-from tests.report.findings.samples import CONNECT, MADE, SECRET, clean
+from tests.report.findings.samples import CONNECT, MADE, SECRET, clean, many, summary, written
 
 
 class Forgetful:
@@ -53,17 +57,17 @@ class Forgetful:
         self.sink.write(repr(value).encode("utf-8", "surrogateescape") + b"\n")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("mqttscope.report.findings.forgetful")
     module.Forgetful = Forgetful  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(registry.FORMATS, "forgetful", ("forgetful", "Forgetful"))
+    monkeypatch.setitem(shown.FORMATS, "forgetful", ("forgetful", "Forgetful"))
 
 
 def told(made: Mutant) -> bytes:
     linter, sink = Linter(rules()), Text()
-    reporter = registry.make_reporter("forgetful", sink, View())
+    reporter = shown.make_reporter("forgetful", sink, View())
     for event in dissect_segments(made.segments, READING):
         for finding in linter.feed(event):
             reporter.feed(finding)
@@ -71,6 +75,7 @@ def told(made: Mutant) -> bytes:
     return sink.whole()
 
 
+@pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(("kind", "count"), [(mutant, 80), (splice, 20)])
 def test_a_format_cannot_leak(kind: Any, count: int) -> None:
     found, findings = [], 0
@@ -85,10 +90,11 @@ def test_a_format_cannot_leak(kind: Any, count: int) -> None:
     assert findings > 2 * count
 
 
+@pytest.mark.usefixtures("registered")
 def test_it_would_leak_what_is_shown_on_request() -> None:
     sink = Text()
     for show in (False, True):
-        reporter = registry.make_reporter("forgetful", sink, View(show_secrets=show))
+        reporter = shown.make_reporter("forgetful", sink, View(show_secrets=show))
         reporter.feed(MADE)
         assert (Secrets([SECRET]).leak(sink.whole()) is not None) is show
 
@@ -114,3 +120,30 @@ def test_a_finding_is_concealed_when_a_format_asks_and_once() -> None:
 
 def _values() -> dict[str, Any]:
     return {one.name: getattr(MADE, one.name) for one in fields(Finding)}
+
+
+def test_the_command_offers_these_formats() -> None:
+    assert tuple(FORMATS) == FINDING_FORMATS
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_takes_every_finding(name: str) -> None:
+    text = written(name, many(), summary())
+
+    assert text.endswith("\n")
+    assert "CON212" in text
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_can_be_without_findings(name: str) -> None:
+    assert name == "jsonl" or written(name, [])
+
+
+def test_a_format_is_imported_when_it_is_used() -> None:
+    script = "import sys, mqttscope.report.findings.shown; print('mqttscope.report.findings.sarif' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, env=environment(), cwd=ROOT, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert done.stdout == "False\n"

@@ -14,7 +14,7 @@ from mqttscope.replay.verify import verify
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.replay.text import (
     SIDE_BY_SIDE,
     Limited,

@@ -1,6 +1,8 @@
-"""SARIF 2.1.0: one run per broker, a rule per verdict, a result per deviation.
+"""A run for the machinery of others: JUnit XML and SARIF 2.1.0.
 
-The location of a result is the capture that the case was made of; case, seed and hash in its properties make it again.
+JUnit has a suite per broker and a case per case; what could not be played is skipped.  SARIF has a run per broker, a
+rule per verdict and a result per deviation; the location of a result is the capture that the case was made of, and
+case, seed and hash in its properties make it again.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from mqttscope import __version__
 from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt.view import utf8
+from mqttscope.report.base import Sink
 from mqttscope.report.broker_test.outcome import RANK, Tried, case_json, summary_json
+from mqttscope.report.broker_test.text import numbered
 from mqttscope.report.findings.json import line
+from mqttscope.report.findings.junit import attribute, content
 from mqttscope.report.findings.sarif import SCHEMA, physical, plain
 
 WORDS = {
@@ -29,6 +34,44 @@ WORDS = {
 }
 LEVELS = {Verdict.TOLERATED: "warning", Verdict.NO_ANSWER: "warning", Verdict.WRONG_REASON: "note"}
 """All others are errors."""
+
+
+def write_junit(sink: Sink, runs: Iterable[Tried]) -> None:
+    """Write the document."""
+    suites = list(runs)
+    tests = sum(len(one.results) for one in suites)
+    failures = sum(len(one.deviations) for one in suites)
+    sink.write(b'<?xml version="1.0" encoding="UTF-8"?>\n')
+    sink.write(f'<testsuites name="mqttscope mutate" tests="{tests}" failures="{failures}" errors="0">\n'.encode())
+    for one in suites:
+        sink.write(_suite(one).encode())
+    sink.write(b"</testsuites>\n")
+
+
+def _suite(tried: Tried) -> str:
+    counts = f'tests="{len(tried.results)}" failures="{len(tried.deviations)}" errors="0"'
+    head = f'  <testsuite name={attribute(tried.broker)} {counts} time="{tried.seconds:.3f}">\n'
+    return head + "".join(_case(one, tried) for one in tried.results) + "  </testsuite>\n"
+
+
+def _case(one: CaseResult, tried: Tried) -> str:
+    assert one.ruling is not None
+    name = f"{one.case.mutation.name} ({', '.join([*numbered(one), one.case.version.text])})"
+    head = f'    <testcase classname={attribute(tried.broker)} name={attribute(name)} time="{one.seconds:.3f}"'
+    if not one.deviates:
+        return f"{head}/>\n"
+    ruling = one.ruling
+    told = [one.case.mutation.description, f"{ruling.verdict}: {ruling.why}"]
+    told += [f"the flow breaks {text}" for text in one.case.statements]
+    told += [f"the broker breaks {text}" for text in ruling.statements]
+    reduced = tried.reduced.get(one.number)
+    if reduced is not None:
+        told.append(reduced.shell if tried.show_secrets else reduced.without_secrets(one)[1])
+    body = content("\n".join(filter(None, told)))
+    return (
+        f"{head}>\n      <failure message={attribute(f'{ruling.verdict}: {ruling.why}')} "
+        f"type={attribute(str(ruling.verdict))}>{body}</failure>\n    </testcase>\n"
+    )
 
 
 def sarif_log(runs: Iterable[Tried]) -> bytes:

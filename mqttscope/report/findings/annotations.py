@@ -1,24 +1,35 @@
-"""Workflow commands of GitHub Actions: findings become annotations, without any upload.
+"""Findings beside the lines of a change: workflow commands of GitHub Actions, and Code Quality of GitLab.
 
-``error``, ``warning`` and ``notice`` stand for error, warning and info; an error that does not count, so that the job
-stays green, is a ``warning``.  The line of an annotation is the number of
-the frame.  GitHub shows ten annotations of each kind per step; all of them are in the log.
+GitHub makes annotations of ``error``, ``warning`` and ``notice``, which stand for error, warning and info, without any
+upload; an error that does not count, so that the job stays green, is a ``warning``.  GitHub shows ten annotations of
+each kind per step; all of them are in the log.
+
+GitLab shows a list of issues in merge requests; error is ``major``, warning ``minor``.  It wants fingerprints that
+differ within a report: findings with the same one are numbered in their order, which stays the same when the same
+traffic is captured again.
+
+The line of an annotation, as of an issue, is the number of the frame.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Suppression
+from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
-from mqttscope.report.findings.base import Summary, cited, everything, flow, message
-from mqttscope.report.findings.ending import sentences
+from mqttscope.report.findings.base import Summary, cited, everything, flow, message, sentences
+from mqttscope.report.findings.json import line
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
 
 
 class GitHub:
@@ -74,3 +85,42 @@ def data(told: str) -> str:
 def property_value(told: str) -> str:
     """The value of a property of a command."""
     return data(told).replace(":", "%3A").replace(",", "%2C")
+
+
+class GitLab:
+    """Writes the findings that count as one JSON list."""
+
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.view = view
+        self.painter = Painter(View(width=0))
+        self._seen: Counter[str] = Counter()
+        self._between = b"[\n"
+
+    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+        """Write one finding."""
+        if suppressed is None:
+            self.sink.write(self._between + line(self.issue(shown.finding)))
+            self._between = b",\n"
+
+    def issue(self, finding: Finding) -> dict[str, Any]:
+        """The issue of a finding."""
+        known = finding.fingerprint
+        self._seen[known] += 1
+        unique = hashlib.sha256(f"{known}:{self._seen[known]}".encode()).hexdigest()[:32]
+        statements = f" [{cited(finding)}]" if finding.statements else ""
+        told = f"{finding.rule} {message(finding, self.painter)}{statements}, {flow(finding, self.painter)}"
+        return {
+            "description": told,
+            "check_name": f"{finding.rule} {finding.slug}",
+            "fingerprint": unique,
+            "severity": SEVERITIES[finding.severity],
+            "location": {
+                "path": utf8(finding.capture).removeprefix("./"),
+                "lines": {"begin": max(1, finding.frame)},
+            },
+        }
+
+    def close(self, summary: Summary) -> None:
+        """Write the end of the list."""
+        self.sink.write(b"[]\n" if self._between == b"[\n" else b"\n]\n")

@@ -1,20 +1,24 @@
-"""Workflow commands: each on a line of its own, whatever the capture holds."""
+"""Workflow commands, each on a line of its own, whatever the capture holds, and Code Quality of GitLab."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
+import jsonschema
 import pytest
 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy
 from mqttscope.lint.quality import Quality
 from mqttscope.report.base import View
-from mqttscope.report.findings.registry import make_reporter
+from mqttscope.report.findings.shown import make_reporter
 from tests.report.findings.samples import HOSTILE, IN_BASELINE, MADE, clean, many, summary, written
 from tests.report.make import Lines
+from tests.report.test_harmless import check
 
 COMMAND = re.compile(r"::(error|warning|notice) ((?:[a-z]+=[^,:]*)(?:,[a-z]+=[^,:]*)*)::(.*)")
 
@@ -109,3 +113,72 @@ def test_a_capture_that_could_not_be_read_at_all_is_all_that_is_said() -> None:
     (line,) = written("github", [], end).splitlines()
 
     assert read(line) == ("error", {"title": "mqttscope"}, "nothing could be read: gone.pcap")
+
+
+SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["description", "check_name", "fingerprint", "severity", "location"],
+        "properties": {
+            "description": {"type": "string", "minLength": 1},
+            "check_name": {"type": "string", "minLength": 1},
+            "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+            "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+            "location": {
+                "type": "object",
+                "required": ["path", "lines"],
+                "properties": {
+                    "path": {"type": "string", "pattern": "^[^./]"},
+                    "lines": {
+                        "type": "object",
+                        "required": ["begin"],
+                        "properties": {"begin": {"type": "integer", "minimum": 1}},
+                    },
+                },
+            },
+        },
+        "additionalProperties": False,
+    },
+}
+"""What GitLab documents of the format."""
+
+
+def issues(*findings: Any) -> list[dict[str, Any]]:
+    shown = json.loads(written("gitlab", findings, summary()))
+    jsonschema.validate(shown, SCHEMA)
+    assert isinstance(shown, list)
+    return shown
+
+
+def test_an_issue() -> None:
+    (shown,) = issues(replace(MADE, capture="./capture.pcap"))
+
+    assert shown["check_name"] == "CON212 second-connect"
+    assert shown["severity"] == "major"
+    assert shown["location"] == {"path": "capture.pcap", "lines": {"begin": 118}}
+    assert shown["description"] == (
+        "CON212 Password without User Name [3.1.1 MQTT-3.1.2-22], 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)"
+    )
+
+
+def test_severities() -> None:
+    found = [issues(replace(MADE, severity=one))[0]["severity"] for one in Severity]
+
+    assert found == ["major", "minor", "info"]
+
+
+def test_fingerprints_differ_and_come_again() -> None:
+    first = [one["fingerprint"] for one in issues(MADE, MADE, HOSTILE)]
+
+    assert len(set(first)) == 3
+    assert [one["fingerprint"] for one in issues(MADE, MADE, HOSTILE)] == first
+
+
+def test_no_findings_are_an_empty_list() -> None:
+    assert issues() == issues((MADE, IN_BASELINE)) == []
+
+
+def test_hostile_text_is_safe() -> None:
+    assert all(one["description"].isprintable() for one in issues(*many()))
+    check(written("gitlab", many()).split("\n"), 0)
