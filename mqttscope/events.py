@@ -99,6 +99,21 @@ class ConnectionOpened:
 
 
 @dataclass(slots=True)
+class ConnectionDue:
+    """The capture time has come at which a judge wants to look at a connection again (`History.ask`).
+
+    It counts before all that is captured at that time; nothing of the connection itself need come for it.
+    """
+
+    connection: Connection
+    frame: int
+    """The last one of the connection."""
+    timestamp_ns: int
+    """The time that was asked for."""
+    capture: str
+
+
+@dataclass(slots=True)
 class ConnectionEnding:
     """The first FIN or RST of a connection; packets of the other side may still follow."""
 
@@ -143,6 +158,7 @@ Event = (
     | GapEvent
     | UnparsedEvent
     | ConnectionOpened
+    | ConnectionDue
     | ConnectionEnding
     | ConnectionClosed
     | DiscardedEvent

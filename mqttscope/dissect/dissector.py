@@ -10,7 +10,8 @@ The entrance for frames: walks them down to segments, then joins the way of the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from mqttscope.dissect.flow_state import (
     IGNORED,
@@ -26,12 +27,21 @@ from mqttscope.dissect.flow_state import (
 )
 from mqttscope.dissect.options import Options
 from mqttscope.dissect.transports import C2S, S2C, PacketEvents, Transports, cut_off
-from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent, PacketEvent
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionDue,
+    ConnectionEnding,
+    DiscardedEvent,
+    Event,
+    GapEvent,
+    PacketEvent,
+)
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.flow import (
     Flow,
+    FlowAlarm,
     FlowClosed,
     FlowEvent,
     FlowOpened,
@@ -104,7 +114,7 @@ class Dissector:
         self.one_sided = 0
         """Closed MQTT connections of which the capture has one direction alone."""
         self._packets = PacketEvents()
-        self._transports = Transports(self.options, self._packets)
+        self._transports = Transports(self.options, self._packets, self.alarm)
         self.named_otherwise, self.other_tls = self._transports.named_otherwise, self._transports.other_tls
         self._resets: dict[tuple[str, int], bytes] = {}
         """Who sent the latest resets, by capture and frame."""
@@ -153,8 +163,17 @@ class Dissector:
 
     def advance(self, timestamp_ns: int) -> Iterator[Event]:
         """Events of a time in which no segment came: a silent interface says nothing, but its time passes."""
-        for event in self.flows.advance(timestamp_ns):
+        flows = self.flows
+        while (due_ns := flows.next_due_ns) is not None and due_ns < timestamp_ns:
+            # One time after the other: who is woken at one may ask for the next.
+            for event in flows.advance(due_ns):
+                yield from self._handle(event)
+        for event in flows.advance(timestamp_ns):
             yield from self._handle(event)
+
+    def alarm(self, flow: Flow) -> Callable[[int], None]:
+        """What has a `ConnectionDue` of the flow's connection reported at a capture time."""
+        return partial(self.flows.alarm, flow)
 
     def close(self) -> Iterator[Event]:
         """Events of the end of the capture."""
@@ -230,6 +249,9 @@ class Dissector:
                 dialogue.connection.side(
                     C2S if event.from_initiator is dialogue.client_is_initiator else S2C
                 ).gapped = True
+        elif isinstance(event, FlowAlarm):
+            if dialogue.connection is not None:
+                yield ConnectionDue(dialogue.connection, event.frame, event.due_ns, event.capture)
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
 

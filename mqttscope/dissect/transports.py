@@ -6,7 +6,7 @@ Events get numbers, topics, the version, and the frame of each packet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
-from mqttscope.net.flow import StreamData, StreamGap
+from mqttscope.net.flow import Flow, StreamData, StreamGap
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.proxy_protocol import told_endpoints
 from mqttscope.net.segment import endpoints, ports
@@ -238,9 +238,11 @@ _SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 class Transports:
     """Makes the connections of flows that carry MQTT, and takes off what wraps it: events come from ``packets``."""
 
-    def __init__(self, options: Options, packets: PacketEvents) -> None:
+    def __init__(self, options: Options, packets: PacketEvents, alarm: Callable[[Flow], Callable[[int], None]]) -> None:
+        """``alarm``: gives what has a `ConnectionDue` of a flow's connection reported at a capture time."""
         self._options = options
         self._packets = packets
+        self._alarm = alarm
         self.connections = 0
         """Connections reported so far; the next one gets this number."""
         self.named_otherwise: Counter[tuple[int, str, str]] = Counter()
@@ -339,6 +341,7 @@ class Transports:
             found_frame=flow.last_frame,
             found_ns=flow.last_timestamp_ns,
             found_capture=flow.last_capture,
+            alarm=self._alarm(flow),
         )
         if connection.handshake_seen:
             connection.expect_connect()

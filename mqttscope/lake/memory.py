@@ -56,6 +56,7 @@ def resume(memory: FlowMemory, dissector: Dissector, collector: Collector) -> No
         # Numbers only have to be different.
         connection.number = dissector.connections
         dissector.connections += 1
+        connection.alarm = dissector.alarm(memory.flow)
         if memory.tracker is not None:
             collector.adopt(connection, memory.tracker)
     elif isinstance(memory.flow.context, Over):

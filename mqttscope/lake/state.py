@@ -37,8 +37,12 @@ from mqttscope.errors import MqttscopeError
 
 PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 """Packages of this program whose dataclasses and enumerations may be written down."""
-LEFT_OUT = {("net.websocket.Inflater", "zlib_object"), ("session.subscriptions.Subscriptions", "index")}
-"""Fields that are made again from the others."""
+LEFT_OUT = {
+    ("net.websocket.Inflater", "zlib_object"),
+    ("session.connection.Connection", "alarm"),
+    ("session.subscriptions.Subscriptions", "index"),
+}
+"""Fields that are made again from the others, or by who continues."""
 
 
 _ROOT = "mqttscope."

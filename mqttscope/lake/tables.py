@@ -9,6 +9,7 @@ import pyarrow as pa
 from mqttscope.dissect import Dissector
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionDue,
     ConnectionOpened,
     DiscardedEvent,
     Event,
@@ -182,7 +183,7 @@ class Collector:
             if known is not None:
                 tracker.wide_findings = known.findings
                 for code, when_ns in known.asked.items():
-                    history.ask(code, when_ns)
+                    history.ask(code, when_ns, connection.alarm)
 
     def key_memory(self, connections: Iterable[tuple[Connection, Tracker]]) -> KeyMemory | None:
         """What rules of wide scopes remember of the one key; write it down before anything else is fed."""
@@ -328,7 +329,7 @@ class Collector:
         """All of a flow was read."""
 
 
-Scoped = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
+Scoped = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionDue | ConnectionClosed
 """Events of a connection."""
 
 

@@ -11,9 +11,17 @@ with the scope of a session have nothing to remember.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionDue,
+    ConnectionOpened,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
 from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
@@ -28,13 +36,14 @@ WIDE = (Scope.SESSION, Scope.BROKER)
 """Scopes that look beyond one connection."""
 Kept = dict[tuple[Hashable, ...], dict[str, Any]]
 """What rules keep, by the key of their scope and their code."""
+M = TypeVar("M")
 ConnectionKey = tuple[bytes | str, int, int]
 """What tells a connection from all others, also in a later run: its flow, when it began, and the initial sequence
 number of its initiator.  Where there is no flow, since nobody captured it: its capture and its number."""
 
 
 class KeepsState(Protocol):
-    """What is known here of a `rule.Rule`: whose memory it is, and how one begins."""
+    """What is known here of a `rule.Rule` or a `model.Model`: whose memory it is, and how one begins."""
 
     code: ClassVar[str]
     scope: ClassVar[Scope]
@@ -47,7 +56,7 @@ class Memories:
     def __init__(self) -> None:
         self.forgotten = 0
         """Keys that had to make room."""
-        self.open: dict[ConnectionKey, History] = {}
+        self.open: dict[ConnectionKey, Connection] = {}
         """Connections that were seen and have not ended."""
         self._kept: Kept = {}
         self._last: tuple[tuple[Hashable, ...], dict[str, Any]] = ((), {})
@@ -89,7 +98,7 @@ class Memories:
 
     def opened(self, at: RuleContext) -> None:
         """A connection is seen for the first time."""
-        self.open[at.key] = at.history
+        self.open[at.key] = at.connection
 
     def closed(self, at: RuleContext) -> None:
         """A connection has ended."""
@@ -132,7 +141,7 @@ def connection_key(connection: Connection) -> ConnectionKey:
 
 C2S = Direction.CLIENT_TO_SERVER
 
-Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionClosed
+Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionDue | ConnectionClosed
 
 
 class RuleContext:
@@ -261,19 +270,25 @@ class RuleContext:
         """What a rule keeps for the key of its scope: an instance of its ``Memory``, made when first asked for."""
         return self._memories.of(rule, self)
 
+    def model(self, kind: type[M]) -> M:
+        """The model of a kind for the key of its scope, in the state before this event."""
+        found: M = self._memories.of(kind, self)  # type: ignore[arg-type]
+        return found
+
     def history_of(self, whom: ConnectionKey) -> History | None:
         """The history of another connection of the same key, while it is open."""
-        return self._memories.open.get(whom)
+        connection = self._memories.open.get(whom)
+        return None if connection is None else connection.history
 
     def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
-        """Have ``check_due`` of a rule called at the first event from that time on, the end included.
+        """Have ``check_due`` of a rule called when capture time comes there, before all that is captured then.
 
-        The event is one of this connection, or of another one that is open and has the same key.  There is no clock:
-        what a silent connection owes is judged when something of it is seen again.
+        It is called for this connection, or for another one that is open and has the same key.  A time that has come
+        already means its next event.  Where the capture ends before, the rule is never called: nobody knows.
         """
-        history = self.history if whom is None else self.history_of(whom)
-        if history is not None:
-            history.ask(rule.code, when_ns)
+        connection = self.connection if whom is None else self._memories.open.get(whom)
+        if connection is not None and connection.history is not None:
+            connection.history.ask(rule.code, when_ns, connection.alarm if when_ns > self.timestamp_ns else None)
 
     def silence_ns(self, direction: Direction) -> int | None:
         """Nanoseconds since a side's last packet, ``None`` when it has sent none."""

@@ -27,6 +27,7 @@ from typing import Any
 
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionDue,
     ConnectionOpened,
     Event,
     GapEvent,
@@ -37,6 +38,7 @@ from mqttscope.events import (
 from mqttscope.lint.broker_watch import expires_or_retained
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
+from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.lint.strings import has_odd_strings
@@ -195,6 +197,12 @@ class Linter:
         self._withheld = Withheld()
         self._folded: dict[tuple[object, ...], Finding] = {}
         """Findings of the packet at hand, by what those have in common that are one."""
+        self.models = sorted({model for rule in self.rules for model in rule.models}, key=attrgetter("code"))
+        """What rules read beyond the connection."""
+        self._followers: dict[PacketType, tuple[type[Model], ...]] = {
+            kind: tuple(model for model in self.models if any(one.packet_type == kind for one in model.looks_at))
+            for kind in PacketType
+        }
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
         self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
@@ -215,12 +223,13 @@ class Linter:
     def adopt(self, connection: Connection) -> History:
         """Know a connection that another engine has begun with; returns its history."""
         history = connection.history = connection.history or History()
-        self.memories.open[connection_key(connection)] = history
+        self.memories.open[connection_key(connection)] = connection
         return history
 
     def remembered(self) -> Kept:
         """What the rules of wide scopes remember, as far as that is anything."""
-        fresh = {rule.code: rule.Memory() for rule in self.rules if rule.Memory is not None}
+        fresh: dict[str, Any] = {rule.code: rule.Memory() for rule in self.rules if rule.Memory is not None}
+        fresh |= {model.code: model() for model in self.models}
         kept: Kept = {}
         for key, memories in self.memories.kept.items():
             told = {code: memory for code, memory in memories.items() if memory != fresh[code]}
@@ -251,23 +260,32 @@ class Linter:
         findings: list[Finding] = []
         if isinstance(event, ConnectionOpened):
             event.connection.history = History()
-            self._run(self._openings, self._move(event, event.connection, C2S), findings, event.connection)
+            at = self._move(event, event.connection, C2S)
+            self._run(self._openings, at, findings, event.connection)
+            self._follow("opened", event.connection, at)
         elif isinstance(event, ConnectionClosed):
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
                 self._due(at, findings)
                 self._run(self._closes, at, findings, event.connection)
+                self._follow("closed", event.connection, at)
             self._moments.pop(id(event.connection), None)
             self._withheld.forget(event.connection)
             self.memories.closed(at)
+        elif isinstance(event, ConnectionDue):
+            at = self._move(event, event.connection, C2S)
+            if not at.history.foreign:
+                self._due(at, findings)
         elif isinstance(event, GapEvent):
             at = self._move(event, event.connection, event.direction)
             self._run(self._gaps, at, findings, event)
+            self._follow("gap", event, at)
             at.history.gap(event.direction)
         elif isinstance(event, UnparsedEvent):
             at = self._move(event, event.connection, event.direction)
             if not self._is_foreign(event.unparsed.raw, at, findings):
                 self._run(self._leftovers, at, findings, event.unparsed)
+                self._follow("unparsed", event.unparsed, at)
         return findings
 
     def _packet(self, event: PacketEvent) -> list[Finding]:
@@ -279,6 +297,8 @@ class Linter:
             if event.timestamp_ns >= history.due_ns:
                 self._due(at, findings)
             self._check(packet, at, findings)
+            if self.models:
+                self._follow_packet(packet, at)
             history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
         return findings
 
@@ -295,8 +315,10 @@ class Linter:
                 for fault in faults[1:]:
                     _again(finding, fault.field, at, found.raw, fault=fault)
         self._run(self._damaged, at, findings, found)
+        self._follow("damaged", found, at)
         if found.packet is not None and found.complete:
             self._check(found.packet, at, findings)
+            self._follow_packet(found.packet, at)
             at.history.apply(
                 found.packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic
             )
@@ -390,6 +412,24 @@ class Linter:
             rule = self._dues.get(code)
             if rule is not None:  # others run elsewhere
                 self._one(rule, rule.check_due, at, findings, at.connection, None)
+            for model in self.models:
+                if model.code == code:
+                    self._moved_on(model, "due", at.connection, at)
+
+    def _follow(self, what: str, subject: Any, at: RuleContext) -> None:
+        """Move all models on by something else than a packet."""
+        for model in self.models:
+            self._moved_on(model, what, subject, at)
+
+    def _follow_packet(self, packet: ControlPacket, at: RuleContext) -> None:
+        for model in self._followers[packet.packet_type]:
+            self._moved_on(model, "follow", packet, at)
+
+    def _moved_on(self, model: type[Model], what: str, subject: Any, at: RuleContext) -> None:
+        try:
+            getattr(at.model(model), what)(subject, at)
+        except Exception as error:
+            self._failed(model, at, error)
 
     def _one(
         self,
@@ -546,7 +586,7 @@ class Linter:
                 found = rule.also.get(at.version, ())
         return tuple(f"{at.version.text} {identifier}" for identifier in found)
 
-    def _failed(self, rule: Rule, at: RuleContext, error: Exception) -> None:
+    def _failed(self, rule: Rule | type[Model], at: RuleContext, error: Exception) -> None:
         if self.strict:
             raise error
         self.failures[rule.code] += 1
@@ -565,7 +605,7 @@ class Linter:
 
 def _is_located(report: Report, event: Looked) -> bool:
     """Whether a report is about something that one side sent here."""
-    return not (report.overdue or isinstance(event, ConnectionOpened | ConnectionClosed))
+    return not (report.overdue or isinstance(event, ConnectionOpened | ConnectionDue | ConnectionClosed))
 
 
 def _blamed(report: Report, at: RuleContext) -> Direction | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mqttscope.events import GapEvent
     from mqttscope.lint.context import RuleContext
     from mqttscope.lint.examples import Conversation
+    from mqttscope.lint.model import Model
     from mqttscope.mqtt.stream import Unparsed
     from mqttscope.session.connection import Connection
 
@@ -105,6 +106,8 @@ class Rule:
     """Whether a finding could be wrong where the version is only assumed."""
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {}
     """Thresholds that the configuration may change (``[rules.TOP104]``), with their defaults."""
+    models: ClassVar[tuple[type[Model], ...]] = ()
+    """What it reads beside the connection (`RuleContext.model`), of its own scope."""
     Memory: ClassVar[type | None] = None
     """Dataclass of what the rule keeps for each key of its scope.  Plain data, bounded."""
 

@@ -77,6 +77,8 @@ class Flow:
     """Why they are kept."""
     kept_until_ns: int = NEVER
     """Capture time at which that is decided without more evidence."""
+    alarm_ns: int = NEVER
+    """Capture time at which the layer above is to be woken, whatever comes (`FlowAlarm`)."""
     furthest_ns: int = -NEVER
     """Capture time of the last segment of the capture before, where the next one overlaps with it."""
     views: list[bytes] = field(default_factory=list)
@@ -201,7 +203,23 @@ class FlowClosed:
     capture: str
 
 
-FlowEvent = FlowOpened | StreamData | StreamGap | StreamOverlap | StreamClosed | SegmentDiscarded | FlowClosed
+@dataclass(slots=True)
+class FlowAlarm:
+    """The time has come that the layer above asked to be woken at (`flow_expiry.FlowRegister.alarm`)."""
+
+    flow: Flow
+    due_ns: int
+    """The time that was asked for."""
+    frame: int
+    """The flow's last one."""
+    timestamp_ns: int
+    """Its capture time."""
+    capture: str
+
+
+FlowEvent = (
+    FlowOpened | StreamData | StreamGap | StreamOverlap | StreamClosed | SegmentDiscarded | FlowClosed | FlowAlarm
+)
 
 
 @dataclass(slots=True)

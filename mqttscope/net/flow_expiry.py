@@ -15,7 +15,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
 
-from mqttscope.net.flow import Entry, Flow, FlowClosed, FlowEvent, FlowReport
+from mqttscope.net.flow import Entry, Flow, FlowAlarm, FlowClosed, FlowEvent, FlowReport
 from mqttscope.net.flow_identity import VIEW_NS
 from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream
 from mqttscope.net.segment import plain_key, reverse_key
@@ -217,9 +217,20 @@ class FlowRegister:
         if flow.past and flow.last_timestamp_ns - flow.past[-1].last_timestamp_ns > VIEW_NS:
             flow.past.clear()
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
-        flow.check_ns = min(deadline, flow.last_timestamp_ns + self.idle_timeout_ns + 1, flow.kept_until_ns)
+        idle_ns = flow.last_timestamp_ns + self.idle_timeout_ns + 1
+        flow.check_ns = min(deadline, idle_ns, flow.kept_until_ns, flow.alarm_ns)
         flow.clear = flow.initiator.clear and flow.responder.clear and not flow.kept
         self._queue(flow, flow.check_ns)
+
+    def alarm(self, flow: Flow, due_ns: int) -> None:
+        """Report a `FlowAlarm` of a flow when this capture time comes, where it is open then.
+
+        There is one for each flow: the earliest that was asked for since the last one came.
+        """
+        if due_ns < flow.alarm_ns and not flow.closed:
+            flow.alarm_ns = due_ns
+            flow.check_ns = min(flow.check_ns, due_ns)
+            self._queue(flow, flow.check_ns)
 
     def _queue(self, flow: Flow, due_ns: int) -> None:
         """Have a flow looked at when this time has come."""
@@ -282,6 +293,9 @@ class FlowRegister:
                 self._decide(flow, events)
             if flow.closed:
                 continue
+            if flow.alarm_ns <= due_ns:
+                flow.alarm_ns = NEVER
+                events.append(FlowAlarm(flow, due_ns, *last_place(flow)))
             if due_ns - flow.last_timestamp_ns > self.idle_timeout_ns:
                 self._end_idle(flow, events)
             else:

@@ -7,6 +7,7 @@ it can, and the rules say what is wrong with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -208,6 +209,8 @@ class Connection:
     """Plain values of the transport: WebSocket path and subprotocol, TLS server name and versions."""
     history: History | None = None
     """What judging needs beside this; ``None`` unless somebody asked for it when the connection was opened."""
+    alarm: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
+    """Has whoever dissects report a `ConnectionDue` at a capture time; ``None`` where nobody does."""
     doubtful: bool = False
     """Whether a side is not to be trusted with a payload either (`redact.packets.BROKEN`)."""
     revision: int = 0

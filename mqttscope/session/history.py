@@ -12,6 +12,7 @@ One side of a connection as a judge has to remember it: what it sent, what it ow
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -240,10 +241,15 @@ class History:
     reported: list[tuple[str, Direction, int, int]] = field(default_factory=list)
     """Violations found lately: rule, direction, packet number, reason code that the specification names (0: none)."""
 
-    def ask(self, code: str, when_ns: int) -> None:
-        """Ask a rule again from that time on, or before where it said so already."""
+    def ask(self, code: str, when_ns: int, alarm: Callable[[int], None] | None = None) -> None:
+        """Ask a rule again from that time on, or before where it said so already.
+
+        ``alarm``: who says when the time has come, where no packet of the connection need come for that.
+        """
         self.asked[code] = min(when_ns, self.asked.get(code, NEVER_NS))
         self.due_ns = min(self.due_ns, when_ns)
+        if alarm is not None:
+            alarm(when_ns)
 
     def due(self, now_ns: int) -> list[str]:
         """Rules whose time has come, by code; they are not asked again unless they say so."""

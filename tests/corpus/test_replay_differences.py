@@ -183,6 +183,9 @@ def replayed() -> Iterator[Replay]:
 def test_a_difference_is_named(case: str, tmp_path: Path, replayed: Replay) -> None:
     one = CASES[case]
     found = replayed(one.capture, one.change(), tmp_path, "--pace", "asap", "--wait", "0.6")
+    if set(found.kinds) != one.kinds:
+        # A busy machine needs more time; what is not named then is not named.
+        found = replayed(one.capture, one.change(), tmp_path, "--pace", "asap", "--wait", "5")
 
     assert set(found.kinds) == one.kinds, found.told
     assert found.kinds.total() == one.count, found.told

@@ -244,6 +244,8 @@ def test_flows_with_all_that_hangs_on_them_are_plain_data() -> None:
     assert len(dissector.flows.flows) == 5
     for flow in dissector.flows.flows.values():
         for path, value in parts(flow):
+            if path.endswith("connection.alarm"):
+                continue  # who continues makes it again
             plain = value is None or type(value) in (int, str, bytes, bool, list, dict, tuple, bytearray)
             assert plain or isinstance(value, Enum) or dataclasses.is_dataclass(value), f"{path} is a {type(value)}"
 

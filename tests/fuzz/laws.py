@@ -12,6 +12,7 @@ from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.net.flow import (
+    FlowAlarm,
     FlowClosed,
     FlowEvent,
     FlowOpened,
@@ -55,6 +56,7 @@ class Tiling:
             del self.open[key]
             self.ended -= {(key, True), (key, False)}
             return
+        assert not isinstance(event, FlowAlarm), "nobody asked for it"
         side = key, event.from_initiator
         if isinstance(event, StreamOverlap):
             assert event.length > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.net.flow import (
+    FlowAlarm,
     FlowClosed,
     FlowEvent,
     FlowOpened,
@@ -59,6 +60,8 @@ def render(event: FlowEvent) -> str:
         return "opened"
     if isinstance(event, FlowClosed):
         return f"closed {event.how}"
+    if isinstance(event, FlowAlarm):
+        return f"alarm {event.due_ns / 1e9:g}"
     side = ">" if event.from_initiator else "<"
     if isinstance(event, SegmentDiscarded):
         return f"{side} discarded {event.length} {event.reason}"

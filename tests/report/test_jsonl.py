@@ -283,7 +283,7 @@ def test_transport_details_stand_under_the_transport() -> None:
 @settings(max_examples=200, derandomize=True)
 def test_any_publish_is_valid_json_that_agrees_with_view(payload: bytes, topic: str, limit: int) -> None:
     event = Talk(V5).say(publish(topic, payload))
-    shown = objects([event], payload_limit=limit)[0]
+    shown = objects([event], payload_limit=limit, show_secrets=True)[0]
     assert isinstance(event, PacketEvent)
     assert shown["publish"] == json.loads(json.dumps(view(event.packet, V5, limit=limit)))
     assert shown["topic"] == (text(topic) if topic else None)
