@@ -14,7 +14,7 @@ from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE, RuleContext, scope_key
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Conversation, client, closes, conversation, on, opened, segments, server
+from mqttscope.lint.examples import START_NS, Conversation, client, closes, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
@@ -155,3 +155,25 @@ def test_the_key_of_a_session_is_that_of_the_first_connack() -> None:
 
     assert [scope_key(Scope.SESSION, one)[1] for one in connections] == ["a"]
     assert connections[0].client_identifier == "b"
+
+
+def test_a_rule_is_asked_in_time_though_its_connection_is_silent() -> None:
+    found = run(Patient(), *opened(), *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=30)))
+
+    assert [(one.connection, round((one.timestamp_ns - START_NS) / 1e9)) for one in found] == [(0, 10), (1, 10)]
+    assert found[0].frame == 5, "the last one of its connection"
+
+
+def test_a_rule_is_not_asked_after_the_end_of_the_capture() -> None:
+    assert run(Patient(), *opened(), *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=9))) == []
+
+
+def test_who_asks_again_is_asked_at_each_time_in_turn() -> None:
+    class Steady(Patient):
+        def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+            at.ask(self, at.timestamp_ns + 10_000_000_000)
+            return self.report("", "due", overdue=True)
+
+    found = run(Steady(), *opened(), *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=45)))
+
+    assert [round((one.timestamp_ns - START_NS) / 1e9) for one in found if one.connection == 0] == [10, 20, 30, 40]

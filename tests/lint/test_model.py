@@ -1,0 +1,138 @@
+"""Models: moved on once for all rules, after these have judged, and kept for the key of their scope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import GapEvent
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, segments, server
+from mqttscope.lint.finding import Scope, Severity
+from mqttscope.lint.model import Model
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.stream import Unparsed
+from mqttscope.session.connection import Connection
+
+SECOND_NS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Diary(Model):
+    """What happened on a server."""
+
+    code: ClassVar[str] = "diary"
+    scope: ClassVar[Scope] = Scope.BROKER
+    looks_at: ClassVar[Any] = (Publish, Connack)
+
+    lines: list[str] = field(default_factory=list)
+
+    def follow(self, packet: Any, at: RuleContext) -> None:
+        if isinstance(packet, Connack):
+            at.ask(self, at.timestamp_ns + 10 * SECOND_NS)
+        self.lines.append(f"{at.client_name} {packet.packet_type.name}")
+
+    def opened(self, connection: Connection, at: RuleContext) -> None:
+        self.lines.append("opened")
+
+    def gap(self, event: GapEvent, at: RuleContext) -> None:
+        self.lines.append("gap")
+
+    def unparsed(self, unparsed: Unparsed, at: RuleContext) -> None:
+        self.lines.append("unparsed")
+
+    def due(self, connection: Connection, at: RuleContext) -> None:
+        self.lines.append(f"{at.client_name} due")
+
+    def closed(self, connection: Connection, at: RuleContext) -> None:
+        self.lines.append(f"{at.client_name} closed")
+
+
+class Reader(Rule):
+    """Reads it at each PINGREQ."""
+
+    code = "TST460"
+    severity = Severity.ERROR
+    looks_at: ClassVar[Any] = (Pingreq, Publish)
+    models = (Diary,)
+
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        lines = at.model(Diary).lines
+        return self.report("", ", ".join(lines)) if isinstance(packet, Pingreq) else None
+
+
+class OtherReader(Reader):
+    """Another one."""
+
+    code = "TST461"
+
+
+def told(*steps: Any, rules: Any = (Reader,)) -> list[str]:
+    linter = Linter([rule() for rule in rules], strict=True)
+    source = dissect_segments(segments(conversation("x", *steps)))
+    return [one.message for event in source for one in linter.feed(event)]
+
+
+PING = (client(Pingreq()), server(Pingresp()))
+
+
+def test_a_model_has_seen_what_came_before_and_not_what_is_judged() -> None:
+    assert told(*opened(), *PING, client(Publish(topic_name="a")), *PING) == [
+        "opened, c1 CONNACK",
+        "opened, c1 CONNACK, c1 PUBLISH",
+    ]
+
+
+def test_it_is_moved_on_once_whoever_reads_it() -> None:
+    assert told(*opened(), *PING, rules=(Reader, OtherReader)) == ["opened, c1 CONNACK"] * 2
+
+
+def test_it_is_one_for_all_connections_of_its_key() -> None:
+    said = told(*opened(), closes("client"), *on(1, *opened(client_identifier="c2"), *PING))
+
+    assert said == ["opened, c1 CONNACK, c1 closed, opened, c2 CONNACK"]
+
+
+def test_it_is_told_of_lost_bytes_and_of_times() -> None:
+    late = client(Pingreq(), after=12)
+    assert told(*opened(), lost(client(Publish(topic_name="a"))), server(Pingresp()), late)[0] == (
+        "opened, c1 CONNACK, c1 due, gap"
+    )
+
+
+def test_what_a_model_remembers_is_written_down_by_its_word() -> None:
+    linter = Linter([Reader()], strict=True)
+    for event in dissect_segments(segments(conversation("x", *opened())), more=True):
+        linter.feed(event)
+
+    (memories,) = linter.remembered().values()
+    assert memories == {"diary": Diary(["opened", "c1 CONNACK"])}
+
+
+def test_a_model_that_fails_is_an_internal_error() -> None:
+    @dataclass(slots=True)
+    class Broken(Model):
+        code: ClassVar[str] = "broken"
+        scope: ClassVar[Scope] = Scope.BROKER
+
+        def opened(self, connection: Connection, at: RuleContext) -> None:
+            raise ValueError("no")
+
+    class Reads(Reader):
+        """Reads that."""
+
+        code = "TST462"
+        models = (Broken,)  # type: ignore[assignment]
+
+    linter = Linter([Reads()])
+    events = list(dissect_segments(segments(conversation("x", *opened()))))
+    for event in events:
+        linter.feed(event)
+    assert linter.failures == {"broken": 1}
+    with pytest.raises(ValueError, match="no"):
+        Linter([Reads()], strict=True).feed(events[0])
