@@ -36,6 +36,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.broker_watch import expires_or_retained
+from mqttscope.lint.catalogue import select
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
@@ -48,7 +49,7 @@ from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.redact.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import Connection
-from mqttscope.session.history import History
+from mqttscope.session.history import NEVER_NS, History, Violation
 
 MAX_WITHHELD = 10_000
 """Open connections with damaged packets of which this is kept."""
@@ -183,6 +184,10 @@ class Linter:
 
     def __init__(self, rules: Iterable[Rule], *, strict: bool = False) -> None:
         self.rules = sorted(rules, key=lambda rule: rule.code)
+        self._silent = {rule.code: rule for rule in _unselected(self.rules)}
+        """Rules that are run for those which judge what becomes of violations; nobody gets what they find."""
+        running = sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code)
+        self._running = running
         self.strict = strict
         """Let exceptions of rules through, for tests."""
         self.quality = Quality()
@@ -206,14 +211,15 @@ class Linter:
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
         self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
-        self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in self.rules for reason in rule.malformed}
-        self._openings = [(rule, rule.check_opened) for rule in self.rules if rule.implements("check_opened")]
-        self._gaps = [(rule, rule.check_gap) for rule in self.rules if rule.implements("check_gap")]
-        self._dues = {rule.code: rule for rule in self.rules if rule.implements("check_due")}
-        self._closes = [(rule, rule.check_close) for rule in self.rules if rule.implements("check_close")]
-        self._leftovers = [(rule, rule.check_unparsed) for rule in self.rules if rule.implements("check_unparsed")]
-        self._damaged = [(rule, rule.check_damaged) for rule in self.rules if rule.implements("check_damaged")]
-        self._foreign = [(rule, rule.check_foreign) for rule in self.rules if rule.implements("check_foreign")]
+        self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
+        self._openings = [(rule, rule.check_opened) for rule in running if rule.implements("check_opened")]
+        self._gaps = [(rule, rule.check_gap) for rule in running if rule.implements("check_gap")]
+        self._dues = {rule.code: rule for rule in running if rule.implements("check_due")}
+        self._closes = [(rule, rule.check_close) for rule in running if rule.implements("check_close")]
+        self._leftovers = [(rule, rule.check_unparsed) for rule in running if rule.implements("check_unparsed")]
+        self._damaged = [(rule, rule.check_damaged) for rule in running if rule.implements("check_damaged")]
+        self._foreign = [(rule, rule.check_foreign) for rule in running if rule.implements("check_foreign")]
+        self._readers = [(rule, rule.check_violation) for rule in running if rule.implements("check_violation")]
 
     @property
     def forgotten_keys(self) -> int:
@@ -247,6 +253,8 @@ class Linter:
             findings = self._other(event)
         if findings:
             self._folded.clear()
+            if self._silent:
+                findings = [one for one in findings if one.rule not in self._silent]
             findings.sort(key=attrgetter("rule"))
             for finding in findings:
                 if finding.count > 1:
@@ -276,6 +284,10 @@ class Linter:
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
                 self._due(at, findings)
+                # Whoever dissects remembers one time alone, and that has come.
+                when_ns = at.history.next_due_ns(event.timestamp_ns)
+                if when_ns < NEVER_NS and event.connection.alarm is not None:
+                    event.connection.alarm(when_ns)
         elif isinstance(event, GapEvent):
             at = self._move(event, event.connection, event.direction)
             self._run(self._gaps, at, findings, event)
@@ -385,7 +397,7 @@ class Linter:
 
     def _plan(self, packet: ControlPacket, at: RuleContext) -> Checks:
         groups: dict[str | None, list[tuple[Rule, Check]]] = {}
-        for rule in self.rules:
+        for rule in self._running:
             if (
                 rule.implements("check")
                 and isinstance(packet, rule.looks_at)
@@ -461,7 +473,8 @@ class Linter:
         for report in (found,) if isinstance(found, Report) else found or ():
             alone = report.overdue or not raw
             if withheld or self._lacks(rule.needs, at):
-                self.withheld[rule.code] += alone or not withheld
+                if rule.code not in self._silent:
+                    self.withheld[rule.code] += alone or not withheld
                 withheld = True
                 continue
             statements = self._statements(rule, report, at)
@@ -479,12 +492,28 @@ class Linter:
                 self._folded[key] = finding
             # What other connections show is not known where rules look at one alone.
             if finding.severity is Severity.ERROR and finding.packet is not None and rule.scope not in WIDE:
-                reported = at.history.reported
-                blamed = report.sender or at.direction
-                reported.append((rule.code, blamed, finding.packet, finding.reason_code or 0))
-                if len(reported) > MAX_REPORTED:
-                    del reported[0]
+                self._violated(finding, report.sender or at.direction, at, findings)
         return touched
+
+    def _violated(self, finding: Finding, blamed: Direction, at: RuleContext, findings: list[Finding]) -> None:
+        """Take note of a violation, and let those know that judge what becomes of it."""
+        assert finding.packet is not None
+        violation = Violation(
+            finding.rule,
+            blamed,
+            finding.packet,
+            finding.frame,
+            finding.timestamp_ns,
+            finding.packet_type or "",
+            at.history.party(blamed).position,
+            finding.reason_code or 0,
+            finding.confidence is Confidence.CERTAIN,
+        )
+        reported = at.history.reported
+        reported.append(violation)
+        if len(reported) > MAX_REPORTED:
+            del reported[0]
+        self._run(self._readers, at, findings, violation)
 
     def _lacks(self, needs: Needs, at: RuleContext) -> Needs:
         """What a finding needs and the capture does not have."""
@@ -601,6 +630,15 @@ class Linter:
                     "".join(traceback.format_exception(error)),
                 )
             )
+
+
+def _unselected(rules: list[Rule]) -> Iterator[Rule]:
+    """Rules that nobody selected, and whose findings others need to know."""
+    if any(rule.reads_findings for rule in rules):
+        known = {rule.code for rule in rules}
+        for code, rule in select().items():
+            if code not in known and rule.scope not in WIDE and not rule.reads_findings:
+                yield rule()
 
 
 def _is_located(report: Report, event: Looked) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mqttscope.lint.model import Model
     from mqttscope.mqtt.stream import Unparsed
     from mqttscope.session.connection import Connection
+    from mqttscope.session.history import Violation
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 ALL_VERSIONS = (V3_1, V3_1_1, V5)
@@ -106,6 +107,9 @@ class Rule:
     """Whether a finding could be wrong where the version is only assumed."""
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {}
     """Thresholds that the configuration may change (``[rules.TOP104]``), with their defaults."""
+    reads_findings: ClassVar[bool] = False
+    """Whether it judges what becomes of the violations that other rules find (`History.reported`).  The engine runs
+    those rules for it also where they are not selected, and keeps what they find to itself."""
     models: ClassVar[tuple[type[Model], ...]] = ()
     """What it reads beside the connection (`RuleContext.model`), of its own scope."""
     Memory: ClassVar[type | None] = None
@@ -157,6 +161,10 @@ class Rule:
 
     def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
         """Take note of bytes that the capture does not have."""
+        raise NotImplementedError
+
+    def check_violation(self, violation: Violation, at: RuleContext) -> Findings:
+        """Take note of what another rule has found in the packet at hand, for a rule with ``reads_findings``."""
         raise NotImplementedError
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

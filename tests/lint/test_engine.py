@@ -477,7 +477,7 @@ def test_violations_can_be_looked_back_at() -> None:
         looks_at = Pingresp
 
         def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return self.report("", str([row[:3] for row in at.history.reported]))
+            return self.report("", str([(one.rule, one.sender, one.packet) for one in at.history.reported]))
 
     class First(Probe):
         code = "TST214"
