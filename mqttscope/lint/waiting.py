@@ -42,6 +42,8 @@ def side_name(direction: Direction) -> str:
 def has_closed(at: RuleContext, direction: Direction) -> bool:
     """Whether a side has ended the transport, is about to, or may have done so where the capture is incomplete."""
     connection, party = at.connection, at.history.party(direction)
+    if at.history.clock_back:
+        return True  # nobody knows how much time has passed
     if connection.closed_how is not None and connection.closed_how != "fin":
         return True  # a reset ends both
     if party.closing_ns or party.unread or connection.closed_by == side_name(direction):

@@ -34,14 +34,15 @@ class KeepaliveTimeoutNotEnforced(Rule):
     The client may be gone.  As long as the server keeps the connection it publishes no will, and sends messages to
     nobody.  Servers look at it now and then only, so they get a grace of half the Keep Alive and ``grace`` seconds
     more, on top of a tolerance of a tenth (``tolerance_percent``) and one round trip.  It is likely where the server
-    still speaks afterwards.  Where it closes too late, or says nothing for another minute, it is a guess: what it sent
-    in time may have been lost before the capture.  Reported once for a connection.
+    still speaks afterwards.  Where it closes too late, or says nothing for another minute, it is a guess and a warning:
+    what it sent in time may have been lost before the capture.  Reported once for a connection.
 
     Instead, close the connection, in MQTT 5.0 with DISCONNECT 0x8D (Keep Alive timeout), and publish the will.
     """
 
     code = "KAL503"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {
         V5: {"MQTT-3.1.2-22": "", "MQTT-3.2.2-22": ""},
@@ -169,6 +170,7 @@ class KeepaliveTimeoutNotEnforced(Rule):
             f"client silent for more than {quiet:.0f} s; "
             f"the server did not close after 1.5 × {connection.keep_alive} s",
             sender=S2C,
+            severity=None if sure else Severity.WARNING,
             confidence=None if sure else Confidence.HEURISTIC,
             overdue=True,
         )
