@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Related, Report
+from mqttscope.lint.finding import Related, Report, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import Connection
@@ -141,21 +141,33 @@ class AnswerRule(Rule):
             del marks[0]
         first = marks[0] if marks and marks[0].timestamp_ns <= due_ns else None
         if first is not None:
-            last = -1
-            for one in sorted(owed, key=lambda one: one.packet):
-                position = first.client if one.sender is C2S else first.server
-                if one.packet > first.packet or not has_arrived(history.party(one.sender), position):
-                    continue
-                last = one.packet
-                report = self.describe(one, at)
-                if report is not None:
-                    yield report
-            memory.judged = max(memory.judged, last)
+            late = [one for one in sorted(owed, key=lambda one: one.packet) if self._is_late(one, first, at)]
+            yield from self._folded(late, at)
+            memory.judged = max((one.packet for one in late), default=memory.judged)
         if any(one.packet > memory.judged for one in owed):
             marks.append(mark(at, max(history.client.last_packet, history.server.last_packet)))
             at.ask(self, at.timestamp_ns + patience_ns(self) // SLICES)
         else:
             memory.marks = []
+
+    @staticmethod
+    def _is_late(one: Overdue, first: Mark, at: RuleContext) -> bool:
+        position = first.client if one.sender is C2S else first.server
+        return one.packet <= first.packet and has_arrived(at.history.party(one.sender), position)
+
+    def _folded(self, late: list[Overdue], at: RuleContext) -> Iterator[Report]:
+        """The reports of what is overdue: one for all that is alike, however much a side owes."""
+        found: dict[tuple[Direction, Severity | None], tuple[Report, int]] = {}
+        for one in late:
+            report = self.describe(one, at)
+            if report is not None:
+                key = (one.sender, report.severity)
+                kept, count = found.get(key, (report, 0))
+                found[key] = kept, count + 1
+        for report, count in found.values():
+            if count > 1:
+                report.message += f", and {count - 1:,} more"
+            yield report
 
     def overdue(self, one: Overdue, message: str, what: str, **more: Any) -> Report:
         """A report about an answer that has not come; ``what`` names the packet that began the exchange."""

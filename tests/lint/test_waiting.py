@@ -55,6 +55,13 @@ def test_each_packet_has_its_own_time() -> None:
     assert all(30e9 <= one <= 30e9 + 30e9 / 4 + 1e8 for one in waited), waited
 
 
+def test_what_is_overdue_at_the_same_time_is_one_finding() -> None:
+    (told,) = found(*opened(), publish(1), publish(2), publish(3), acknowledges("server"), *LATER)
+
+    assert told.message.endswith(", and 2 more")
+    assert told.related[0].packet == 2
+
+
 def test_an_answer_in_time_leaves_the_others() -> None:
     told = found(*opened(), publish(1), publish(2), server(Puback(2)), *LATER)
 
