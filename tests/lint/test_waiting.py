@@ -10,8 +10,18 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionDue
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import segments
-from mqttscope.lint.examples import Step, acknowledges, client, closes, conversation, crossing, on, opened, server
+from mqttscope.lint.examples import (
+    Step,
+    acknowledges,
+    client,
+    closes,
+    conversation,
+    crossing,
+    on,
+    opened,
+    segments,
+    server,
+)
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish
 from mqttscope.net.segment import Segment

@@ -18,8 +18,7 @@ from mqttscope.lint.waiting import SECOND_NS, has_arrived, is_over, patience_ns
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Auth, Connack, Connect
 from mqttscope.mqtt.properties import Properties
-from mqttscope.session.connection import KNOWN_LEVELS, Connection
-from mqttscope.session.connection import CONNECTING
+from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS, Connection
 
 S2C = Direction.SERVER_TO_CLIENT
 

@@ -1,8 +1,17 @@
 """CON530."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import upgraded
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.examples import (
+    acknowledges,
+    client,
+    closes,
+    conversation,
+    make_connect,
+    on,
+    opened,
+    server,
+    upgraded,
+)
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed, patience_ns

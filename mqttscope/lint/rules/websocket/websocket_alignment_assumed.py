@@ -1,8 +1,7 @@
 """WSK504."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import framed, silent_frame, web_opened
-from mqttscope.lint.examples import client, closes, conversation, server
+from mqttscope.lint.examples import client, closes, conversation, framed, server, silent_frame, web_opened
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
