@@ -106,6 +106,13 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         "Follow the Server Reference of the packet, or correct the address in the configuration of the device.",
     ),
     Cause.CONNECT_REFUSED: ("Look in the log of the broker for the reason of the refusal.",),
+    Cause.NOT_LISTENING: (
+        "Check that the broker runs and listens on this address and port, and that the device has the right ones.",
+    ),
+    Cause.UNREACHABLE: (
+        "Check the address and port that the device has, the route to it, and firewalls on the way.",
+    ),
+    Cause.NO_MQTT: (),
     Cause.NO_CONNACK: (
         ("Look in the log of the broker: it closes without CONNACK where a CONNECT is malformed, where a listener is of"
         " another kind (TLS, WebSocket), or where a plugin refuses."),

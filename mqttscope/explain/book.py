@@ -136,7 +136,8 @@ class Book:
         found = self._awaited.get(topic) if topic else None
         if not found:
             return
-        for one in found:
+        # The last one that ended: a client that comes and goes has the same will each time.
+        for one in reversed(found):
             number = one.story.connection.number
             if number != connection and one.from_ns <= timestamp_ns <= one.until_ns and number not in self.wills:
                 shown = describe.name(topic)

@@ -33,12 +33,18 @@ MAX_COMPETING = 4
 """Causes of one end that are named."""
 
 DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+    tcp.without_packets,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
     timing.no_ping_response, mqtt.taken_over, mqtt.violation, mqtt.not_authorized, mqtt.closed_on_packet,
     mqtt.server_restart, tcp.half_open, tcp.device_restart, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
-OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (timing.keep_alive, mqtt.taken_over, mqtt.violation)
+OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+    tcp.without_packets,
+    timing.keep_alive,
+    mqtt.taken_over,
+    mqtt.violation,
+)
 """Those of them that look at what one connection alone did."""
 SAID = 100
 """The weight from which on a packet says the cause: nothing competes with it."""
@@ -52,7 +58,7 @@ PLAIN = frozenset(
     )
 )  # fmt: skip
 """What is said where nothing shows why."""
-NEVER = frozenset((Cause.NORMAL, Cause.CLIENT_DISCONNECT, Cause.STILL_OPEN, Cause.UNREADABLE))
+NEVER = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.CLIENT_DISCONNECT, Cause.STILL_OPEN, Cause.UNREADABLE))
 
 
 class Explainer:
@@ -238,7 +244,7 @@ def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
         by_cause.setdefault(one.cause, one)
     kept = list(by_cause.values())
     first = kept[0]
-    if first.cause in (Cause.NORMAL, Cause.UNREADABLE) or first.weight >= SAID:
+    if first.cause in (Cause.NORMAL, Cause.NO_MQTT, Cause.UNREADABLE, Cause.UNREACHABLE) or first.weight >= SAID:
         return (first,)
     return tuple(one for one in kept if one is first or one.cause not in PLAIN)[:MAX_COMPETING]
 

@@ -477,7 +477,7 @@ class MessageWatch:
             return made(
                 Fate.SUBSCRIPTION_REFUSED,
                 f"the broker refused its subscription to {name} ({describe.code(wanted.code)})",
-                "Allow the subscription in the broker's access rules, and let the client look at the codes of a SUBACK.",
+                "Allow the subscription in the broker's access rules, and let the client read the codes of a SUBACK.",
             )  # fmt: skip
         if one.code is not None and one.code >= 0x80:
             return made(
@@ -513,7 +513,8 @@ class MessageWatch:
                 frame=client.left_frame, now=client.left_ns,
             )  # fmt: skip
         return made(
-            Fate.NOT_SENT, f"should have got it: it is subscribed to {name}, and the broker did not send it in this capture",
+            Fate.NOT_SENT,
+            f"should have got it: it is subscribed to {name}, and the broker did not send it in this capture",
             "Look in the log of the broker: a full queue, an access rule for reading, or a plugin that drops it.",
         )  # fmt: skip
 
@@ -532,7 +533,8 @@ class MessageWatch:
         if min(one.qos, wanted.qos) == 0:
             return made(
                 Fate.OFFLINE, f"{was}; brokers need not keep messages of QoS 0 for it",
-                "Publish and subscribe with QoS 1, so that the broker keeps messages for clients that are away.", **place,
+                "Publish and subscribe with QoS 1, so that the broker keeps messages for clients that are away.",
+                **place,
             )  # fmt: skip
         if back is None:
             return made(Fate.OFFLINE, f"{was}, and did not come back in the capture", **place)
@@ -542,8 +544,9 @@ class MessageWatch:
                 "Raise the Message Expiry Interval of the publisher.", **place,
             )  # fmt: skip
         return made(
-            Fate.NOT_SENT, f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this"
-            " capture", "Look at the limit of the broker's queue for clients that are away.", **place,
+            Fate.NOT_SENT,
+            f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
+            "Look at the limit of the broker's queue for clients that are away.", **place,
         )  # fmt: skip
 
     def _share_got(self, one: Published, wanted: Wanted) -> bool:
@@ -572,7 +575,7 @@ class MessageWatch:
 
 
 def nearest(topic: str, filters: dict[str, Wanted]) -> tuple[str, str] | None:
-    """The filter that is most like a topic which it does not match, and the difference in words; ``None`` without one."""
+    """The filter most like a topic that it does not match, and the difference in words; ``None`` without one."""
     best: tuple[float, str, str] | None = None
     low = topic.lower()
     for name, wanted in filters.items():

@@ -26,6 +26,12 @@ class Cause(StrEnum):
     USE_ANOTHER_SERVER = "use_another_server"
     CONNECT_REFUSED = "connect_refused"
     """The CONNACK refused for a reason that no other member names."""
+    NOT_LISTENING = "not_listening"
+    """The server's host refused the TCP connection."""
+    UNREACHABLE = "unreachable"
+    """Nothing answered the SYN."""
+    NO_MQTT = "no_mqtt"
+    """Nobody sent anything."""
     NO_CONNACK = "no_connack"
     """The CONNECT was not answered."""
     KEEP_ALIVE = "keep_alive"
@@ -62,7 +68,7 @@ class Cause(StrEnum):
     """What was spoken is encrypted, and the end of its transport says nothing."""
 
 
-QUIET = frozenset((Cause.NORMAL, Cause.STILL_OPEN, Cause.UNREADABLE))
+QUIET = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.STILL_OPEN, Cause.UNREADABLE))
 """Ends that nobody asks about."""
 
 

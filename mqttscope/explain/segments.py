@@ -48,6 +48,8 @@ class Half:
     """One direction of a flow."""
 
     segments: int = 0
+    data: int = 0
+    """Segments with data."""
     begun: bool = False
     end: int = 0
     """Sequence number after what was sent so far."""
@@ -77,6 +79,11 @@ class Half:
     def outstanding(self) -> int:
         """Bytes that nobody acknowledged; SYN and FIN count one each."""
         return max(0, distance(self.acknowledged, self.end)) if self.is_acknowledged else 0
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """The same without the FIN."""
+        return max(0, self.outstanding - bool(self.finished))
 
     @property
     def usual_ttl(self) -> int | None:
@@ -150,7 +157,8 @@ class SegmentWatch:
         known = self.flows.get(flow_key(plain_key(key))) if key else None
         if not known:
             return None
-        return next((one for one in reversed(known) if one.first_ns <= opened_ns), known[0])
+        found = next((one for one in reversed(known) if one.first_ns <= opened_ns), None)
+        return known[0] if found is None and len(known) == 1 else found
 
     def feed(self, segment: Segment) -> None:
         """Look at one segment."""
@@ -214,6 +222,7 @@ def _take(own: Half, other: Half, seen: Seen) -> None:
     size = seen.length + bool(flags & SYN) + bool(flags & FIN)
     end = (seen.sequence + size) & 0xFFFFFFFF
     own.segments += 1
+    own.data += bool(seen.length)
     own.last = seen
     own.recent.append(seen)
     if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):

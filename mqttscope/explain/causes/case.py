@@ -18,6 +18,8 @@ SHORTLY_NS = 5 * SECOND
 """So long before an end what went wrong may be its cause."""
 AT_ONCE_NS = SECOND
 """So soon after something an end is most probably its answer."""
+DISORDER_NS = 200_000
+"""So much may frames of a capture be out of order: a takeover comes before the end that it causes."""
 RETURN_NS = 120 * SECOND
 """So long after an end its client may come back because of it."""
 MEANING = {"client": "the client", "server": "the broker"}
@@ -106,13 +108,14 @@ def candidate(
     broken: Iterable[Broken] = (),
     *,
     advice: tuple[str, ...] = (),
+    usual: bool = True,
     weight: int = 50,
     reason_code: int | None = None,
 ) -> Candidate:
-    """A cause with the advice for it; ``advice`` is more, which comes first."""
+    """A cause with the advice for it; ``advice`` comes first, and stands alone where the ``usual`` one is of no use."""
     return Candidate(
         cause, certainty, headline, tuple(one for one in reasons if one), tuple(one for one in doubts if one),
-        tuple(dict.fromkeys(broken)), (*advice, *ADVICE[cause]), weight, reason_code,
+        tuple(dict.fromkeys(broken)), (*advice, *(ADVICE[cause] if usual else ())), weight, reason_code,
     )  # fmt: skip
 
 
@@ -124,7 +127,7 @@ def other_side(side: str) -> str:
 def twin(case: Case) -> Arrival | None:
     """The connection that took the session over: a CONNECT with the same Client Identifier just before the end."""
     ended = case.ended_ns
-    found = case.book.other_arrivals(case.story, ended - SHORTLY_NS, ended + SECOND // 2)
+    found = case.book.other_arrivals(case.story, ended - SHORTLY_NS, ended + DISORDER_NS)
     return next((one for one in reversed(found) if one.accepted is not False and _is_later(case, one)), None)
 
 

@@ -67,8 +67,10 @@ def taken_over(case: Case) -> Iterator[Candidate]:
                     " without an end that arrived"
                 )
             )
-    number = len(case.book.other_arrivals(story, case.ended_ns - GONE_NS, case.ended_ns + GONE_NS)) + 1
-    if number > MANY_TAKEOVERS:
+    rivals = case.book.other_arrivals(story, case.ended_ns - GONE_NS, case.ended_ns + GONE_NS)
+    number = len(rivals) + 1
+    hosts = {host(case.connection.client), *(host(one.client) for one in rivals)}
+    if number > MANY_TAKEOVERS and len(hosts) > 1:
         reasons.append(
             Evidence(f"this Client Identifier connected {number} times within two minutes: they displace each other")
         )

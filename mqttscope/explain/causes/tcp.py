@@ -9,7 +9,7 @@ from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, other_side, twin
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
-from mqttscope.net.segment import ACK, distance
+from mqttscope.net.segment import ACK, SYN, distance
 
 LEAST_REPEATS = 2
 """Segments that come again without an answer so often show that the path is lost."""
@@ -17,6 +17,38 @@ SILENCE_NS = 3 * SECOND
 """So long after the other side's last segment."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
+
+
+def without_packets(case: Case) -> Iterator[Candidate]:
+    """The TCP connection was refused, or not answered, or nobody sent anything on it."""
+    story, connection = case.story, case.connection
+    client, server = case.half("client"), case.half("server")
+    if sum(story.counts.values()) or connection.transport != "tcp" or client is None or server is None:
+        return
+    if client.data or server.data or connection.one_sided == "server_to_client":
+        return
+    syn = next((one for one in client.recent if one.flags & SYN), None)
+    asked = Evidence("the client sent SYN", syn.frame, syn.timestamp_ns, syn.capture) if syn is not None else None
+    if asked is not None and not server.begun and server.resets:
+        one = server.resets[0]
+        yield candidate(
+            Cause.NOT_LISTENING, Certainty.CERTAIN,
+            f"Nothing listened on {connection.server}: its host refused the TCP connection.",
+            [asked, Evidence("the host answered with RST", one.frame, one.timestamp_ns, one.capture)], weight=100,
+        )  # fmt: skip
+    elif asked is not None and not server.begun:
+        many = client.repeats
+        again = Evidence(f"it sent SYN {many} times again, and nothing answered" if many else "nothing answered")
+        yield candidate(
+            Cause.UNREACHABLE, Certainty.LIKELY if many else Certainty.HYPOTHESIS,
+            f"Nothing answered the client's attempt to connect to {connection.server}.", [asked, again], weight=100,
+        )  # fmt: skip
+    elif case.is_closed:
+        yield candidate(
+            Cause.NO_MQTT, Certainty.CERTAIN,
+            "The connection was opened and closed, and nobody sent anything, as health checks and port scans do.",
+            [case.closing()], weight=100,
+        )  # fmt: skip
 
 
 def half_open(case: Case) -> Iterator[Candidate]:
@@ -47,7 +79,8 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
     reasons: list[Evidence | None] = [
         Evidence(
             f"{MEANING[side]} sent segments {sender.repeats} times again for"
-            f" {describe.span(repeat.timestamp_ns - began)}, and nothing acknowledged {sender.outstanding:,} bytes",
+            f" {describe.span(repeat.timestamp_ns - began)}, and nothing acknowledged"
+            f" {sender.outstanding_bytes:,} bytes",
             sender.unanswered_frame, began,
         ),
     ]  # fmt: skip

@@ -71,11 +71,19 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     link, advice = _of_the_link(case)
     headline = f"The Keep Alive ran out: the client sent nothing for {describe.span(silent)}, and"
     headline += f" {describe.seconds(limit_s * 1.5)} are allowed" + (f"; {link[0]}." if link else ".")
+    reasons += [one for one in link if isinstance(one, Evidence)]
+    reasons.sort(key=lambda one: (one.timestamp_ns or case.ended_ns) if one else 0)
     yield candidate(
-        Cause.KEEP_ALIVE, certainty, headline, [*reasons, *link[1:]], doubts,  # type: ignore[list-item]
+        Cause.KEEP_ALIVE, certainty, headline, reasons, doubts,
         [one for one in case.violations("client", silent + SECOND) if one.rule.startswith("KAL")],
-        advice=advice, weight=weight,
+        advice=advice, usual=not advice, weight=weight,
     )  # fmt: skip
+
+
+_PATH = (
+    "Choose a Keep Alive that is shorter than the idle time-out of NAT and firewalls on the path, and longer than the"
+    " usual gaps of the link."
+)
 
 
 def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
@@ -85,15 +93,18 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
     last = story.last_of("client")
     if client is None or server is None or last is None:
         return [], ()
-    if server.outstanding > 1 or server.repeats:
-        said = f"{server.outstanding:,} bytes of the broker were never acknowledged"
+    if server.outstanding_bytes or server.repeats:
+        said = f"{server.outstanding_bytes:,} bytes of the broker were never acknowledged"
         if server.repeats:
             said += f", and were sent again {server.repeats} times"
         where = server.last_repeat
         told = Evidence(said, where.frame, where.timestamp_ns) if where else Evidence(said)
         return (
             ["the client was out of reach", told],
-            ("Look at the link of the device at that time (signal, power, NAT): it did not even acknowledge at TCP.",),
+            (
+                "Look at the link of the device at that time (signal, power, NAT): it did not even acknowledge at TCP.",
+                _PATH,
+            ),
         )
     resets = [one for one in client.resets if one.timestamp_ns >= case.ended_ns]
     if resets:
@@ -101,7 +112,9 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
             "the client answered the end of the connection with RST: its stack had lost the connection, as after a"
             " restart", resets[0].frame, resets[0].timestamp_ns,
         )  # fmt: skip
-        return ["the device had lost the connection", told], ("Look for resets in the log of the device.",)
+        return ["the device had lost the connection", told], (
+            "Look for resets in the log of the device: watchdog, supply voltage, crash.",
+        )
     alive = [one for one in client.recent if last.timestamp_ns + SECOND < one.timestamp_ns <= case.ended_ns]
     answered = [one for one in client.recent if one.timestamp_ns > case.ended_ns]
     if alive:
@@ -119,7 +132,7 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
     if server.outstanding:
         return (
             ["and nothing of the client answered the end", Evidence("the broker's FIN was not acknowledged")],
-            ("Look at the link and the power of the device at that time.",),
+            ("Look at the link and the power of the device at that time.", _PATH),
         )
     return [], ()
 

@@ -26,6 +26,9 @@ TITLES: dict[Cause, str] = {
     Cause.QUOTA_EXCEEDED: "quota exceeded",
     Cause.USE_ANOTHER_SERVER: "sent to another broker",
     Cause.CONNECT_REFUSED: "CONNECT refused",
+    Cause.NOT_LISTENING: "nothing listened",
+    Cause.UNREACHABLE: "unreachable",
+    Cause.NO_MQTT: "no MQTT",
     Cause.NO_CONNACK: "no CONNACK",
     Cause.KEEP_ALIVE: "Keep Alive ran out",
     Cause.TAKEN_OVER: "session taken over",
@@ -80,9 +83,8 @@ def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[st
     trouble = sum(totals.causes.values())
     rest = [plural(totals.quiet, "connection") + " ended with DISCONNECT"] if totals.quiet else []
     if totals.open:
-        rest.append(
-            f"{plural(totals.open, 'connection')} {'is' if totals.open == 1 else 'are'} still open where the capture ends"
-        )
+        verb = "is" if totals.open == 1 else "are"
+        rest.append(f"{plural(totals.open, 'connection')} {verb} still open where the capture ends")
     if totals.unreadable:
         rest.append(f"{plural(totals.unreadable, 'TLS connection')} could not be read")
     others = "; ".join(rest)

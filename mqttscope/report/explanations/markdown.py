@@ -31,9 +31,11 @@ class Markdown:
         out = [
             f"### {safe('#')}{one.connection} {name}: {TITLES[one.cause]} ({first.certainty})\n\n",
             f"{self._safe(first.headline)}\n\n",
-            f"{self._safe(one.client)} → {self._safe(one.server)}, MQTT {version}, ended"
-            f" {self._safe(self._clock.iso(one.ended_ns))} after {describe.span(one.ended_ns - one.opened_ns)},"
-            f" {self._safe(one.capture)} frame {one.ended_frame}\n\n",
+            (
+                f"{self._safe(one.client)} → {self._safe(one.server)}, MQTT {version}, ended"
+                f" {self._safe(self._clock.iso(one.ended_ns))} after {describe.span(one.ended_ns - one.opened_ns)},"
+                f" {self._safe(one.capture)} frame {one.ended_frame}\n\n"
+            ),
             *self._evidences(first.reasons),
             *self._evidences(first.doubts, "against it: "),
         ]

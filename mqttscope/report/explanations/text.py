@@ -156,8 +156,9 @@ class Text:
             out += self._evidence(told, "against it: ", "note", indent=indent)
         for broken in one.broken:
             keys = ", ".join(broken.statements)
+            who = "broker" if broken.by == "server" else "client"
             out += self._told(
-                f"broken by the {'broker' if broken.by == 'server' else 'client'}: {keys} [{broken.rule} {broken.slug}],"
+                f"broken by the {who}: {keys} [{broken.rule} {broken.slug}],"
                 f" frame {broken.frame}: {self.painter.safe(broken.message)}", "", indent,
             )  # fmt: skip
         return out
