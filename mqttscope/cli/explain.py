@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from mqttscope.cli.options import FileOptions, ProtocolOptions, captures_argumen
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
-    from mqttscope.explain import Explainer, Explanation
+    from mqttscope.explain import Explanation
 
 
 @options
@@ -100,6 +99,8 @@ def command(given: ExplainOptions) -> int:
     from mqttscope.dissect import Dissector, dissect_segments
     from mqttscope.explain import Explainer
     from mqttscope.explain.messages import MessageWatch
+    from mqttscope.lint.catalogue import select
+    from mqttscope.lint.engine import Linter
     from mqttscope.report.explanations.base import make_reporter
 
     view = make_view(
@@ -118,19 +119,23 @@ def command(given: ExplainOptions) -> int:
     messages = None if given.message is None else MessageWatch(given.message)
     segments = explainer.watch.segments(reading.segments(watch.skipped, explainer.watch.frames))
     events = watch.events(dissect_segments(segments, dissector=dissector))
+    choice, linter = Choice(given), None if messages is not None else Linter([rule() for rule in select().values()])
     interrupt: KeyboardInterrupt | None = None
-    shown = 0
     try:
-        if messages is not None:
-            for event in events:
+        for event in events:
+            if messages is not None:
                 messages.feed(event)
-        else:
-            for one in wanted(events, explainer, given):
-                reporter.feed(one)
-                shown += 1
+                continue
+            if given.clients:
+                choice.note(event)
+            for one in explainer.feed(event, [] if linter is None else linter.feed(event)):
+                if choice.takes(one):
+                    reporter.feed(one)
     except KeyboardInterrupt as error:
         # What was found so far is worth more than nothing: a second Ctrl-C ends it.
         interrupt = error
+    for one in filter(choice.takes, explainer.close()):
+        reporter.feed(one)
     if messages is not None:
         trace = messages.trace()
         if given.clients:
@@ -147,7 +152,7 @@ def command(given: ExplainOptions) -> int:
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if dissector.connections:
         told.append(
-            advice.selected_nothing(dissector, given.connection, filtered=False, matched=bool(shown), whole=True)
+            advice.selected_nothing(dissector, given.connection, filtered=False, matched=bool(choice.shown), whole=True)
         )
     elif not watch.errors:
         told.insert(0, advice.nothing_found(dissector))
@@ -156,28 +161,31 @@ def command(given: ExplainOptions) -> int:
     return EXIT_UNREADABLE if watch.errors or not dissector.connections else 0
 
 
-def wanted(events: Iterable[Event], explainer: Explainer, given: ExplainOptions) -> Iterator[Explanation]:
+class Choice:
     """The explanations that the user asked for."""
-    from mqttscope.events import ConnectionClosed
-    from mqttscope.lint.catalogue import select
-    from mqttscope.lint.engine import Linter
 
-    linter = Linter([rule() for rule in select().values()])
-    chosen: set[int] = set()
+    def __init__(self, given: ExplainOptions) -> None:
+        self.given = given
+        self.shown = 0
+        self._chosen: set[int] = set()
+        """Connections of the clients that were asked for."""
 
-    def wants(found: Explanation) -> bool:
+    def note(self, event: Event) -> None:
+        """Look whose connection has ended."""
+        from mqttscope.events import ConnectionClosed
+
+        if isinstance(event, ConnectionClosed):
+            connection = event.connection
+            if self.given.is_of(connection.client_identifier or ""):
+                self._chosen.add(connection.number)
+
+    def takes(self, found: Explanation) -> bool:
+        """Whether to show an explanation."""
+        given = self.given
         if given.connection and found.connection not in given.connection:
             return False
-        if given.clients and found.connection not in chosen:
+        if given.clients and found.connection not in self._chosen:
             return False
-        return bool(given.asked()) or not found.is_quiet
-
-    for event in events:
-        if (
-            given.clients
-            and isinstance(event, ConnectionClosed)
-            and given.is_of(event.connection.client_identifier or "")
-        ):
-            chosen.add(event.connection.number)
-        yield from filter(wants, explainer.feed(event, linter.feed(event)))
-    yield from filter(wants, explainer.close())
+        taken = bool(given.asked()) or not found.is_quiet
+        self.shown += taken
+        return taken

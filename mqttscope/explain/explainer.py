@@ -27,7 +27,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER
-MAX_WAITING = 20_000
+MAX_WAITING = 5_000
 """Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
 MAX_COMPETING = 4
 """Causes of one end that are named."""
@@ -178,6 +178,8 @@ class Explainer:
             if len(self._waiting) <= MAX_WAITING and self._now_ns - story.ended_ns <= RETURN_NS:
                 return
             del self._waiting[number]
+            if self._now_ns - story.ended_ns <= RETURN_NS:
+                self.book.dropped["waiting ends"] += 1
             yield self._explain(story)
 
     def _explain(self, story: Story) -> Explanation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -36,9 +37,21 @@ MAX_TOLD = 20
 """Clients of a message that are told one by one."""
 MAX_PENDING = 10_000
 """Messages without an acknowledgement."""
+MAX_DISTINCT = 100_000
+"""Different filters of all clients that are remembered."""
+MAX_HELD = 200_000
+"""Clients that had a subscription when a message was published, over all messages."""
+MAX_COMPARED = 500_000
+"""Comparisons of topics with filters that do not match them."""
+MAX_COMPARED_LENGTH = 256
+"""Characters of a topic that filters are compared with by their letters."""
 LIKE = 0.75
 """How like the topic a filter has to be to be named, from 0 to 1."""
 SECOND = 1_000_000_000
+_KEEP = (
+    "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
+    " Present 0."
+)
 NO_SUBSCRIBERS = 0x10
 
 
@@ -139,6 +152,8 @@ class Held:
     largest: int | None = None
     """Maximum Packet Size of the client."""
     one_sided: bool = False
+    keeps: bool = False
+    """Whether the session had survived the end of its connection, where the client was away."""
 
 
 @dataclass(slots=True)
@@ -208,7 +223,18 @@ class MessageWatch:
         self.clients: OrderedDict[tuple[str, str], Subscriber] = OrderedDict()
         self.joined = 0
         """Clients whose subscriptions were made before the capture."""
+        self.unheld = 0
+        """Clients beyond `MAX_HELD`."""
         self._pending: OrderedDict[tuple[int, int], Published] = OrderedDict()
+        self._filters: dict[str, dict[tuple[str, str], None]] = {}
+        """Clients by what their filters are compared with; some may have subscribed to something else since."""
+        self._found: dict[str, list[str]] = {}
+        """Matching filters by topic, as long as no filter is added."""
+        self.uncompared = 0
+        """Topics beyond `MAX_COMPARED`."""
+        self._near: dict[str, dict[str, tuple[float, str]]] = {}
+        """Filters that are like a topic and do not match it, with the difference in words, by topic."""
+        self._held = self._compared = 0
 
     def feed(self, event: Event) -> None:
         """Take one event."""
@@ -292,8 +318,16 @@ class MessageWatch:
                 known.complete = False
                 continue
             share = parse_shared(row.topic_filter) if event.connection.version == ProtocolVersion.V5 else None
+            plain = row.topic_filter if share is None else share[1]
+            if plain not in self._filters:
+                if len(self._filters) >= MAX_DISTINCT:
+                    known.complete = False
+                    continue
+                self._filters[plain] = {}
+                self._found.clear()
+            self._filters[plain][_key(event.connection)] = None
             known.filters[row.topic_filter] = Wanted(
-                row.topic_filter, row.topic_filter if share is None else share[1], share is not None, row.maximum_qos,
+                row.topic_filter, plain, share is not None, row.maximum_qos,
                 bool(row.no_local), event.timestamp_ns, event.frame, event.capture,
             )  # fmt: skip
 
@@ -327,11 +361,27 @@ class MessageWatch:
             if len(self._pending) >= MAX_PENDING:
                 self._pending.popitem(last=False)
             self._pending[connection.number, found.packet_identifier] = made
-        for other, one in self.clients.items():
-            if one.server == made.server:
-                held = _held(one, made.topic)
-                if held is not None:
-                    made.held[other] = held
+        for other in self._matching(made.topic):
+            one = self.clients.get(other)
+            if one is None or one.server != made.server:
+                continue
+            held = _held(one, made.topic)
+            if held is None:
+                continue
+            if self._held >= MAX_HELD:
+                self.unheld += 1
+                continue
+            self._held += 1
+            made.held[other] = held
+
+    def _matching(self, topic: str) -> Iterable[tuple[str, str]]:
+        """Clients that have, or had, a filter which matches a topic."""
+        known = self._found.get(topic)
+        if known is None:
+            if len(self._found) >= MAX_MESSAGES:
+                self._found.clear()
+            known = self._found[topic] = [one for one in self._filters if matches(one, topic, shared=False)]
+        return dict.fromkeys(key for one in known for key in self._filters[one])
 
     def _acknowledged(self, event: PacketEvent) -> None:
         identifier = getattr(event.packet, "packet_identifier", None) or 0
@@ -409,12 +459,18 @@ class MessageWatch:
             told.append(f"limit: {MAX_MESSAGES:,} messages are followed; {self.beyond:,} later ones are not.")
         if self.dropped:
             told.append(f"limit: {MAX_CLIENTS:,} clients are followed; {self.dropped:,} were forgotten.")
+        if self.unheld or self.uncompared:
+            told.append("limit: of some messages not all clients are told that had a subscription, or one like it.")
         return Trace(shown, told)
 
     def _fate(self, one: Published) -> MessageFate:
         deliveries: list[Delivery] = []
-        for key, client in self.clients.items():
-            if client.server != one.server:
+        near = self._near_of(one.topic)
+        keys = [*one.got, *one.held, *self._matching(one.topic)]
+        keys += [key for plain in near for key in self._filters[plain]]
+        for key in dict.fromkeys(keys):
+            client = self.clients.get(key)
+            if client is None or client.server != one.server:
                 continue
             made = self._delivery(one, key, client)
             if made is not None:
@@ -488,7 +544,7 @@ class MessageWatch:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
         if wanted.shared and self._share_got(one, wanted):
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
-        return self._online(one, client, held, made) if held.online else self._offline(one, client, wanted, made)
+        return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
 
     def _online(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
         wanted = held.wanted
@@ -518,17 +574,22 @@ class MessageWatch:
             "Look in the log of the broker: a full queue, an access rule for reading, or a plugin that drops it.",
         )  # fmt: skip
 
-    def _offline(self, one: Published, client: Subscriber, wanted: Wanted, made: _Making) -> Delivery:
+    def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
+        wanted = held.wanted
+        assert wanted is not None
         back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
         was = "was not connected"
         if client.left_ns:
             was += f" (since {describe.span(one.timestamp_ns - client.left_ns)})"
         place = {"frame": client.left_frame, "now": client.left_ns}
+        if not held.keeps:
+            return made(
+                Fate.SESSION_GONE, f"{was}, and its session had ended with its connection", _KEEP, **place,
+            )  # fmt: skip
         if back is not None and not back[2]:
             return made(
                 Fate.SESSION_GONE, f"{was}, and came back as #{back[3]} without its session (Session Present 0)",
-                "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK"
-                " with Session Present 0.", **place,
+_KEEP, **place,
             )  # fmt: skip
         if min(one.qos, wanted.qos) == 0:
             return made(
@@ -563,38 +624,52 @@ class MessageWatch:
                     wanted.capture,
                     ("Subscribe before publishing, or publish with RETAIN what later subscribers need.",),
                 )  # fmt: skip
-        found = nearest(one.topic, client.filters)
-        if found is None:
+        near = self._near_of(one.topic)
+        like = [each for each in client.filters.values() if each.ended_ns is None and each.plain_filter in near]
+        if not like:
             return None
-        wanted = client.filters[found[0]]
+        wanted = max(like, key=lambda each: near[each.plain_filter])
+        name, why = describe.name(wanted.topic_filter), near[wanted.plain_filter][1]
         return Delivery(
             client.name, client.number, Fate.NO_SUBSCRIPTION,
-            f"has no subscription that it matches; the nearest is {describe.name(found[0])}{found[1]}", wanted.frame,
-            wanted.asked_ns, wanted.capture, (f"Subscribe to what is published: {describe.name(one.topic)}.",),
+            f"has no subscription that it matches; the nearest is {name}{why}", wanted.frame, wanted.asked_ns,
+            wanted.capture, (f"Subscribe to what is published: {describe.name(one.topic)}.",),
         )  # fmt: skip
 
+    def _near_of(self, topic: str) -> dict[str, tuple[float, str]]:
+        """Filters that are like a topic and do not match it: how much, and the difference in words."""
+        known = self._near.get(topic)
+        if known is None:
+            known = self._near[topic] = {}
+            for plain in self._filters:
+                if self._compared >= MAX_COMPARED:
+                    self.uncompared += 1
+                    break
+                self._compared += 1
+                found = likeness(topic, plain)
+                if found is not None:
+                    known[plain] = found
+        return known
 
-def nearest(topic: str, filters: dict[str, Wanted]) -> tuple[str, str] | None:
-    """The filter most like a topic that it does not match, and the difference in words; ``None`` without one."""
-    best: tuple[float, str, str] | None = None
-    low = topic.lower()
-    for name, wanted in filters.items():
-        plain = wanted.plain_filter
-        if wanted.ended_ns is not None:
-            continue
-        if matches(plain.lower(), low, shared=False):
-            return name, " (upper and lower case differ)"
-        bare = plain.strip("/")
-        if bare and matches(bare, topic.strip("/"), shared=False):
-            return name, " (a slash at an end is a level of its own)"
-        if matches(plain.rstrip("/") + "/#", topic, shared=False):
-            return name, " (without /# it has no levels below)"
-        ratio = SequenceMatcher(None, plain, topic).quick_ratio() if len(plain) < 256 and len(topic) < 256 else 0
-        if ratio >= LIKE:
-            ratio = SequenceMatcher(None, plain, topic).ratio()
-        if ratio >= LIKE and (best is None or ratio > best[0]):
-            best = ratio, name, ""
-    return None if best is None else best[1:]
+
+def likeness(topic: str, plain: str) -> tuple[float, str] | None:
+    """How like a topic a filter is that does not match it, from 0 to 1, and the difference; ``None``: not at all."""
+    if matches(plain, topic, shared=False):
+        return None
+    if matches(plain.lower(), topic.lower(), shared=False):
+        return 1.0, " (upper and lower case differ)"
+    bare = plain.strip("/")
+    if bare and matches(bare, topic.strip("/"), shared=False):
+        return 1.0, " (a slash at an end is a level of its own)"
+    if matches(plain.rstrip("/") + "/#", topic, shared=False):
+        return 1.0, " (without /# it has no levels below)"
+    if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
+        return None
+    pair = SequenceMatcher(None, plain, topic)
+    if pair.quick_ratio() < LIKE:
+        return None
+    ratio = pair.ratio()
+    return (ratio, "") if ratio >= LIKE else None
 
 
 def _key(connection: Connection) -> tuple[str, str]:
@@ -611,7 +686,7 @@ def _held(client: Subscriber, topic: str) -> Held | None:
         return None
     connection = client.connection
     if connection is None:
-        return Held(found, online=False, number=client.number)
+        return Held(found, online=False, number=client.number, keeps=client.keeps)
     full = connection.server_side.in_flight >= connection.client_side.receive_maximum
     return Held(
         found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided)

@@ -132,6 +132,8 @@ class SegmentWatch:
         self.flows: OrderedDict[bytes, list[FlowFacts]] = OrderedDict()
         self.knocks: OrderedDict[str, deque[Knock]] = OrderedDict()
         """By the endpoint of the server."""
+        self.now_ns = -(1 << 63)
+        """The latest time of a segment."""
         self.forgotten = 0
         """Flows whose facts had to make room."""
         self._frame: Frame | None = None
@@ -162,6 +164,8 @@ class SegmentWatch:
 
     def feed(self, segment: Segment) -> None:
         """Look at one segment."""
+        if segment.timestamp_ns > self.now_ns:
+            self.now_ns = segment.timestamp_ns
         key = plain_key(segment.key)
         together = flow_key(key)
         known = self.flows.get(together)

@@ -68,6 +68,7 @@ def test_ended_connections_wait_in_a_bounded_room() -> None:
         explainer.MAX_WAITING = most
 
     assert [one.connection for one in found] == list(range(6))
+    assert running.totals.dropped == {"waiting ends": 4}
 
 
 def test_a_capture_that_begins_in_the_middle_says_so() -> None:

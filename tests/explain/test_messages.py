@@ -7,7 +7,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.explain import messages
-from mqttscope.explain.messages import Fate, MessageWatch, Trace, Wanted, nearest
+from mqttscope.explain.messages import Fate, MessageWatch, Trace, likeness
 from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
@@ -20,7 +20,7 @@ DELIVERED = server(Publish(topic_name=TOPIC, qos=1, packet_identifier=1, payload
 ANSWER = server(Puback(packet_identifier=5))
 
 
-def subscribed(topic_filter: str = TOPIC, code: int = 1, **options: int) -> tuple[Step, Step]:
+def subscribed(topic_filter: str = TOPIC, code: int = 1, **options: bool) -> tuple[Step, Step]:
     wanted = Subscription(topic_filter, maximum_qos=1, **options)
     return (
         client(Subscribe(packet_identifier=1, subscriptions=[wanted])),
@@ -91,10 +91,15 @@ def test_the_nearest_filter_is_named(topic_filter: str, why: str) -> None:
     assert said.endswith(f"the nearest is {topic_filter}{why}")
 
 
-def test_a_client_with_other_interests_is_left_out() -> None:
-    wanted = {"house/light": Wanted("house/light", "house/light", False, 0, False, 0, 1, "a")}
+@pytest.mark.parametrize("plain", ["house/light", TOPIC, "plant/+/alarm", "p" * 300])
+def test_what_matches_or_is_something_else_is_not_like_a_topic(plain: str) -> None:
+    assert likeness(TOPIC, plain) is None
 
-    assert nearest(TOPIC, wanted) is None
+
+def test_the_likest_filter_of_several_is_named() -> None:
+    assert fate(*subscribed("plant/7/alarms"), *subscribed("Plant/7/alarm"))[1].endswith(
+        "(upper and lower case differ)"
+    )
 
 
 def test_refused_subscription() -> None:
@@ -178,6 +183,9 @@ def test_clients_that_are_away() -> None:
 
     assert away()[0] is Fate.OFFLINE
     assert away(publish=Publish(topic_name=TOPIC))[0] is Fate.OFFLINE
+    assert away(kept=0) == (
+        Fate.SESSION_GONE, "was not connected (since 30.0 ms), and its session had ended with its connection",
+    )  # fmt: skip
     assert away(*back(present=False))[0] is Fate.SESSION_GONE
     assert away(*back(present=True))[0] is Fate.NOT_SENT
     assert away(*back(present=True), publish=quick)[0] is Fate.EXPIRED
@@ -185,7 +193,7 @@ def test_clients_that_are_away() -> None:
 
 
 def test_no_local_and_shares_are_no_trouble() -> None:
-    trace = traced(TOPIC, *opened(client_identifier="both"), *subscribed(no_local=1), client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, *opened(client_identifier="both"), *subscribed(no_local=True), client(MESSAGE), ANSWER)
     assert [each.fate for each in trace.messages[0].deliveries] == [Fate.NOT_CONCERNED]
 
     shared = f"$share/g/{TOPIC}"

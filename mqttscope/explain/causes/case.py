@@ -114,9 +114,19 @@ def candidate(
 ) -> Candidate:
     """A cause with the advice for it; ``advice`` comes first, and stands alone where the ``usual`` one is of no use."""
     return Candidate(
-        cause, certainty, headline, tuple(one for one in reasons if one), tuple(one for one in doubts if one),
+        cause, certainty, headline, in_order(reasons), tuple(one for one in doubts if one),
         tuple(dict.fromkeys(broken)), (*advice, *(ADVICE[cause] if usual else ())), weight, reason_code,
     )  # fmt: skip
+
+
+def in_order(found: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
+    """Evidence by time; a sentence without a time stays after the one before it."""
+    placed: list[tuple[int, int, Evidence]] = []
+    at = -(1 << 63)
+    for number, one in enumerate(each for each in found if each is not None):
+        at = at if one.timestamp_ns is None else one.timestamp_ns
+        placed.append((at, number, one))
+    return tuple(one for _, _, one in sorted(placed, key=lambda each: each[:2]))
 
 
 def other_side(side: str) -> str:

@@ -227,7 +227,6 @@ def server_restart(case: Case) -> Iterator[Candidate]:
             )
         )  # fmt: skip
     reasons.append(case.closing())
-    reasons.sort(key=lambda one: (one.timestamp_ns or 0) if one else 0)
     sure = bool(refused) or count >= LEAST_TOGETHER
     headline = "The broker stopped or restarted: " + (
         f"it ended {count} connections together" if together else "it ended the connection"

@@ -15,6 +15,8 @@ LEAST_REPEATS = 2
 """Segments that come again without an answer so often show that the path is lost."""
 SILENCE_NS = 3 * SECOND
 """So long after the other side's last segment."""
+LATE_NS = 5 * SECOND
+"""So much longer than it may be a client is silent before that is told of an open connection."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
 
@@ -121,8 +123,8 @@ def _overdue(case: Case) -> Iterator[Candidate]:
     last = story.last_of("client")
     if not story.finished or not keep_alive or last is None or case.connection.one_sided == "server_to_client":
         return
-    silent = story.ended_ns - last.timestamp_ns
-    if silent <= keep_alive * SECOND * 3 // 2 + SECOND:
+    silent = case.watch.now_ns - last.timestamp_ns
+    if silent <= keep_alive * SECOND * 3 // 2 + LATE_NS:
         return
     yield candidate(
         Cause.HALF_OPEN, Certainty.HYPOTHESIS,

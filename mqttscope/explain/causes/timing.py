@@ -72,7 +72,6 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     headline = f"The Keep Alive ran out: the client sent nothing for {describe.span(silent)}, and"
     headline += f" {describe.seconds(limit_s * 1.5)} are allowed" + (f"; {link[0]}." if link else ".")
     reasons += [one for one in link if isinstance(one, Evidence)]
-    reasons.sort(key=lambda one: (one.timestamp_ns or case.ended_ns) if one else 0)
     yield candidate(
         Cause.KEEP_ALIVE, certainty, headline, reasons, doubts,
         [one for one in case.violations("client", silent + SECOND) if one.rule.startswith("KAL")],

@@ -75,6 +75,14 @@ def make_reporter(name: str, sink: Sink, view: View, *, every: bool = False) -> 
     return cast(ExplanationReporter, made)
 
 
+def spoken(one: Explanation) -> str:
+    """What was spoken: ``MQTT 5.0 over WebSocket``."""
+    if one.cause in (Cause.UNREADABLE, Cause.TLS_FAILURE):
+        return "MQTT over TLS"
+    over = {"tls": " over TLS", "websocket": " over WebSocket"}.get(one.transport, "")
+    return f"MQTT {one.version}{'' if one.version_known else ' (assumed)'}{over}"
+
+
 def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[str]:
     """The end of a report in sentences."""
     if totals is None:
@@ -103,7 +111,5 @@ def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[st
         if others:
             told.append(f"Of the others {others}.")
     for name, count in totals.dropped.items():
-        told.append(
-            f"limit: there is no room for more {name}; {count:,} were forgotten, and may be missing as evidence"
-        )
+        told.append(f"limit: there is no room for more {name}: {count:,} were let go, and evidence may be missing")
     return told

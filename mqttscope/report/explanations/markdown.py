@@ -8,7 +8,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.messages import Trace
 from mqttscope.explain.model import Cause, Evidence, Explanation, Totals
 from mqttscope.report.base import Clock, Sink, View
-from mqttscope.report.explanations.base import TITLES, verdict
+from mqttscope.report.explanations.base import TITLES, spoken, verdict
 from mqttscope.report.findings.markdown import safe
 from mqttscope.report.style import Painter
 
@@ -27,12 +27,11 @@ class Markdown:
         one, first = explanation, explanation.first
         self.shown[one.cause] += 1
         name = self._safe(one.client_identifier or "(no Client Identifier)")
-        version = one.version + ("" if one.version_known else " (assumed)")
         out = [
             f"### {safe('#')}{one.connection} {name}: {TITLES[one.cause]} ({first.certainty})\n\n",
             f"{self._safe(first.headline)}\n\n",
             (
-                f"{self._safe(one.client)} → {self._safe(one.server)}, MQTT {version}, ended"
+                f"{self._safe(one.client)} → {self._safe(one.server)}, {spoken(one)}, ended"
                 f" {self._safe(self._clock.iso(one.ended_ns))} after {describe.span(one.ended_ns - one.opened_ns)},"
                 f" {self._safe(one.capture)} frame {one.ended_frame}\n\n"
             ),

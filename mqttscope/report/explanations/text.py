@@ -22,7 +22,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.messages import Fate, Trace
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
 from mqttscope.report.base import Clock, Sink, View
-from mqttscope.report.explanations.base import TITLES, verdict
+from mqttscope.report.explanations.base import TITLES, spoken, verdict
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import WIDE, TimeColumn
 
@@ -142,11 +142,10 @@ class Text:
     def _where(self, one: Explanation) -> str:
         arrow = self.painter.to_server
         day = self._clock.iso(one.ended_ns).partition("T")[0]
-        version = f"MQTT {one.version}" + ("" if one.version_known else " (assumed)")
-        over = {"tcp": "", "tls": " over TLS", "websocket": " over WebSocket"}.get(one.transport, "")
+        version = spoken(one)
         lasted = describe.span(one.ended_ns - one.opened_ns)
         capture = self.painter.name(one.capture, max(20, min(self.painter.width - 8, 70)))
-        return f"{one.client} {arrow} {one.server}, {version}{over}, {day}, open for {lasted}, {capture}"
+        return f"{one.client} {arrow} {one.server}, {version}, {day}, open for {lasted}, {capture}"
 
     def _candidate(self, one: Candidate, indent: int = 2) -> list[str]:
         out = []

@@ -57,7 +57,7 @@ def test_the_arithmetic_of_the_keep_alive_is_told() -> None:
     steps = opened(keep_alive=60, connack=Properties(server_keep_alive=10))
     one = only(*steps, server(Disconnect(reason_code=0x8D), after=15), closes("server"))
 
-    first, second, third, *_ = [told.text for told in one.first.reasons]
+    second, first, third, *_ = [told.text for told in one.first.reasons]
     assert first == (
         "Server Keep Alive 10 s in the CONNACK (the CONNECT asked for 60 s): the broker waits 1.5 × 10 s = 15 s for a"
         " packet of the client"

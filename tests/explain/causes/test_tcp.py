@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
-from mqttscope.lint.examples import client, closes, opened
-from mqttscope.mqtt.packets import Publish
-from tests.explain.running import capture, explain, only
+from mqttscope.lint.examples import client, closes, on, opened, server
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
+from tests.explain.running import capture, explain, explained, only
 
 
 def test_the_lost_link_stands_after_the_keep_alive_that_ran_out() -> None:
@@ -65,3 +65,13 @@ def test_plain_ends() -> None:
 
 def test_tls_that_is_not_decrypted_cannot_be_explained() -> None:
     assert {one.cause for one in explain(capture("tls-13"))} == {Cause.UNREADABLE}
+
+
+def test_an_open_connection_with_a_client_that_is_silent_for_too_long_is_told() -> None:
+    found = explained(
+        *opened(client_identifier="quiet", keep_alive=10),
+        *on(1, *opened(client_identifier="busy"), client(Pingreq(), after=40), server(Pingresp())),
+    )
+
+    assert (found[0].cause, found[0].first.certainty) == (Cause.HALF_OPEN, Certainty.HYPOTHESIS)
+    assert found[1].cause is Cause.STILL_OPEN

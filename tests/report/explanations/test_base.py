@@ -40,9 +40,9 @@ def test_the_end_in_sentences() -> None:
     assert verdict(trouble, Counter({Cause.KEEP_ALIVE: 1}), "") == [
         "1 connection of 5 ended in trouble: 1 × Keep Alive ran out.",
         (
-            "Of the others 2 connections ended with DISCONNECT; 1 connection is still open where the capture ends; 1 TLS"
-            " connection could not be read."
+            "Of the others 2 connections ended with DISCONNECT; 1 connection is still open where the capture ends; 1"
+            " TLS connection could not be read."
         ),
-        "limit: there is no room for more clients; 3 were forgotten, and may be missing as evidence",
+        "limit: there is no room for more clients: 3 were let go, and evidence may be missing",
     ]
     assert verdict(trouble, Counter(), "client x")[0] == "Nothing to explain: client x."
