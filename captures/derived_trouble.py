@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import mqttbytes as mb
-from derived import Made, derivation
+from derived import Made, derivation, load
 from derived_examples import Dialogue
-from wrap import MILLISECOND, RST, SYN, Conversation
+from wrap import MILLISECOND, RST, SYN, Conversation, segments, streams
 
 SECOND = 1000 * MILLISECOND
 BACK_OFF = (0.3, 0.6, 1.2, 2.4, 4.8, 9.6)
@@ -241,3 +241,28 @@ def subscription_denied() -> Made:
     talk = dialogue.open(mb.connect("panel-3"), mb.connack(), mb.publish("closed/a", b"1", qos=1, identifier=1))
     talk.close(1)
     return dialogue.made(["3.1.1", "5.0"])
+
+
+@derivation(
+    "tls-unknown-ca",
+    "A device that does not trust the certificate of the broker",
+    "ClientHello and the first flight of the broker as recorded, then the client's fatal alert unknown_ca.",
+    base="tls-12",
+    explain={0: "tls_failure"},
+)
+def tls_unknown_ca() -> Made:
+    """A certificate of an authority that the device does not know."""
+    dialogue = Dialogue()
+    said = streams(segments(load("tls-12")))
+    hello, flight = said[0, 0][1], said[0, 1][1]
+    talk = Conversation(dialogue.frames, dialogue.clock, client_port=50000, server_port=8883)
+    talk.open()
+    talk.client(hello[: 5 + int.from_bytes(hello[3:5], "big")])
+    # Handshake records up to the first one of another type.
+    end = 0
+    while flight[end] == 0x16:
+        end += 5 + int.from_bytes(flight[end + 3 : end + 5], "big")
+    talk.server(flight[:end])
+    talk.client(bytes.fromhex("15030300020230"))
+    talk.close(0)
+    return Made(dialogue.frames, [], {}, transport="tls", ports=[8883])

@@ -213,11 +213,14 @@ class MessageWatch:
 
     def __init__(self, topic_filter: str) -> None:
         self.topic_filter = topic_filter
-        self.published: list[Published] = []
+        self.published: dict[int, Published] = {}
+        """By their number."""
+        self.good = 0
+        """Messages that went to all who wanted them, and had to make room for others."""
         self.unknown: list[tuple[str, str, Evidence]] = []
         """Deliveries of messages whose publishing was not captured: topic, client, place."""
         self.beyond = 0
-        """Messages beyond `MAX_MESSAGES`."""
+        """Other messages that had to make room."""
         self.dropped = 0
         """Clients beyond `MAX_CLIENTS`."""
         self.clients: OrderedDict[tuple[str, str], Subscriber] = OrderedDict()
@@ -234,7 +237,11 @@ class MessageWatch:
         """Topics beyond `MAX_COMPARED`."""
         self._near: dict[str, dict[str, tuple[float, str]]] = {}
         """Filters that are like a topic and do not match it, with the difference in words, by topic."""
-        self._held = self._compared = 0
+        self._held = self._compared = self._count = 0
+        self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
+        """Numbers of messages by server, topic and checksum of the payload."""
+        self._complete: dict[int, None] = {}
+        """Numbers of messages that went to all who wanted them."""
 
     def feed(self, event: Event) -> None:
         """Take one event."""
@@ -342,9 +349,6 @@ class MessageWatch:
 
     def _publish(self, event: PacketEvent, found: packets.Publish) -> None:
         connection = event.connection
-        if len(self.published) >= MAX_MESSAGES:
-            self.beyond += 1
-            return
         if found.qos and found.dup and (connection.number, found.packet_identifier or 0) in self._pending:
             return
         publisher = self._client(connection)
@@ -356,7 +360,11 @@ class MessageWatch:
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
             key,
         )  # fmt: skip
-        self.published.append(made)
+        if len(self.published) >= MAX_MESSAGES:
+            self._make_room()
+        self._count += 1
+        self.published[self._count] = made
+        self._expected.setdefault((made.server, made.topic, made.checksum), {})[self._count] = None
         if found.qos and found.packet_identifier is not None:
             if len(self._pending) >= MAX_PENDING:
                 self._pending.popitem(last=False)
@@ -373,6 +381,22 @@ class MessageWatch:
                 continue
             self._held += 1
             made.held[other] = held
+
+    def _make_room(self) -> None:
+        """Let go of the oldest message that went to all who wanted it, else of the oldest one."""
+        if self._complete:
+            number = next(iter(self._complete))
+            del self._complete[number]
+            self.good += 1
+        else:
+            number = next(iter(self.published))
+            self.beyond += 1
+        one = self.published.pop(number)
+        self._held -= len(one.held)
+        place = one.server, one.topic, one.checksum
+        del self._expected[place][number]
+        if not self._expected[place]:
+            del self._expected[place]
 
     def _matching(self, topic: str) -> Iterable[tuple[str, str]]:
         """Clients that have, or had, a filter which matches a topic."""
@@ -402,16 +426,15 @@ class MessageWatch:
         known = self._client(connection)
         key = _key(connection)
         checksum = zlib.crc32(found.payload)
-        for one in self.published:
-            if (
-                one.server == key[0]
-                and one.topic == event.topic
-                and one.checksum == checksum
-                and key not in one.got
-                and one.timestamp_ns <= event.timestamp_ns + SECOND
-            ):
+        for number in self._expected.get((key[0], event.topic or "", checksum), ()):
+            one = self.published[number]
+            if key not in one.got:
                 one.got[key] = event.timestamp_ns, event.frame, event.capture, connection.number
+                if _is_complete(one):
+                    self._complete[number] = None
                 return
+        if self.good or self.beyond:
+            return  # it may be one of those that had to make room
         if not found.dup and len(self.unknown) < MAX_MESSAGES:
             retained = ", as a retained message" if found.retain else ""
             self.unknown.append(
@@ -424,21 +447,22 @@ class MessageWatch:
     def trace(self) -> Trace:
         """What became of the messages; call it when the capture has ended."""
         told: list[str] = []
-        fates = [self._fate(one) for one in self.published]
-        troubled = [one for one in fates if any(each.is_trouble for each in one.deliveries)]
-        idle = [
-            one
-            for one in fates
-            if one not in troubled and not any(each.fate is Fate.DELIVERED for each in one.deliveries)
-        ]
+        fates = [self._fate(one) for one in self.published.values()]
+        troubled: list[MessageFate] = []
+        idle: list[MessageFate] = []
+        for one in fates:
+            if any(each.is_trouble for each in one.deliveries):
+                troubled.append(one)
+            elif not any(each.fate is Fate.DELIVERED for each in one.deliveries):
+                idle.append(one)
         shown = (troubled + idle)[:MAX_SHOWN] or fates[:3]
         shown.sort(key=lambda one: one.published.timestamp_ns if one.published else 0)
         shape = describe.name(self.topic_filter)
         if fates:
-            good = len(fates) - len(troubled) - len(idle)
+            good = len(fates) - len(troubled) - len(idle) + self.good
             told.append(
-                f"{counted(len(fates), 'message')} to {shape} in the capture: {good:,} went to every captured client"
-                f" that wanted them, {len(troubled):,} did not, {len(idle):,} were delivered to no captured client."
+                f"{counted(len(fates) + self.good, 'message')} to {shape} in the capture: {good:,} went to every captured"
+                f" client that wanted them, {len(troubled):,} did not, {len(idle):,} were delivered to no captured client."
             )
         elif not self.unknown:
             told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
@@ -456,7 +480,7 @@ class MessageWatch:
         if unknown:
             told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
         if self.beyond:
-            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; {self.beyond:,} later ones are not.")
+            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; {self.beyond:,} earlier ones are not.")
         if self.dropped:
             told.append(f"limit: {MAX_CLIENTS:,} clients are followed; {self.dropped:,} were forgotten.")
         if self.unheld or self.uncompared:
@@ -492,11 +516,9 @@ class MessageWatch:
             evidence.append(Evidence("with QoS 0 nothing says whether the broker got it"))
         if one.code == NO_SUBSCRIBERS:
             evidence.append(Evidence("the broker says that nobody had a subscription for it then"))
-        said = f"delivered to {counted(got, 'client')}"
+        said = f"delivered to {counted(got, 'client')}" if got else "delivered to no captured client"
         if trouble:
-            said += f", not to {trouble:,}"
-        elif not got:
-            said = "delivered to no captured client"
+            said = f"{said}, not to {trouble:,}" if got else f"not delivered to {counted(trouble, 'client')}"
         if one.code is not None and one.code >= 0x80:
             said = f"refused by the broker ({describe.code(one.code)})"
         if not deliveries:
@@ -691,6 +713,17 @@ def _held(client: Subscriber, topic: str) -> Held | None:
     return Held(
         found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided)
     )
+
+
+def _is_complete(one: Published) -> bool:
+    """Whether all got it that had a subscription for it when it was published."""
+    for key, held in one.held.items():
+        wanted = held.wanted
+        if wanted is None or key in one.got or wanted.shared or (wanted.no_local and key == one.key):
+            continue
+        if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
+            return False
+    return True
 
 
 def _rank(one: Wanted) -> tuple[bool, bool, int]:

@@ -234,6 +234,25 @@ def test_messages_and_clients_are_bounded_and_that_is_told() -> None:
         messages.MAX_MESSAGES, messages.MAX_CLIENTS = limits
 
     assert trace.told[-2:] == [
-        "limit: 2 messages are followed; 3 later ones are not.",
+        "limit: 2 messages are followed; 3 earlier ones are not.",
         "limit: 2 clients are followed; 3 were forgotten.",
     ]
+
+
+def test_messages_that_arrived_make_room_for_those_that_did_not() -> None:
+    most, messages.MAX_MESSAGES = messages.MAX_MESSAGES, 3
+    steps: list[Step] = []
+    for number in range(10):
+        payload = bytes([number])
+        steps += on(1, client(Publish(topic_name=TOPIC, payload=payload)))
+        if number != 2:
+            steps.append(server(Publish(topic_name=TOPIC, payload=payload)))
+    try:
+        trace = traced(TOPIC, *opened(client_identifier="reader"), *subscribed(), *on(1, *opened()), *steps)
+    finally:
+        messages.MAX_MESSAGES = most
+
+    assert [one.said for one in trace.messages] == ["not delivered to 1 client"]
+    assert trace.told[0].endswith(
+        "9 went to every captured client that wanted them, 1 did not, 0 were delivered to no captured client."
+    )
