@@ -461,8 +461,9 @@ class MessageWatch:
         if fates:
             good = len(fates) - len(troubled) - len(idle) + self.good
             told.append(
-                f"{counted(len(fates) + self.good, 'message')} to {shape} in the capture: {good:,} went to every captured"
-                f" client that wanted them, {len(troubled):,} did not, {len(idle):,} were delivered to no captured client."
+                f"{counted(len(fates) + self.good, 'message')} to {shape} in the capture: {good:,} went to every"
+                f" captured client that wanted them, {len(troubled):,} did not, {len(idle):,} were delivered to no"
+                " captured client."
             )
         elif not self.unknown:
             told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
