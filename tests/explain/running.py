@@ -12,8 +12,8 @@ from mqttscope.explain import Explainer, Explanation
 from mqttscope.explain.messages import MessageWatch, Trace
 from mqttscope.lint.catalogue import select
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments as segments_of
 from mqttscope.lint.examples import Step, conversation
+from mqttscope.lint.examples import segments as segments_of
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
 
