@@ -52,9 +52,15 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
     "server-moved": (INVENTED, {"property", "reason-code", "close"}),
     "session-taken-over": (INVENTED, {"property", "close"}),
     "websocket-deflate": (INVENTED, {"property", "missing-delivery"}),
+    "device-restarts": (INVENTED, {"missing-delivery"}),
+    "link-lost-keep-alive": (INVENTED, {"missing-delivery"}),
+    "receive-maximum-exceeded": (INVENTED, {"property", "close"}),
+    "refused-connects": (INVENTED, {"reason-code"}),
+    "reset-by-middlebox": (INVENTED, {"close"}),
+    "subscription-denied": (INVENTED, {"property", "reason-code", "close"}),
 }
 """Captures that no mosquitto answers as they were recorded: why, and in which ways."""
-CHANCE = {"failing-device": {"close"}, "too-large-v311": {"missing-answer"}}
+CHANCE = {"failing-device": {"close"}, "link-lost-keep-alive": {"close"}, "too-large-v311": {"missing-answer"}}
 """What may differ besides: whether the client or the broker, which has reason to complain, leaves first, and whether it
 answers before it does."""
 
