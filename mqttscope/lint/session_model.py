@@ -398,7 +398,7 @@ def _is_whole(connection: Connection, history: History) -> bool:
     client, server = history.client, history.server
     if connection.client_side.gapped or connection.server_side.gapped or history.disordered:
         return False
-    if client.malformed or server.malformed:
+    if client.malformed or server.malformed or connection.unseen_bytes:
         return False
     # A FIN counts one.
     return server.acknowledged <= client.position + 1 and client.acknowledged <= server.position + 1
