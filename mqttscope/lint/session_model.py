@@ -128,6 +128,9 @@ class SessionModel(Model):
     connack: Related | None = None
     """What gave it the session."""
     accepted_ns: int = 0
+    waits_for: ConnectionKey | None = None
+    """The connection that it took the session from while that was open, until that ends: answers may still come there,
+    and whether the capture has all of it shows only then."""
     told_ns: int = 0
     """When the server told it that another connection takes the session over; 0 while it did not."""
     lasting: bool = False
@@ -180,6 +183,10 @@ class SessionModel(Model):
         """What a side had not been answered when the owner came, while the session continues."""
         return self.client_sent if direction is C2S else self.server_sent
 
+    def carried(self, direction: Direction, at: RuleContext) -> Unanswered:
+        """The same where it may be relied on now; empty elsewhere, and for other connections than the owner."""
+        return self.sent(direction) if self.owner == at.key and self.waits_for is None else {}
+
     def discarded(self, direction: Direction) -> Unanswered:
         """The same of the session that a clean start has discarded."""
         return self.discarded_client_sent if direction is C2S else self.discarded_server_sent
@@ -225,8 +232,10 @@ class SessionModel(Model):
                 self.filters.pop(name, None)
         elif isinstance(packet, Pubrel):
             one = self.sent(at.direction).get(packet.packet_identifier)
-            if one is not None:
+            if one is not None and self.owner == at.key:
                 one.released = True
+            elif one is not None:
+                one.phase = RELEASED
         else:
             self._acknowledged(packet, at)
 
@@ -237,7 +246,7 @@ class SessionModel(Model):
             return
         if not isinstance(packet, Pubrec) or (packet.reason_code or 0) >= FAILURE:
             one.answered = True
-        elif not at.other.has_sent(packet.packet_identifier):
+        elif self.owner != at.key or not at.other.has_sent(packet.packet_identifier):
             one.phase = RECEIVED
 
     def _connack(self, packet: Connack, at: RuleContext) -> None:
@@ -247,6 +256,9 @@ class SessionModel(Model):
         if not at.connection.client_identifier:
             return
         now_ns = at.timestamp_ns
+        if self.waits_for is not None:
+            self._doubt()
+            self.waits_for = None
         if self.live and self.owner is not None and self.owner != at.key:
             self._take_over(at)
         same = self.is_of(connect) and now_ns >= self.ended_ns - SECOND_NS
@@ -295,9 +307,14 @@ class SessionModel(Model):
             return
         self._leave(before, before.history, "taken over", at.timestamp_ns)
         before.history.carries = True  # an answer may still come there
+        self.waits_for = self.owner
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
-        """The owner has ended."""
+        """The owner has ended, or the connection that it took the session from."""
+        if self.waits_for == at.key:
+            self.waits_for = None
+            if connection.closed_how not in ("fin", "reset") or not _is_whole(connection, at.history):
+                self._doubt()
         if self.owner != at.key or not self.live or at.history.connack is None:
             return
         how = connection.closed_how
@@ -305,6 +322,12 @@ class SessionModel(Model):
         self.ended_by = connection.closed_by
         if self.ended_how and not at.client.gapped and not at.history.client.malformed:
             self.kept_seconds = _kept_seconds(connection, at.history, lasting=self.lasting)
+
+    def _doubt(self) -> None:
+        """What was taken from the connection before is not certain."""
+        self.whole = self.filters_known = False
+        for one in (*self.client_sent.values(), *self.server_sent.values()):
+            one.sure = False
 
     def _forget(self) -> None:
         """Nothing is known of the session any more."""
@@ -511,7 +534,7 @@ def missing(model: SessionModel, direction: Direction, at: RuleContext) -> Itera
     connection, party = at.connection, at.history.party(direction)
     takes = connection.receiver(direction).maximum_packet_size
     took = model.server_takes if direction is C2S else model.client_takes
-    for one in model.sent(direction).values():
+    for one in model.carried(direction, at).values():
         if not one.sure or one.answered or party.has_sent(one.packet_identifier):
             continue
         if one.phase is not SENT:

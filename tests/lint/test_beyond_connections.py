@@ -17,7 +17,20 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment
 
-RULES = {code: all_rules()[code] for code in ("SES303", "SES307", "RET406", "RET407", "DLV416")}
+SESSIONS = (
+    "PUB311",
+    "ACK311",
+    "ACK312",
+    "ACK313",
+    "ACK314",
+    "ALS305",
+    "SES303",
+    "SES304",
+    "SES305",
+    "SES306",
+    "SES307",
+)
+RULES = {code: all_rules()[code] for code in (*SESSIONS, "RET406", "RET407", "DLV416")}
 
 
 def lint(rule: type[Rule], captured: list[Segment]) -> list[Finding]:

@@ -123,9 +123,9 @@ class ResendOrder(Rule):
         if not at.history.carries or identifier is None or at.party.has_sent(identifier):
             return None
         model = at.model(SessionModel)
-        rows = model.sent(at.direction)
+        rows = model.carried(at.direction, at)
         one = rows.get(identifier)
-        if model.owner != at.key or one is None or not one.sure or not one.is_message(packet, at.topic):
+        if one is None or not one.sure or not one.is_message(packet, at.topic):
             return None
         for later in rows.values():
             if later.order <= one.order or not later.sure or later.phase is not SENT:

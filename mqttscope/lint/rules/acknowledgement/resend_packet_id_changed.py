@@ -98,8 +98,8 @@ class ResendPacketIdChanged(Rule):
         if not at.history.carries or identifier is None or at.party.has_sent(identifier):
             return None
         model = at.model(SessionModel)
-        rows = model.sent(at.direction)
-        if model.owner != at.key or not (model.born and model.whole and model.resumed) or identifier in rows:
+        rows = model.carried(at.direction, at)
+        if not (model.born and model.whole and model.resumed) or identifier in rows:
             return None
         for one in rows.values():
             if not one.sure or one.answered or one.phase is not SENT or at.party.has_sent(one.packet_identifier):

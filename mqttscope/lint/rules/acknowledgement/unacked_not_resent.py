@@ -217,7 +217,9 @@ class UnackedNotResent(ResumptionRule):
             "taken over, while the old connection was still open",
             *_BEGINS,
             client(_MESSAGE),
-            *on(1, *_RESUMES, client(Pingreq(), after=31), server(Pingresp()).marked("", at=None)),
+            *on(1, *_RESUMES),
+            closes("server"),
+            *on(1, client(Pingreq(), after=31), server(Pingresp()).marked("", at=None)),
         ),
     ]
 

@@ -155,8 +155,8 @@ class RedeliveryWithoutDup(Rule):
         if not at.history.carries or party.has_sent(identifier):
             return None
         model = at.model(SessionModel)
-        one = model.sent(at.direction).get(identifier)
-        if model.owner != at.key or one is None or not one.sure or one.answered or one.phase is not SENT:
+        one = model.carried(at.direction, at).get(identifier)
+        if one is None or not one.sure or one.answered or one.phase is not SENT:
             return None
         if not one.is_message(packet, at.topic):
             return None

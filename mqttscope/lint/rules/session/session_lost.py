@@ -168,7 +168,7 @@ class SessionLost(Rule):
         if packet.reason_code != _NOT_FOUND or not at.history.carries:
             return None
         model = at.model(SessionModel)
-        one = model.client_sent.get(packet.packet_identifier)
+        one = model.carried(at.direction.opposite, at).get(packet.packet_identifier)
         if not self._continues(model, at) or one is None or not one.sure or one.answered or one.phase is not RECEIVED:
             return None
         if at.other.has_sent(packet.packet_identifier):
