@@ -142,7 +142,7 @@ class SessionModel(Model):
     ended_by: str | None = None
     """``client`` or ``server``, where the capture shows it."""
     kept_seconds: int | None = None
-    """How long the session is kept after that: 0 not at all, `ENDLESS` for ever, ``None`` where nothing is certain."""
+    """How long the session is kept after that: 0 not at all, `ENDLESS` forever, ``None`` where nothing is certain."""
     resumed: bool | None = None
     """Whether it continues a session; ``None`` where the version does not say so."""
     born: bool = False

@@ -24,7 +24,7 @@ class ResendPacketIdChanged(Rule):
     """A message is sent again after a reconnect with another packet identifier than before.
 
     The identifier is all that the two sides know a message by.  Under a new one the receiver takes it for another
-    message, QoS 2 delivers it twice, and the old identifier waits for ever.  Without DUP it could be a new message of
+    message, QoS 2 delivers it twice, and the old identifier waits forever.  Without DUP it could be a new message of
     equal content, and that is not reported; nor is it where the session is older than the capture.
 
     Instead, store the packet identifier with the message and use it again.

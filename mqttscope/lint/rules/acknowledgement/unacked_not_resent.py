@@ -28,7 +28,7 @@ def _asks(name: str, qos: int) -> tuple[Step, Step]:
 
 
 class UnackedNotResent(ResumptionRule):
-    """A message that was not acknowledged when the connection broke is not sent again although the session continues.
+    """A message without acknowledgment when the connection broke is not sent again although the session continues.
 
     Until its acknowledgment the sender keeps a message of QoS 1 or 2, and the server and the client rely on that:
     what is not sent again is lost, and in QoS 2 its packet identifier stays taken.  The same holds for PUBREL.  Judged

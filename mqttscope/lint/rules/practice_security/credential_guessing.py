@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -29,7 +28,7 @@ class Source:
     """What an address was refused lately."""
 
     times: list[int] = field(default_factory=list)
-    codes: Counter[int] = field(default_factory=Counter)
+    codes: dict[int, bool] = field(default_factory=dict)
     names: dict[int, bool] = field(default_factory=dict)
     """CRC-32 of the user names."""
     passwords: int = 0
@@ -78,8 +77,8 @@ class CredentialGuessing(Rule):
     settled = False
     settings = {
         # Refusals of one address from which on they are reported.
-        "refusals": 20,
-        # The time in which they come, in seconds; after so long without one they are counted anew.
+        "refusals": 10,
+        # The time in which they come, in seconds; after so long without one counting begins again.
         "seconds": 60,
     }
     Memory = Sources
@@ -98,22 +97,27 @@ class CredentialGuessing(Rule):
     bad = [
         conversation(
             "another password each time",
-            *(step for number in range(4) for step in _refused(number, "u", b"p%d" % number, 0x86, marked=number == 3)),
-            settings={"refusals": 4},
+            *(
+                step
+                for number in range(10)
+                for step in _refused(number, "u", b"p%d" % number, 0x86, marked=number == 9)
+            ),
         ),
         conversation(
             "another user each time, in MQTT 3.1.1, reported once",
             *(
                 step
-                for number in range(6)
-                for step in _refused(number, f"u{number}", b"p", 5, version=V3_1_1, marked=number == 3)
+                for number in range(12)
+                for step in _refused(number, f"u{number}", b"p", 5, version=V3_1_1, marked=number == 9)
             ),
-            settings={"refusals": 4},
         ),
         conversation(
             "a note: always the same",
-            *(step for number in range(4) for step in _refused(number, "u", b"p", 4, version=V3_1, marked=number == 3)),
-            settings={"refusals": 4},
+            *(
+                step
+                for number in range(10)
+                for step in _refused(number, "u", b"p", 4, version=V3_1, marked=number == 9)
+            ),
         ),
     ]
 
@@ -161,7 +165,7 @@ class CredentialGuessing(Rule):
 
 
 def _count(one: Source, code: int, connect: Connect) -> None:
-    one.codes[code] += 1
+    one.codes[code] = True
     if connect.user_name is not None and len(one.names) < MAX_NAMES:
         one.names[zlib.crc32(connect.user_name.encode("utf-8", "surrogatepass"))] = True
     if connect.password is not None:

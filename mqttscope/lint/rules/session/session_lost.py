@@ -209,7 +209,7 @@ class SessionLost(Rule):
         if until is None or not model.kept_seconds or at.timestamp_ns + until[1] >= until[0]:
             return None
         left = (until[0] - at.timestamp_ns) / SECOND_NS
-        how_long = "for ever" if model.kept_seconds == ENDLESS else f"{left:,.0f} s more"
+        how_long = "forever" if model.kept_seconds == ENDLESS else f"{left:,.0f} s more"
         return self.report(
             "session_present",
             f"{told} {how_long}, but CONNACK says Session Present 0",

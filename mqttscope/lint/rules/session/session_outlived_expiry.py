@@ -53,7 +53,7 @@ class SessionOutlivedExpiry(Rule):
             *on(1, *opened(clean_start=False, session_present=True)),
         ),
         conversation(
-            "begun anew after its end",
+            "a new one after its end",
             *opened(connect=_SHORT),
             *_LEAVES,
             client(after=300),
