@@ -438,6 +438,13 @@ def test_guessing_is_found(tmp_path: Path) -> None:
     assert found == [("SEC305", "warning")]
 
 
+def test_who_answers_a_pubrec_of_the_old_session_is_not_to_blame() -> None:
+    steps = (*BEGINS, server(message(7, 2)), BREAKS, *on(1, *opened(), client(Pubrec(7)), server(Pubrel(7))))
+    linter = Linter([all_rules()["SES306"]()], strict=True)
+
+    assert [one for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)] == []
+
+
 def test_a_connect_brings_no_model_before_it_is_accepted() -> None:
     """Only what was accepted is a session."""
     refused = on(1, client(make_connect()), server(Connack(reason_code=0x87)), closes("server"))

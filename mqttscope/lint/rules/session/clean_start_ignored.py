@@ -136,8 +136,8 @@ class CleanStartIgnored(Rule):
         who = "client" if at.from_client else "server"
         doubt = doubted(apart=model.before_apart)
         if isinstance(packet, Pubrel):
-            if one is None or one.qos != 2 or one.answered:
-                return None
+            if one is None or one.qos != 2 or one.answered or identifier in at.party.owes_pubrel:
+                return None  # nothing of before, or the answer to a PUBREC, whose sender has not forgotten
             told = f"the {who} sends PUBREL {identifier} of the old session"
             return self._told("packet_identifier", told, at, related=(one.related,), **doubt)
         if packet.dup and packet.qos:
