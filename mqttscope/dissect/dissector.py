@@ -442,6 +442,9 @@ class Dissector:
         connection.end_acknowledged = 0 <= first.fin_offset < first.acknowledged
         served = flow.responder if dialogue.client_is_initiator else flow.initiator
         connection.server_unacknowledged = max(0, served.offset - served.acknowledged)
+        # A FIN counts one, whether or not it was captured.
+        beyond = (one.acknowledged - one.offset for one in (flow.initiator, flow.responder))
+        connection.unseen_bytes = sum(more for more in beyond if more > 1)
         connection.end_disowned = flow.disowned
         if not flow.initiator.segments or not flow.responder.segments:
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator

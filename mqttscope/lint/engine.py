@@ -208,6 +208,11 @@ class Linter:
             kind: tuple(model for model in self.models if any(one.packet_type == kind for one in model.looks_at))
             for kind in PacketType
         }
+        self._told: dict[str, tuple[type[Model], ...]] = {
+            what: tuple(model for model in self.models if getattr(model, what) is not getattr(Model, what))
+            for what in ("opened", "gap", "unparsed", "damaged", "due", "closed")
+        }
+        """Models that mind something else than packets: for others no state is made where there is none yet."""
         self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
         self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
@@ -424,18 +429,19 @@ class Linter:
             rule = self._dues.get(code)
             if rule is not None:  # others run elsewhere
                 self._one(rule, rule.check_due, at, findings, at.connection, None)
-            for model in self.models:
+            for model in self._told["due"]:
                 if model.code == code:
                     self._moved_on(model, "due", at.connection, at)
 
     def _follow(self, what: str, subject: Any, at: RuleContext) -> None:
-        """Move all models on by something else than a packet."""
-        for model in self.models:
+        """Move models on by something else than a packet."""
+        for model in self._told[what]:
             self._moved_on(model, what, subject, at)
 
     def _follow_packet(self, packet: ControlPacket, at: RuleContext) -> None:
         for model in self._followers[packet.packet_type]:
-            self._moved_on(model, "follow", packet, at)
+            if model.minds(packet, at):
+                self._moved_on(model, "follow", packet, at)
 
     def _moved_on(self, model: type[Model], what: str, subject: Any, at: RuleContext) -> None:
         try:

@@ -37,6 +37,14 @@ class Model:
         # Twice, where a dataclass with slots is made of the class.
         cls.Memory = cls
 
+    @classmethod
+    def minds(cls, packet: Any, at: RuleContext) -> bool:
+        """Whether ``follow`` has to be called for a packet, as far as the packet and its connection say by themselves.
+
+        Looking up the model of a key costs more than this, for packets that come often.
+        """
+        return True
+
     def follow(self, packet: Any, at: RuleContext) -> None:
         """Move on by a packet; connection and history are in the state before it."""
 

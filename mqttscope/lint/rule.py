@@ -89,6 +89,7 @@ class Rule:
     """Reason code of 5.0 that the specification gives to this violation."""
     since: ClassVar[str] = "0.1.0"
     scope: ClassVar[Scope]
+    """Follows from the code, unless a rule says otherwise."""
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = ()
     """Packet classes that ``check`` is called for; ``ControlPacket`` for all."""
     sender: ClassVar[Direction | None] = None
@@ -128,7 +129,8 @@ class Rule:
         if "code" not in cls.__dict__:
             return
         cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
-        cls.scope = _SCOPES[cls.code[3]]
+        if "scope" not in cls.__dict__:
+            cls.scope = _SCOPES[cls.code[3]]
         if not cls.__module__.startswith(_HOME):
             return
         if cls.code in RULES and RULES[cls.code].__module__ != cls.__module__:

@@ -134,6 +134,8 @@ class PeerHistory:
     identifier."""
     positions: dict[int, int] = field(default_factory=dict)
     """Stream position after those PUBLISH packets."""
+    expiries: dict[int, int] = field(default_factory=dict)
+    """Message Expiry Intervals in seconds of those that had one, by packet identifier."""
     ended: dict[int, Ended] = field(default_factory=dict)
     """Exchanges that it began and that were answered in full, by packet identifier: the last one each."""
     owes_puback: dict[int, int] = field(default_factory=dict)
@@ -274,6 +276,8 @@ class History:
     latest_ns: int = -1 << 63
     """The latest time of a segment with data."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    carries: bool = False
+    """Whether messages of the client's session that had no answer on an earlier connection matter to this one."""
     foreign: str = ""
     """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
     memories: dict[str, Any] = field(default_factory=dict)
@@ -455,6 +459,12 @@ class History:
         sender.identifiers[identifier >> 3] |= 1 << (identifier & 7)
         sender.checksums[identifier] = checksum
         sender.positions[identifier] = sender.position
+        block = packet.properties
+        expiry = None if block is None or not block.items else block.message_expiry_interval
+        if expiry is not None:
+            sender.expiries[identifier] = expiry
+        elif sender.expiries:
+            sender.expiries.pop(identifier, None)
         kind = PacketType.PUBACK if qos == 1 else PacketType.PUBREC
         if receiver.ahead and self._was_ahead(sender, receiver, kind, identifier, number):
             sender.surplus += qos == 1
