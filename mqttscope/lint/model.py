@@ -28,6 +28,8 @@ class Model:
     """Whose state it is; rules that read it have the same scope."""
     looks_at: ClassVar[tuple[type[ControlPacket], ...]] = ()
     """Packet classes that ``follow`` is called for."""
+    when: ClassVar[dict[type[ControlPacket], str]] = {}
+    """Of these packet classes only those packets of which this attribute is true."""
     Memory: ClassVar[Any]
     """The class itself: what is made for a key that is new."""
 
