@@ -39,7 +39,7 @@ MAX_EXPECTED = 32
 MAX_SCANNED = 1_000
 """Topics that a wildcard is compared with, newest first."""
 MAX_READERS = 8
-"""Clients of a topic that are remembered as having got its retained message, and as having asked for it in vain."""
+"""Clients of a topic that are remembered as having got its retained message."""
 MAX_LIVE = 1_000
 """Topics whose last message with RETAIN 1 is remembered for those who get it live."""
 MAX_GONE = 4
@@ -83,8 +83,6 @@ class Kept:
     """Whether that was after the connection of its publisher had ended."""
     readers: tuple[str, ...] = ()
     """Client Identifiers of those who got it."""
-    vain: tuple[str, ...] = ()
-    """Client Identifiers of those who asked for it and had not got it a while later."""
 
     @property
     def acknowledged(self) -> bool:
@@ -174,11 +172,11 @@ class RetainedStore(BrokerModel):
     awaited: dict[str, int] = field(default_factory=dict)
     """Topics in ``waiting``, with the number of connections that wait."""
     gone: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """CRC-32 and time of the last messages of connections that have ended, for topics with a retained message."""
+    """CRC-32 and time of the last messages of connections that have ended, by topic."""
     lost_ns: int = 0
-    """Up to when more messages were sent on such connections than are remembered of one."""
+    """Up to when there were more of them than are remembered."""
     stirred: dict[str, int] = field(default_factory=dict)
-    """Topics of wills that leave a retained message, with the time from which on they may have been published."""
+    """Topics of wills, with the time until which they may have been published."""
 
     def forget(self) -> None:
         """Nothing is certain any more."""
@@ -335,51 +333,72 @@ class RetainedStore(BrokerModel):
         self._wait_no_more(at.key)
         connect, left = at.history.connect, at.history.client.disconnect
         will = None if connect is None else connect.will
-        if will is not None and will.will_retain and (left is None or left.reason_code):
+        if will is not None and (left is None or left.reason_code):
             block = will.properties
             delayed = block is not None and bool(block.will_delay_interval)
             self.stirred[will.will_topic] = NEVER_NS if delayed else at.timestamp_ns
             if len(self.stirred) > MAX_TOPICS:
                 del self.stirred[next(iter(self.stirred))]
-        if not self.held:
-            return
         for party in (at.history.client, at.history.server):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
             for row in party.recent:
-                if row.topic in self.held:
-                    known = self.gone.pop(row.topic, ())
-                    self.gone[row.topic] = (*known, (row.checksum, row.timestamp_ns))[-MAX_GONE:]
+                known = self.gone.pop(row.topic, ())
+                self.gone[row.topic] = (*known, (row.checksum, row.timestamp_ns))[-MAX_GONE:]
+                if len(known) == MAX_GONE:
+                    self.lost_ns = max(self.lost_ns, known[0][1])
         while len(self.gone) > MAX_TOPICS:
-            del self.gone[next(iter(self.gone))]
+            dropped = self.gone.pop(next(iter(self.gone)))
+            self.lost_ns = max(self.lost_ns, dropped[-1][1])
 
-    def heard_since(
-        self, topic: str, checksum: int, since_ns: int, at: RuleContext, beside: tuple[ConnectionKey, int] | None = None
-    ) -> bool:
+    def heard_since(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> bool:
         """Whether somebody may have sent a message with this content since then, to the server or from it.
 
-        ``beside`` is a message that does not count: its connection and the number of its PUBLISH.  Wills count, and
-        so does what was sent on a connection that sent more than is remembered.
+        Wills count, and so does what was sent on a connection that sent more than is remembered.
         """
-        if self.lost_ns >= since_ns or self.stirred.get(topic, -1) >= since_ns:
+        return self._said_since(topic, checksum, since_ns, at, both=True)
+
+    def published_since(self, topic: str, beside: Live, since_ns: int, at: RuleContext) -> bool:
+        """The same of what clients sent with the content of one message, beside that one itself."""
+        return self._said_since(topic, beside.checksum, since_ns, at, beside, both=False)
+
+    def _said_since(
+        self,
+        topic: str,
+        checksum: int,
+        since_ns: int,
+        at: RuleContext,
+        beside: Live | None = None,
+        *,
+        both: bool,
+    ) -> bool:
+        if self.lost_ns >= since_ns or self.stirred.get(topic, -1) >= since_ns or self.has_will(topic, checksum, at):
             return True
-        if any(known == checksum and when_ns >= since_ns for known, when_ns in self.gone.get(topic, ())):
-            return True
+        own_ns, own = (-1, None) if beside is None else (beside.timestamp_ns, (beside.key, beside.packet))
+        for known, when_ns in self.gone.get(topic, ()):
+            if known == checksum and when_ns >= since_ns and when_ns != own_ns:
+                return True
         for key in self.witnesses:
             history = at.history_of(key)
             if history is None:
                 continue
-            will = None if history.connect is None else history.connect.will
-            if will is not None and will.will_topic == topic and zlib.crc32(will.will_payload) == checksum:
-                return True
-            for party in (history.client, history.server):
+            for party in (history.client, history.server) if both else (history.client,):
                 recent = party.recent
                 if len(recent) >= MAX_RECENT and recent[0].timestamp_ns > since_ns:
                     return True
                 for row in recent:
                     same = row.topic == topic and row.checksum == checksum and row.timestamp_ns >= since_ns
-                    if same and beside != (key, row.packet):
+                    if same and own != (key, row.packet):
                         return True
+        return False
+
+    def has_will(self, topic: str, checksum: int, at: RuleContext) -> bool:
+        """Whether an open connection has a will with this content."""
+        for key in self.witnesses:
+            history = at.history_of(key)
+            will = None if history is None or history.connect is None else history.connect.will
+            if will is not None and will.will_topic == topic and zlib.crc32(will.will_payload) == checksum:
+                return True
         return False
 
     def plain(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> tuple[str, Message] | None:
