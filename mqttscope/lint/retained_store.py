@@ -50,6 +50,8 @@ MAX_IN_FLIGHT = 10
 """Messages that wait for an answer of the client; a server that limits them holds back what comes next."""
 MAX_PATIENCE_NS = 600 * SECOND_NS
 """How long a message is waited for; what is judged later than that is not judged at all."""
+WILL_NS = 5 * SECOND_NS
+"""How long after the end of a connection its will may come."""
 _OVERHEAD = 64
 """Bytes of a PUBLISH beside topic, payload and what it was published with: more than a server adds."""
 
@@ -336,7 +338,7 @@ class RetainedStore(BrokerModel):
         if will is not None and (left is None or left.reason_code):
             block = will.properties
             delayed = block is not None and bool(block.will_delay_interval)
-            self.stirred[will.will_topic] = NEVER_NS if delayed else at.timestamp_ns
+            self.stirred[will.will_topic] = NEVER_NS if delayed else max(self.now_ns, at.timestamp_ns) + WILL_NS
             if len(self.stirred) > MAX_TOPICS:
                 del self.stirred[next(iter(self.stirred))]
         for party in (at.history.client, at.history.server):
