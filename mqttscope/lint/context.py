@@ -280,6 +280,10 @@ class RuleContext:
         connection = self._memories.open.get(whom)
         return None if connection is None else connection.history
 
+    def connection_of(self, whom: ConnectionKey) -> Connection | None:
+        """Another connection of the same key, until it has ended on both sides."""
+        return self._memories.open.get(whom)
+
     def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
         """Have ``check_due`` of a rule called when capture time comes there, before all that is captured then.
 

@@ -17,7 +17,28 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment
 
-RULES = {code: all_rules()[code] for code in ("SES303", "SES307", "RET405", "RET406", "RET407", "RET408", "RET409", "RET410", "RET411", "DLV416")}
+RULES = {
+    code: all_rules()[code]
+    for code in (
+        "SES303",
+        "SES307",
+        "RET405",
+        "RET406",
+        "RET407",
+        "RET408",
+        "RET409",
+        "RET410",
+        "RET411",
+        "DLV416",
+        "WIL404",
+        "WIL405",
+        "WIL406",
+        "WIL407",
+        "WIL408",
+        "CON426",
+        "CON432",
+    )
+}
 
 
 def lint(rule: type[Rule], captured: list[Segment]) -> list[Finding]:
