@@ -52,6 +52,8 @@ MAX_PATIENCE_NS = 600 * SECOND_NS
 """How long a message is waited for; what is judged later than that is not judged at all."""
 WILL_NS = 5 * SECOND_NS
 """How long after the end of a connection its will may come."""
+CUT = -1
+"""Stands for the checksum of a message that the capture does not have all of."""
 _OVERHEAD = 64
 """Bytes of a PUBLISH beside topic, payload and what it was published with: more than a server adds."""
 
@@ -346,7 +348,8 @@ class RetainedStore(BrokerModel):
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
             for row in party.recent:
                 known = self.gone.pop(row.topic, ())
-                self.gone[row.topic] = (*known, (row.checksum, row.timestamp_ns))[-MAX_GONE:]
+                checksum = CUT if row.cut else row.checksum
+                self.gone[row.topic] = (*known, (checksum, row.timestamp_ns))[-MAX_GONE:]
                 if len(known) == MAX_GONE:
                     self.lost_ns = max(self.lost_ns, known[0][1])
         while len(self.gone) > MAX_TOPICS:
@@ -378,7 +381,7 @@ class RetainedStore(BrokerModel):
             return True
         own_ns, own = (-1, None) if beside is None else (beside.timestamp_ns, (beside.key, beside.packet))
         for known, when_ns in self.gone.get(topic, ()):
-            if known == checksum and when_ns >= since_ns and when_ns != own_ns:
+            if known in (checksum, CUT) and when_ns >= since_ns and when_ns != own_ns:
                 return True
         for key in self.witnesses:
             history = at.history_of(key)
@@ -389,8 +392,8 @@ class RetainedStore(BrokerModel):
                 if len(recent) >= MAX_RECENT and recent[0].timestamp_ns > since_ns:
                     return True
                 for row in recent:
-                    same = row.topic == topic and row.checksum == checksum and row.timestamp_ns >= since_ns
-                    if same and own != (key, row.packet):
+                    same = row.topic == topic and (row.checksum == checksum or row.cut)
+                    if same and row.timestamp_ns >= since_ns and own != (key, row.packet):
                         return True
         return False
 

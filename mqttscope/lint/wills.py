@@ -177,7 +177,7 @@ class Wills(BrokerModel):
             if will is None:
                 continue
             if at.from_client:
-                will.twin = will.twin or checksum == will.checksum
+                will.twin = will.twin or checksum == will.checksum or bool(packet.missing)
                 if at.key == key:
                     will.written = checksum
                 continue

@@ -1,4 +1,4 @@
-"""Retained messages that a server must have: which count, which match, and what is forgotten."""
+"""Retained messages that a server must have: which count, which match, who waits, and what is forgotten."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from mqttscope.dissect import Options, dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Step, client, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -146,3 +145,47 @@ def test_a_message_of_another_connection_is_another_one_whatever_its_number() ->
         captured = segments(conversation("x", *steps, *meanwhile, *on(1, LATE)))
         events = dissect_segments(captured, Options(count_by_connection=True))
         assert len([one for event in events for one in linter.feed(event)]) == expected
+
+
+def told(code: str, *steps: Step) -> list[str]:
+    linter = Linter([all_rules()[code]()], strict=True)
+    return [
+        one.message for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)
+    ]
+
+
+AGAIN = client(Publish(topic_name="a", payload=b"21"))
+LIVE = server(Publish(topic_name="a", payload=b"21"))
+
+
+def test_a_connection_that_sends_more_than_is_remembered_hides_what_it_sent() -> None:
+    many = client(*(Publish(topic_name="b") for _ in range(70)), after=10)
+    asked = reader(*asks("a"), LIVE)
+    assert len(told("RET411", *opened(), *sets(), client(after=10), *asked)) == 1
+    assert told("RET411", *opened(), *sets(), many, *asked) == []
+    talker = on(2, *opened(client_identifier="c3"), many, closes("client"))
+    assert told("RET411", *opened(), *sets(), *talker, *asked) == []
+
+
+def test_topics_of_connections_that_have_ended_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is forgotten of them may have been the same message."""
+    gone = on(2, *opened(client_identifier="c3"), AGAIN, client(Publish(topic_name="b")), closes("client"))
+    steps = *opened(), *sets(), client(after=10), *reader(*asks("a")), *gone, *reader(LIVE)
+    monkeypatch.setattr(f"{STORE}.MAX_TOPICS", 1)
+    assert told("RET411", *steps) == []
+
+
+def test_only_so_many_live_messages_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Subscription("+", 0, retain_as_published=True)
+    listens = reader(client(Subscribe(1, subscriptions=[row])), server(Suback(1, reason_codes=[0])))
+    says = client(*(Publish(topic_name=name, retain=True, payload=b"21") for name in "ab"))
+    gets_both = on(1, server(*(Publish(topic_name=name, payload=b"21") for name in "ab")))
+    assert len(told("RET409", *listens, *opened(), says, *gets_both)) == 2
+    monkeypatch.setattr(f"{STORE}.MAX_LIVE", 1)
+    assert len(told("RET409", *listens, *opened(), says, *gets_both)) == 1
+
+
+def test_a_message_that_comes_again_has_replaced_what_its_first_copy_had() -> None:
+    again = client(Publish(True, 1, True, "a", 1, None, b"21")), server(Puback(1))
+    asked = reader(client(after=10), *asks("a"), gets(payload=b"20"))
+    assert len(told("RET405", *opened(), *sets(payload=b"20"), sets()[0], *again, *asked)) == 1

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, on, opened, server
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.shared_checks import duration
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Puback, Publish
