@@ -96,7 +96,7 @@ class LiveClients(Model):
                 del self.unnamed[next(iter(self.unnamed))]
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
-        """A connection has ended; its session may go on."""
+        """A connection has ended; its session may continue."""
         self.unnamed.pop(at.key, None)
         name = connection.client_identifier
         one = self.names.get(name) if name else None

@@ -359,7 +359,8 @@ class RetainedStore(BrokerModel):
     def heard_since(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> bool:
         """Whether somebody may have sent a message with this content since then, to the server or from it.
 
-        Wills count, and so does what was sent on a connection that sent more than is remembered.
+        Wills count, and so does what was sent on a connection that sent more than is remembered, or that has lost
+        bytes.
         """
         return self._said_since(topic, checksum, since_ns, at, both=True)
 
@@ -387,6 +388,9 @@ class RetainedStore(BrokerModel):
             history = at.history_of(key)
             if history is None:
                 continue
+            connection = at.connection_of(key)
+            if both and connection is not None and (connection.server_side.gapped or history.server.malformed):
+                return True
             for party in (history.client, history.server) if both else (history.client,):
                 recent = party.recent
                 if len(recent) >= MAX_RECENT and recent[0].timestamp_ns > since_ns:

@@ -72,7 +72,7 @@ _OVERDUE = on(1, *_PING, client(Pingreq(), after=20).marked("", at=None))
 class WillNotPublished(Rule):
     """A client is gone without a DISCONNECT and a subscriber does not get its will.
 
-    The will is how others learn that a client has died; without it they go on as if it were there.  What is waited
+    The will is how others learn that a client has died; without it they continue as if it were there.  What is waited
     for (``timeout`` seconds) is counted from the end that the capture shows, or from the end of Will Delay or of the
     session; and the server has to speak to the subscriber after that.  A server may filter silently what a client is
     not allowed to read or to write, so it is an error only where the subscriber has got a message that the client

@@ -101,7 +101,7 @@ class WillPublishedDespiteReconnect(Rule):
             *on(1, _GETS.marked("payload")),
         ),
         conversation(
-            "published when Will Delay is over, though the client has armed it anew",
+            "published when Will Delay is over, though the client has it again",
             *_READER,
             *opened(will=_WILL, connect=_LASTS),
             _GONE,
