@@ -138,8 +138,7 @@ class Wills(BrokerModel):
             before.resumed = packet.session_present is True and not connect.clean_start
             before.back = Related("the CONNACK of the next connection", at.number, event.frame, event.timestamp_ns)
             if before.phase == DUE and before.due_ns > at.timestamp_ns:
-                before.phase = TAKEN_BACK if before.resumed else DUE
-                before.due_ns = before.due_ns if before.resumed else at.timestamp_ns
+                before.phase = TAKEN_BACK if before.resumed else OPEN
         will = connect.will
         if will is None or not name or not will.will_topic or will.will_topic[0] == "$":
             return
@@ -246,10 +245,10 @@ class Wills(BrokerModel):
             return (DROPPED if how == {"fin"} else OPEN), 0
         if told is not None and told.reason_code in _TOLD_TO_GO:
             return OPEN, 0
-        if will.delay_s and will.resumed:
-            return TAKEN_BACK, ended_ns + will.delay_s * SECOND_NS
-        kept_s = connection.session_expiry_interval or 0
-        seconds = 0 if will.back_ns else min(will.delay_s, kept_s)
+        if will.delay_s and will.back_ns:
+            # A new session ends the old one, whose will is due then; a new connection deletes it (5.0 MQTT-3.1.2-8).
+            return (TAKEN_BACK if will.resumed else OPEN), ended_ns + will.delay_s * SECOND_NS
+        seconds = min(will.delay_s, connection.session_expiry_interval or 0)
         return DUE, ended_ns + seconds * SECOND_NS
 
     def closed(self, connection: Connection, at: RuleContext) -> None:

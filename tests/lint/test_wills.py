@@ -56,7 +56,7 @@ def phases(*steps: Step) -> list[tuple[str, int]]:
             "taken back",
             30,
         ),
-        ((*opened(will=LATER, connect=HOUR), GONE, *on(1, *opened())), "due", 0),
+        ((*opened(will=LATER, connect=HOUR), GONE, *on(1, *opened())), "open", 30),
     ],
 )
 def test_an_end_makes_a_will_due_unless_the_client_is_back(steps: tuple[Step, ...], phase: str, delay: int) -> None:

@@ -127,6 +127,17 @@ class WillNotPublished(Rule):
             *_WAITS,
         ),
         conversation(
+            "back within Will Delay with a new session",
+            *_READER,
+            *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *on(2, *opened()),
+            *_WAITS,
+            *_WAITS,
+        ),
+        conversation(
             "Will Delay is not over",
             *_READER,
             *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
@@ -329,7 +340,7 @@ class WillNotPublished(Rule):
         reader = at.client_name in wills.readers.get(topic, ())
         if not reader and one.topic_filter[0] in "+#":
             return None
-        how = ("MQTT-3.1.2-8", "V5-WILL-takeover") if will.back_ns and not will.delay_s else ("MQTT-3.1.2-8",)
+        how = ("MQTT-3.1.2-8", "V5-WILL-takeover") if will.back_ns else ("MQTT-3.1.2-8",)
         waited = (at.timestamp_ns - one.due_ns) / SECOND_NS
         return self.report(
             "",

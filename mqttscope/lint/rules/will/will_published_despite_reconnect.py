@@ -40,8 +40,8 @@ class WillPublishedDespiteReconnect(Rule):
     """A server publishes a delayed will although its client has come back in time.
 
     Will Delay is there so that a short loss of the network is no alarm: a client that takes its session up again
-    within the interval was never gone.  It is the old will that is reported; a new session (Clean Start 1) ends the
-    old one, and its will is due then.
+    within the interval was never gone.  It is the old will that is reported; where the client comes with a new session
+    (Clean Start 1), the end of the old one may make its will due.
 
     Instead, forget the delayed will when the client takes up its session.
     """
