@@ -33,6 +33,8 @@ MAX_COPIES = 64
 """Subscribers of which it is counted how often they got a will."""
 KEPT = ("content_type", "response_topic", "correlation_data", "payload_format_indicator", "user_property")
 """Properties that a will is published with."""
+UNKNOWN_NS = 60 * SECOND_NS
+"""How long after the end of a connection whose CONNECT is not known its will may come."""
 _TOLD_TO_GO = (0x8B, 0x98)
 """Reasons of a server to end all connections: it is being shut down, or somebody has ended the session by hand."""
 
@@ -98,6 +100,8 @@ class Wills(BrokerModel):
     """Clients that have got messages of one of the topics."""
     said: dict[str, int] = field(default_factory=dict)
     """When a client published last on one of the topics."""
+    unknown_ns: int = 0
+    """Until when a will may come that is not known, since its CONNECT is not."""
     crowded: bool = False
     """Whether there were more wills than can be remembered."""
 
@@ -130,7 +134,7 @@ class Wills(BrokerModel):
     def _accepted(self, packet: Connack, at: RuleContext) -> None:
         connect, sent = at.history.connect, at.history.connect_sent
         name, event = at.connection.client_identifier, at.event
-        if connect is None or sent is None:
+        if connect is None or sent is None or connect.missing:
             return
         before = None if name is None else self.of(self.by_client.get(name))
         if before is not None and before.phase in (ARMED, DUE) and not before.back_ns:
@@ -227,7 +231,7 @@ class Wills(BrokerModel):
         if found is None or any(one.client != found[1].client for one in again):
             return None
         will = found[1]
-        if will.twin or any(one.twin for one in again):
+        if will.twin or any(one.twin for one in again) or at.timestamp_ns <= self.unknown_ns:
             return None
         if will.capture != at.event.capture or self.waits_behind_a_hole(at):
             return None
@@ -254,11 +258,13 @@ class Wills(BrokerModel):
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection ends: its will is dropped, or due."""
         BrokerModel.closed(self, connection, at)
+        connect, left = at.history.connect, at.history.client.disconnect
+        if (connect is None or connect.missing) and (left is None or left.reason_code):
+            self.unknown_ns = max(self.now_ns, at.timestamp_ns) + UNKNOWN_NS
         will = self.armed.pop(at.key, None)
         if will is None:
             return
         will.phase, will.due_ns = self.ending(will, connection, at)
-        left = at.history.client.disconnect
         will.ended_ns = connection.closed_ns or at.timestamp_ns
         if left is not None and will.phase == DROPPED:
             will.ended_ns = left.timestamp_ns

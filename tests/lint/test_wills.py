@@ -106,6 +106,13 @@ def test_lost_bytes_may_hold_the_same() -> None:
     assert [one.twin for one in known(*opened(will=WILL), *gap, *late).armed.values()] == [True]
 
 
+def test_the_will_of_a_connection_from_before_the_capture_is_not_known() -> None:
+    end = on(1, client(Pingreq()), server(Pingresp()), closes("client"))
+    assert known(*opened(will=WILL), *on(1, *opened(client_identifier="c2")), closes("client")).unknown_ns == 0
+    first = known(*opened(will=WILL), *end)
+    assert first.unknown_ns > first.now_ns
+
+
 def test_all_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.wills.MAX_ENDED", 1)
     second = on(1, *opened(client_identifier="c2", will=Will("v", b"")), GONE)
