@@ -41,6 +41,10 @@ MAX_WILLS = 10_000
 """Topics of retained wills; beyond them nothing of the server is judged any more."""
 
 
+TORN_NS = 600 * SECOND_NS
+"""How long after bytes were missing what somebody else said may have been in them."""
+
+
 @dataclass(slots=True)
 class Watch:
     """The connections of one server."""
@@ -53,6 +57,8 @@ class Watch:
     """Topics of retained wills, with the number of connections that hold one, and of wills that are delayed."""
     blind: bool = False
     """Whether there were more of them than can be remembered."""
+    torn_ns: int = -TORN_NS
+    """When bytes were missing last, whoever sent them."""
     unanswered: dict[tuple[ConnectionKey, int], str] = field(default_factory=dict)
     """Topics of messages with QoS above 0 that rest on an answer of the server, by their packet identifier."""
 
@@ -134,6 +140,8 @@ class Watch:
     def take(self, packet: Any, at: RuleContext) -> None:
         """Take note of a CONNECT, a CONNACK, an answer to a PUBLISH; and of the time, whatever the packet is."""
         self.pass_time(at.timestamp_ns)
+        if packet.missing:
+            self.torn_ns = at.timestamp_ns
         if isinstance(packet, Connect):
             will = packet.will
             if at.history.connect is None and will is not None and self.minds(will):
@@ -153,8 +161,13 @@ class Watch:
         if not connection.handshake_seen and connection.transport != "tls":
             self._see(at)
 
+    def is_torn(self, at: RuleContext) -> bool:
+        """Whether bytes were missing lately, so that what nobody seems to have said may have been in them."""
+        return at.timestamp_ns < self.torn_ns + TORN_NS
+
     def gap(self, event: GapEvent, at: RuleContext) -> None:
         """What a client sent there may have been anything."""
+        self.torn_ns = at.timestamp_ns
         if event.direction is C2S:
             self.forget()
 
@@ -165,6 +178,7 @@ class Watch:
 
     def damaged(self, found: Malformed, at: RuleContext) -> None:
         """The same of a packet that could not be read to its end."""
+        self.torn_ns = at.timestamp_ns
         if at.direction is C2S and not found.complete:
             self.forget()
 

@@ -121,6 +121,8 @@ class Wills(BrokerModel):
     def follow(self, packet: Any, at: RuleContext) -> None:
         """Follow who has a will, and what is said of its topic."""
         if isinstance(packet, Publish):
+            if packet.missing:
+                self.torn_ns = at.timestamp_ns
             if at.topic is None:
                 if at.from_client:
                     self.forget()

@@ -40,7 +40,7 @@ class RetainFlagMissingOnInitial(Rule):
 
     code = "RET411"
     severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.INFO)
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.3.1-8": ""}}
@@ -135,5 +135,5 @@ class RetainFlagMissingOnInitial(Rule):
             f"PUBLISH {topic!r} to {at.client_name!r} answers SUBSCRIBE {one.topic_filter!r} with the retained message "
             "and has RETAIN 0",
             related=(Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns), kept.related),
-            **doubt(at),
+            **doubt(at, doubtful=store.is_torn(at)),
         )

@@ -2,7 +2,7 @@
 
 import zlib
 
-from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
@@ -39,6 +39,7 @@ class RetainFlagNotPropagated(Rule):
 
     code = "RET409"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.1-13": ""}}
@@ -163,4 +164,5 @@ class RetainFlagNotPropagated(Rule):
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 0 although it was published with RETAIN 1 "
             f"{waited:,.3f} s before, and {filters_of(match.subscriptions)} has Retain As Published",
             related=(Related("the PUBLISH of the publisher", live.packet, live.frame, live.timestamp_ns),),
+            **doubt(at, doubtful=store.is_torn(at)),
         )

@@ -34,7 +34,7 @@ class RetainedLostWithSession(WaitingRule):
 
     code = "RET410"
     severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.INFO)
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.HEURISTIC
     versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.1.2-7": ""}}
@@ -115,5 +115,5 @@ class RetainedLostWithSession(WaitingRule):
             sender=Direction.SERVER_TO_CLIENT,
             overdue=True,
             topic=vain.topic,
-            **doubt(at),
+            **doubt(at, doubtful=store.is_torn(at)),
         )

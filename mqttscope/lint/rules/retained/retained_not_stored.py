@@ -208,7 +208,7 @@ class RetainedNotStored(WaitingRule):
             f"retained message {topic!r} sent to {at.client_name!r} is the one before that which {kept.client!r} "
             f"published {waited:,.0f} s ago and the server has accepted",
             related=(Related("the newer message", kept.packet, kept.frame, kept.timestamp_ns),),
-            **doubt(at),
+            **doubt(at, doubtful=store.is_torn(at)),
         )
 
     def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
@@ -233,5 +233,5 @@ class RetainedNotStored(WaitingRule):
             sender=Direction.SERVER_TO_CLIENT,
             overdue=True,
             topic=vain.topic,
-            **doubt(at, doubtful=not (vain.reader and kept.granted)),
+            **doubt(at, doubtful=store.is_torn(at) or not (vain.reader and kept.granted)),
         )

@@ -155,5 +155,5 @@ class UnretainedStored(Rule):
             "retain",
             f"retained message {topic!r} sent to {at.client_name!r} was published by {name!r} with RETAIN 0",
             related=(Related("the retained message before it", held.packet, held.frame, held.timestamp_ns),),
-            **doubt(at, doubtful=not (held.proven or held.accepted)),
+            **doubt(at, doubtful=store.is_torn(at) or not (held.proven or held.accepted)),
         )

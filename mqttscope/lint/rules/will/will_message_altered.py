@@ -1,6 +1,6 @@
 """WIL408."""
 
-from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
@@ -44,6 +44,7 @@ class WillMessageAltered(Rule):
 
     code = "WIL408"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {
@@ -169,4 +170,5 @@ class WillMessageAltered(Rule):
             f"will of {will.client!r} published to {at.client_name!r} {got}, {wanted}",
             related=(will.connect,),
             statements=identifiers,
+            **doubt(at, doubtful=at.model(Wills).is_torn(at)),
         )

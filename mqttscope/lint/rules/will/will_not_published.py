@@ -351,7 +351,7 @@ class WillNotPublished(Rule):
             sender=Direction.SERVER_TO_CLIENT,
             overdue=True,
             topic=topic,
-            **doubt(at, doubtful=not (reader and will.proven)),
+            **doubt(at, doubtful=wills.is_torn(at) or not (reader and will.proven)),
         )
 
 

@@ -1,6 +1,6 @@
 """WIL405."""
 
-from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
@@ -37,6 +37,7 @@ class WillPublishedAfterNormalDisconnect(Rule):
 
     code = "WIL405"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.14.4-3": ""}, V3_1_1: {"MQTT-3.14.4-3": ""}}
@@ -153,4 +154,5 @@ class WillPublishedAfterNormalDisconnect(Rule):
             f"will of {will.client!r} published to {at.client_name!r} although it left with DISCONNECT "
             f"{since_ns / SECOND_NS:,.3f} s before",
             related=(will.connect,),
+            **doubt(at, doubtful=at.model(Wills).is_torn(at)),
         )

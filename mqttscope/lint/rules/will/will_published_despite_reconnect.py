@@ -1,6 +1,6 @@
 """WIL406."""
 
-from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
@@ -48,6 +48,7 @@ class WillPublishedDespiteReconnect(Rule):
 
     code = "WIL406"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.3-9": ""}}
@@ -127,4 +128,5 @@ class WillPublishedDespiteReconnect(Rule):
             f"will of {will.client!r} published to {at.client_name!r} although it was back {apart:,.1f} s later, "
             f"within Will Delay {will.delay_s} s",
             related=(will.connect,) if will.back is None else (will.connect, will.back),
+            **doubt(at, doubtful=at.model(Wills).is_torn(at)),
         )

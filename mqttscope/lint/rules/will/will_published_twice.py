@@ -1,6 +1,6 @@
 """WIL407."""
 
-from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
@@ -37,6 +37,7 @@ class WillPublishedTwice(Rule):
 
     code = "WIL407"
     severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.HEURISTIC
     versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.1.2-10": ""}, V3_1_1: {"MQTT-3.1.2-10": ""}}
@@ -121,4 +122,5 @@ class WillPublishedTwice(Rule):
             "payload",
             f"will of {will.client!r} published to {at.client_name!r} {copies + 1} times for one closed connection",
             related=(will.connect,),
+            **doubt(at, doubtful=at.model(Wills).is_torn(at)),
         )
