@@ -281,7 +281,7 @@ class RuleContext:
         return None if connection is None else connection.history
 
     def connection_of(self, whom: ConnectionKey) -> Connection | None:
-        """Another connection of the same key, while it is open."""
+        """Another connection of the same key, until it has ended on both sides."""
         return self._memories.open.get(whom)
 
     def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:

@@ -161,8 +161,11 @@ MAX_INTERNAL_ERRORS = 100
 
 Check = Callable[..., Findings]
 Condition = Callable[[Any], Any]
-Checks = tuple[tuple[Condition | None, tuple[tuple[Rule, Check], ...]], ...]
+Group = tuple[tuple[Rule, Check], ...]
+Checks = tuple[tuple[Condition | None, Group], ...]
 """Checks of one packet type, grouped by what has to be true of the packet for them."""
+Abouts = tuple[tuple[type[Model], tuple[tuple[Condition, Condition | None, Group], ...]], ...]
+"""Checks of PUBLISH, by the model and its table of topics that the topic has to be in, and what has to be true."""
 CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
 """What ``Rule.when`` may name beside attributes of packets."""
 
@@ -204,8 +207,13 @@ class Linter:
         """Findings of the packet at hand, by what those have in common that are one."""
         self.models = sorted({model for rule in self.rules for model in rule.models}, key=attrgetter("code"))
         """What rules read beyond the connection."""
-        self._followers: dict[PacketType, tuple[type[Model], ...]] = {
-            kind: tuple(model for model in self.models if any(one.packet_type == kind for one in model.looks_at))
+        self._followers: dict[PacketType, tuple[tuple[type[Model], Condition | None], ...]] = {
+            kind: tuple(
+                (model, attrgetter(model.when[one]) if one in model.when else None)
+                for model in self.models
+                for one in model.looks_at
+                if one.packet_type == kind
+            )
             for kind in PacketType
         }
         self._told: dict[str, tuple[type[Model], ...]] = {
@@ -213,7 +221,7 @@ class Linter:
             for what in ("opened", "gap", "unparsed", "damaged", "due", "closed")
         }
         """Models that mind something else than packets: for others no state is made where there is none yet."""
-        self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
+        self._plans: dict[tuple[int, bool, int, bool], tuple[Checks, Abouts]] = {}
         self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
@@ -387,9 +395,10 @@ class Linter:
     def _check(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
         """All checks of one packet."""
         key = (at.version, at.from_client, packet.packet_type, at.history.settled)
-        checks = self._plans.get(key)
-        if checks is None:
-            checks = self._plans[key] = self._plan(packet, at)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(packet, at)
+        checks, abouts = plan
         for when, group in checks:
             if when is None or when(packet):
                 for rule, check in group:
@@ -399,9 +408,16 @@ class Linter:
                             self._take(rule, found, at, findings, None)
                     except Exception as error:
                         self._failed(rule, at, error)
+        for model, tables in abouts:
+            state = at.model(model)
+            for table, when, group in tables:
+                if at.topic in table(state) and (when is None or when(packet)):
+                    for rule, check in group:
+                        self._one(rule, check, at, findings, packet, None)
 
-    def _plan(self, packet: ControlPacket, at: RuleContext) -> Checks:
+    def _plan(self, packet: ControlPacket, at: RuleContext) -> tuple[Checks, Abouts]:
         groups: dict[str | None, list[tuple[Rule, Check]]] = {}
+        abouts: dict[type[Model], dict[tuple[str, str | None], list[tuple[Rule, Check]]]] = {}
         for rule in self._running:
             if (
                 rule.implements("check")
@@ -412,10 +428,22 @@ class Linter:
             ):
                 when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
                 when = None if isinstance(packet, rule.always) else when
-                groups.setdefault(when, []).append((rule, rule.check))
-        return tuple(
-            (None if when is None else CONDITIONS.get(when) or attrgetter(when), tuple(group))
-            for when, group in groups.items()
+                if rule.about is not None and packet.packet_type is PacketType.PUBLISH:
+                    model, table = rule.about
+                    abouts.setdefault(model, {}).setdefault((table, when), []).append((rule, rule.check))
+                else:
+                    groups.setdefault(when, []).append((rule, rule.check))
+        return (
+            tuple((_condition(when), tuple(group)) for when, group in groups.items()),
+            tuple(
+                (
+                    model,
+                    tuple(
+                        (attrgetter(table), _condition(when), tuple(group)) for (table, when), group in tables.items()
+                    ),
+                )
+                for model, tables in abouts.items()
+            ),
         )
 
     def _run(self, checks: list[tuple[Rule, Check]], at: RuleContext, findings: list[Finding], subject: Any) -> None:
@@ -439,8 +467,8 @@ class Linter:
             self._moved_on(model, what, subject, at)
 
     def _follow_packet(self, packet: ControlPacket, at: RuleContext) -> None:
-        for model in self._followers[packet.packet_type]:
-            if model.minds(packet, at):
+        for model, when in self._followers[packet.packet_type]:
+            if (when is None or when(packet)) and model.follows(packet, at):
                 self._moved_on(model, "follow", packet, at)
 
     def _moved_on(self, model: type[Model], what: str, subject: Any, at: RuleContext) -> None:
@@ -645,6 +673,10 @@ def _unselected(rules: list[Rule]) -> Iterator[Rule]:
         for code, rule in select().items():
             if code not in known and rule.scope not in WIDE and not rule.reads_findings:
                 yield rule()
+
+
+def _condition(when: str | None) -> Condition | None:
+    return None if when is None else CONDITIONS.get(when) or attrgetter(when)
 
 
 def _is_located(report: Report, event: Looked) -> bool:

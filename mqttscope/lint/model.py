@@ -28,6 +28,8 @@ class Model:
     """Whose state it is; rules that read it have the same scope."""
     looks_at: ClassVar[tuple[type[ControlPacket], ...]] = ()
     """Packet classes that ``follow`` is called for."""
+    when: ClassVar[dict[type[ControlPacket], str]] = {}
+    """Of these packet classes only those packets of which this attribute is true."""
     Memory: ClassVar[Any]
     """The class itself: what is made for a key that is new."""
 
@@ -38,7 +40,7 @@ class Model:
         cls.Memory = cls
 
     @classmethod
-    def minds(cls, packet: Any, at: RuleContext) -> bool:
+    def follows(cls, packet: Any, at: RuleContext) -> bool:
         """Whether ``follow`` has to be called for a packet, as far as the packet and its connection say by themselves.
 
         Looking up the model of a key costs more than this, for packets that come often.

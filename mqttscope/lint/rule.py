@@ -113,6 +113,8 @@ class Rule:
     those rules for it also where they are not selected, and keeps what they find to itself."""
     models: ClassVar[tuple[type[Model], ...]] = ()
     """What it reads beside the connection (`RuleContext.model`), of its own scope."""
+    about: ClassVar[tuple[type[Model], str] | None] = None
+    """One of these models and the name of a table of topics in it: of PUBLISH, ``check`` is called for these alone."""
     Memory: ClassVar[type | None] = None
     """Dataclass of what the rule keeps for each key of its scope.  Plain data, bounded."""
 

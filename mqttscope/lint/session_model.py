@@ -175,7 +175,7 @@ class SessionModel(Model):
     """How many messages were put in order so far."""
 
     @classmethod
-    def minds(cls, packet: Any, at: RuleContext) -> bool:
+    def follows(cls, packet: Any, at: RuleContext) -> bool:
         """Acknowledgments matter only where messages came from an earlier connection."""
         return at.history.carries or packet.packet_type not in _ACKNOWLEDGMENTS
 

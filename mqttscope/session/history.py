@@ -97,6 +97,8 @@ class Message:
     length: int
     packet: int
     timestamp_ns: int
+    cut: bool = False
+    """Whether the capture does not have all of it, so that its content is not known."""
 
 
 @dataclass(slots=True)
@@ -444,7 +446,7 @@ class History:
         checksum = zlib.crc32(packet.payload)
         if topic is not None:
             recent = sender.recent
-            recent.append(Message(topic, checksum, len(packet.payload), number, timestamp_ns))
+            recent.append(Message(topic, checksum, len(packet.payload), number, timestamp_ns, bool(packet.missing)))
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
             if packet.retain and receiver is self.client and not packet.dup:

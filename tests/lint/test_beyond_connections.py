@@ -18,7 +18,11 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment
 
 SESSIONS = ("PUB311", "ACK311", "ACK312", "ACK313", "ACK314", "ALS305", *(f"SES30{digit}" for digit in range(3, 8)))
-RULES = {code: all_rules()[code] for code in (*SESSIONS, "RET406", "RET407", "DLV416")}
+SERVERS = (
+    *("RET405", "RET406", "RET407", "RET408", "RET409", "RET410", "RET411", "DLV416"),
+    *("WIL404", "WIL405", "WIL406", "WIL407", "WIL408", "CON426", "CON432"),
+)
+RULES = {code: all_rules()[code] for code in (*SESSIONS, *SERVERS)}
 
 
 def lint(rule: type[Rule], captured: list[Segment]) -> list[Finding]:

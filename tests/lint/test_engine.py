@@ -516,7 +516,7 @@ class Thorough(Linter):
                 when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
                 needless = when is None or when in CONDITIONS or isinstance(packet, rule.always)
                 groups.append((None if needless else attrgetter(str(when)), ((rule, rule.check),)))
-        return tuple(groups)
+        return tuple(groups), ()
 
 
 @pytest.mark.parametrize("talk", [one for rule in all_rules().values() for one in (*rule.good, *rule.bad)][::3])
