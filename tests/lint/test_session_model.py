@@ -238,7 +238,7 @@ def test_a_client_without_messages_under_way_costs_no_look_at_its_acknowledgment
         looks_at: ClassVar[Any] = Puback
 
         def check(self, packet: Any, at: RuleContext) -> Findings:
-            looked.append(SessionModel.minds(packet, at))
+            looked.append(SessionModel.follows(packet, at))
             return None
 
     linter = Linter([Watches()], strict=True)
