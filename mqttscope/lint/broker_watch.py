@@ -1,7 +1,8 @@
 """What rules about a whole server share: what of its memory may be relied on, and what hides from the capture.
 
 A rule with the scope of a broker puts together what one client published and what another one got.  What it remembers
-is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server:
+is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server,
+for one rule (`BrokerRule`) or as part of a `model.Model`:
 
 * bytes that a client sent and the capture does not have may hold anything: all facts are forgotten;
 * a will may be published at any time while it is armed, so its topic is left alone;
@@ -124,78 +125,93 @@ class Watch:
         """Whether a connection that is still open proves that the server has not restarted since."""
         return bool(self.witnesses) and next(iter(self.witnesses.values())) <= since_ns
 
-
-class BrokerRule(Rule):
-    """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
-
     def minds(self, will: Will) -> bool:
-        """Whether the will may change what the rule remembers of its topic."""
+        """Whether the will may change what is remembered of its topic."""
         return will.will_retain
 
-    def watch(self, packet: Any, at: RuleContext) -> Watch:
-        """The memory, after it has taken note of the packet."""
-        memory: Watch = at.memory(self)
-        memory.pass_time(at.timestamp_ns)
+    def take(self, packet: Any, at: RuleContext) -> None:
+        """Take note of a packet: a CONNECT or CONNACK, an answer of the server, or any other."""
+        self.pass_time(at.timestamp_ns)
         if isinstance(packet, Connect):
             will = packet.will
             if at.history.connect is None and will is not None and self.minds(will):
-                memory.arm(will.will_topic)
+                self.arm(will.will_topic)
         elif isinstance(packet, Connack):
             if not packet.reason_code:
-                self._see(memory, at)
-        elif memory.unanswered and isinstance(packet, Puback | Pubrec | Pubcomp):
-            memory.take_answer(packet, at)
-        return memory
+                self._see(at)
+        elif self.unanswered and isinstance(packet, Puback | Pubrec | Pubcomp):
+            self.take_answer(packet, at)
 
-    def _see(self, memory: Watch, at: RuleContext) -> None:
-        if at.key not in memory.witnesses and len(memory.witnesses) < MAX_WITNESSES:
-            memory.witnesses[at.key] = at.timestamp_ns
-
-    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
+    def see_opened(self, connection: Connection, at: RuleContext) -> None:
         """A connection that was open before the capture is a witness from its first frame on."""
         if not connection.handshake_seen and connection.transport != "tls":
-            self._see(at.memory(self), at)
-        return None
+            self._see(at)
 
-    def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
-        """What a client sent there may have been anything."""
-        if event.direction is C2S:
-            at.memory(self).forget()
-        return None
+    def _see(self, at: RuleContext) -> None:
+        if at.key not in self.witnesses and len(self.witnesses) < MAX_WITNESSES:
+            self.witnesses[at.key] = at.timestamp_ns
 
-    def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
-        """The same of bytes that hold no packet."""
-        if at.direction is C2S and unparsed.reason != "proxy_header":
-            at.memory(self).forget()
-        return None
+    def lose(self, direction: Direction) -> None:
+        """Bytes are lost or hold no packet: what a client sent there may have been anything."""
+        if direction is C2S:
+            self.forget()
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """The same of a packet that could not be read to its end."""
-        if at.direction is C2S and not found.complete:
-            at.memory(self).forget()
-        return None
-
-    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+    def end(self, connection: Connection, at: RuleContext) -> None:
         """A connection ends: its will may be published, and what the server has not acknowledged may be lost."""
-        memory: Watch = at.memory(self)
-        memory.witnesses.pop(at.key, None)
+        self.witnesses.pop(at.key, None)
         if connection.transport == "tls" and not connection.decrypted:
-            return None
+            return
         connect, left = at.history.connect, at.history.client.disconnect
         orderly = left is not None and not left.reason_code
         if connect is None:
             if not orderly and (connection.gaps or not connection.handshake_seen):
-                memory.forget()  # its will is not known
+                self.forget()  # its will is not known
         elif connect.will is not None and self.minds(connect.will):
             block = connect.will.properties
             if orderly or block is None or not block.will_delay_interval:
-                memory.disarm(connect.will.will_topic)
+                self.disarm(connect.will.will_topic)
             else:
-                memory.forget_topic(connect.will.will_topic)  # it comes later, nobody knows when
+                self.forget_topic(connect.will.will_topic)  # it comes later, nobody knows when
         for one in at.client.exchanges.values():
             if one.kind == "publish" and one.topic is not None:
-                memory.forget_topic(one.topic)
-                memory.unanswered.pop((at.key, one.packet_identifier), None)
+                self.forget_topic(one.topic)
+                self.unanswered.pop((at.key, one.packet_identifier), None)
+
+
+class BrokerRule(Rule):
+    """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
+
+    def watch(self, packet: Any, at: RuleContext) -> Watch:
+        """The memory, after it has taken note of the packet."""
+        memory: Watch = at.memory(self)
+        memory.take(packet, at)
+        return memory
+
+    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
+        """A connection that was open before the capture is a witness from its first frame on."""
+        at.memory(self).see_opened(connection, at)
+        return None
+
+    def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
+        """What a client sent there may have been anything."""
+        at.memory(self).lose(event.direction)
+        return None
+
+    def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
+        """The same of bytes that hold no packet."""
+        if unparsed.reason != "proxy_header":
+            at.memory(self).lose(at.direction)
+        return None
+
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
+        """The same of a packet that could not be read to its end."""
+        if not found.complete:
+            at.memory(self).lose(at.direction)
+        return None
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """A connection ends: its will may be published, and what the server has not acknowledged may be lost."""
+        at.memory(self).end(connection, at)
         return None
 
     def doubt(self, at: RuleContext, *, doubtful: bool = False) -> dict[str, Any]:

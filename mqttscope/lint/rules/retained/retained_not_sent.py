@@ -93,6 +93,10 @@ class RetainedStore(Watch):
     kept: dict[str, Kept] = field(default_factory=dict)
     waiting: dict[ConnectionKey, dict[str, Expected]] = field(default_factory=dict)
 
+    def minds(self, will: Will) -> bool:
+        """Only a will that clears leaves no retained message."""
+        return will.will_retain and not will.will_payload
+
     def forget(self) -> None:
         """Nothing is certain any more."""
         self.kept.clear()
@@ -353,10 +357,6 @@ class RetainedNotSent(BrokerRule):
             settings={"timeout": 5},
         ),
     ]
-
-    def minds(self, will: Will) -> bool:
-        """Only a will that clears leaves no retained message."""
-        return will.will_retain and not will.will_payload
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Follow what is retained, who asks for it and who gets it."""
