@@ -62,7 +62,7 @@ MAX_EXPECTED = 64
 MAX_WAITING = 2_000
 """Clients of a server for which messages are expected."""
 MAX_TEXT = 4_096
-"""Bytes of the properties of a message that are remembered; longer ones are not compared."""
+"""Characters and bytes of the properties of a message that are remembered; longer ones are not compared."""
 KEEP_NS = 3_600 * SECOND_NS
 """How long a message is remembered."""
 EXPECT_NS = 600 * SECOND_NS
@@ -74,7 +74,7 @@ OVERHEAD = 64
 """Bytes of a PUBLISH beside topic, payload and what it was published with: more than a server adds."""
 NARROW = 10
 """Messages that wait for answers of a client; a server that limits them holds back what comes next."""
-_COMPARED = (0x01, 0x03, 0x08, 0x09, 0x26)
+_COMPARED = frozenset((0x01, 0x03, 0x08, 0x09, 0x26))
 """Payload Format Indicator, Content Type, Response Topic, Correlation Data, User Property."""
 
 Told = tuple[tuple[int, Any], ...]
@@ -143,11 +143,11 @@ class Topic:
     number: int
     """Of the message that it began with: a topic that was forgotten in between is another one."""
     revision: int = -1
-    """Of the table that ``holders`` are from."""
-    holders: tuple[Held, ...] = ()
-    """Subscriptions that match."""
-    is_shared: bool = False
-    """Whether one of them is shared."""
+    """Of the table that ``patterns`` are from."""
+    patterns: tuple[str, ...] = ()
+    """Filters with wildcards that match."""
+    skipped: bool = False
+    """Whether there were messages that nobody had subscribed to, which are not remembered."""
     recent: list[Sent] = field(default_factory=list)
     """Oldest first."""
     contents: dict[int, list[Sent]] = field(default_factory=dict)
@@ -377,16 +377,20 @@ class Messages(Watch, Model):
             known = self.topics[name] = Topic(name, self.published)
             if len(self.topics) > MAX_TOPICS:
                 self._forget_oldest()
+        if self._holding(known):
+            self._remember(packet, known, at)
+        else:
+            known.skipped = True
+            if packet.retain:
+                checksum = zlib.crc32(packet.payload)
+                known.retained = self._sent(packet, checksum, known, at) if packet.payload else None
+
+    def _holding(self, known: Topic) -> list[dict[tuple[str, str], Held]]:
+        """Who has subscribed to a topic, by filter."""
         table = self.table
         if known.revision != table.revision:
-            self._match(known)
-        if known.holders or packet.retain or table.strangers or not table.whole or known.recent:
-            self._remember(packet, known, at)
-
-    def _match(self, known: Topic) -> None:
-        """Look up who has subscribed to a topic."""
-        known.holders, known.revision = self.table.matching(known.name), self.table.revision
-        known.is_shared = any(held.is_shared for held in known.holders)
+            known.patterns, known.revision = table.matching(known.name), table.revision
+        return table.holding(known.name, known.patterns)
 
     def _remember(self, packet: Publish, known: Topic, at: RuleContext) -> None:
         checksum, identifier = zlib.crc32(packet.payload), packet.packet_identifier
@@ -399,18 +403,8 @@ class Messages(Watch, Model):
                     if identifier is not None and not one.accepted_ns:
                         self._await((at.key, identifier), one)
                     return
-        event, block = at.event, packet.properties
-        one = Sent(
-            self.published, known.name, checksum, len(packet.payload), packet.qos, at.timestamp_ns, at.client_name,
-            at.key, at.number, event.frame, event.capture, at.version,
-            len(packet.raw) + packet.missing + (0 if packet.topic_name else len(known.name)),
-            () if not block else told(block),
-        )  # fmt: skip
-        if block:
-            one.expiry = block.message_expiry_interval
+        one = self._sent(packet, checksum, known, at)
         one.again = alike is not None or packet.dup or packet.missing > 0
-        one.resent = packet.dup
-        one.retain = packet.retain
         if alike is None:
             alike = []
             self.kept += 1
@@ -434,6 +428,19 @@ class Messages(Watch, Model):
             self._thin(known, at.timestamp_ns - KEEP_NS)
         while self.kept > 2 * MAX_MESSAGES and len(self.topics) > 1:
             self._forget_oldest()
+
+    def _sent(self, packet: Publish, checksum: int, known: Topic, at: RuleContext) -> Sent:
+        event, block = at.event, packet.properties
+        one = Sent(
+            self.published, known.name, checksum, len(packet.payload), packet.qos, at.timestamp_ns,
+            at.client_name, at.key, at.number, event.frame, event.capture, at.version,
+            len(packet.raw) + packet.missing + (0 if packet.topic_name else len(known.name)),
+            () if not block else told(block),
+        )  # fmt: skip
+        if block:
+            one.expiry = block.message_expiry_interval
+        one.resent, one.retain = packet.dup, packet.retain
+        return one
 
     def _await(self, whose: tuple[ConnectionKey, int], one: Sent) -> None:
         self.awaited[whose] = one
@@ -540,14 +547,13 @@ class Messages(Watch, Model):
         known = self.topics.get(one.topic)
         if known is None or not one.qos or one.refused or one.crowded:
             return
-        if known.revision != self.table.revision:
-            self._match(known)
-        if len(known.holders) > MAX_HOLDERS:
+        holding = self._holding(known)
+        if sum(map(len, holding)) > MAX_HOLDERS:
             return
         before_ns = one.timestamp_ns - SETTLE_NS
         sessions, copies, overflowed = self.table.sessions, one.copies, self.overflowed
         seen: set[str] = set()
-        for held in known.holders:
+        for held in (one for some in holding for one in some.values()):
             owner = held.owner
             if held.qos < 1 or held.granted_ns > before_ns or held.ending or held.is_shared or owner in copies:
                 continue
@@ -577,8 +583,8 @@ class Messages(Watch, Model):
         return found
 
     def _pair(self, packet: Publish, known: Topic, at: RuleContext) -> Pairing | None:
-        if packet.missing:
-            return None
+        if packet.missing or (known.skipped and self.table.strangers and at.key in self.table.strangers):
+            return None  # a message that is not remembered may have waited for it
         checksum, length = zlib.crc32(packet.payload), len(packet.payload)
         if packet.retain and not at.history.subscriptions.match(known.name).retain_as_published:
             one = known.retained
@@ -619,7 +625,7 @@ class Messages(Watch, Model):
         copy = Copy(
             at.key, packet.qos, packet.packet_identifier, at.number, at.event.frame, at.timestamp_ns, found.retained
         )
-        if known.is_shared:
+        if self.table.shared:
             copy.share = share_of(known.name, at)
         for one in found.candidates:
             copies = one.copies.get(owner)
@@ -664,11 +670,9 @@ def fits(one: Sent, session: Session) -> bool | None:
 
 def told(block: Properties) -> Told | None:
     """The properties that a server has to pass on."""
-    found = tuple(row for row in block.items if row[0] in _COMPARED)
-    size = sum(
-        len(text)
-        for _, value in found
-        for text in (value if isinstance(value, tuple) else (value,))
-        if isinstance(text, str | bytes)
-    )
+    found = tuple([row for row in block.items if row[0] in _COMPARED])
+    size = 0
+    for number, value in found:
+        if number != 0x01:
+            size += sum(map(len, value)) if number == 0x26 else len(value)
     return found if size <= MAX_TEXT else None

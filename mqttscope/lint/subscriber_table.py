@@ -2,7 +2,8 @@
 
 A connection knows its own subscriptions (`session.subscriptions`).  What one client publishes and another one gets
 takes those of all: of clients that are connected, and of those whose sessions wait for them.  Looking a topic up costs
-nothing for the subscriptions that do not match it, and nothing at all as long as none of them changes.
+nothing for the subscriptions that do not match it, and next to nothing as long as no new wildcard filter comes: who
+holds a filter changes with every reconnect, the filters themselves are the same.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ MAX_SUBSCRIPTIONS = 200_000
 """Subscriptions of a server; later ones are not in the table, which then is not `SubscriberTable.whole`."""
 MAX_HOLDERS = 1_000
 """Subscriptions of one topic that are looked at; what a message with more of them does is not judged."""
+MAX_PATTERNS = 1_000
+"""Filters with wildcards that are looked at for one topic."""
+MAX_EMPTY = 1_000
+"""Filters that nobody holds any more and that stay, beside as many as are held: their clients may come back."""
 EXTENSIONS = ("$queue/", "$exclusive/")
 """What some servers take for an option of the subscription to the filter behind it."""
 
@@ -75,17 +80,24 @@ class SubscriberTable:
     sessions: dict[str, Session] = field(default_factory=dict)
     """By owner, in the order of their connections."""
     holders: dict[str, dict[tuple[str, str], Held]] = field(default_factory=dict)
-    """By plain filter, then by owner and Topic Filter."""
+    """By plain filter, then by owner and Topic Filter; those with wildcards stay when nobody holds them any more."""
     number: int = 0
     """Of all subscriptions."""
+    shared: int = 0
+    """Of those that are shared."""
+    patterns: int = 0
+    """Filters with wildcards among ``holders``."""
+    held_patterns: int = 0
+    """Those of them that somebody holds."""
     revision: int = 0
-    """Grows whenever other subscriptions may match."""
+    """Grows whenever other filters with wildcards may match."""
     strangers: dict[ConnectionKey, bool] = field(default_factory=dict)
     """Open connections whose sessions may have subscriptions that nobody has seen."""
     whole: bool = True
     """Whether none was left out for want of room."""
     index: FilterIndex | None = field(default=None, compare=False, repr=False)
-    """Of the plain filters; made from ``holders`` when a topic is looked up, and not written down with the rest."""
+    """Of the filters with wildcards; made from ``holders`` when a topic is looked up, and not written down with the
+    rest."""
 
     def connect(self, owner: str, key: ConnectionKey, timestamp_ns: int, *, resumes: bool) -> Session:
         """A connection was accepted; ``resumes`` says whether with a session that had been there before."""
@@ -146,13 +158,18 @@ class SubscriberTable:
             return
         session.held[name] = held
         self.number += 1
-        self.revision += 1
+        self.shared += held.is_shared
         plain = held.plain_filter
         known = self.holders.get(plain)
         if known is None:
             known = self.holders[plain] = {}
-            if self.index is not None:
-                self.index.add(plain, plain)
+            if is_pattern(plain):
+                self.patterns += 1
+                self.revision += 1
+                if self.index is not None:
+                    self.index.add(plain, plain)
+        if not known and is_pattern(plain):
+            self.held_patterns += 1
         known[held.owner, name] = held
 
     def unsubscribe(self, session: Session, topic_filter: str) -> None:
@@ -163,28 +180,45 @@ class SubscriberTable:
 
     def _out(self, held: Held) -> None:
         self.number -= 1
-        self.revision += 1
+        self.shared -= held.is_shared
         plain = held.plain_filter
         known = self.holders[plain]
         del known[held.owner, held.topic_filter]
-        if not known:
+        if known:
+            return
+        if not is_pattern(plain):
             del self.holders[plain]
-            if self.index is not None:
-                self.index.discard(plain)
+            return
+        self.held_patterns -= 1
+        if self.patterns > 2 * self.held_patterns + MAX_EMPTY:
+            self.holders = {name: held for name, held in self.holders.items() if held}
+            self.patterns = self.held_patterns
+            self.index = None
+            self.revision += 1
 
-    def matching(self, topic: str) -> tuple[Held, ...]:
-        """Subscriptions that a topic matches, `MAX_HOLDERS` and one at most."""
+    def matching(self, topic: str) -> tuple[str, ...]:
+        """Filters with wildcards that match a topic, `MAX_PATTERNS` at most, held by somebody or not."""
         index = self.index
         if index is None:
             index = self.index = FilterIndex()
             for plain in self.holders:
-                index.add(plain, plain)
-        found: list[Held] = []
-        for plain in index.match(topic, MAX_HOLDERS + 1):
-            found += self.holders[plain].values()
-            if len(found) > MAX_HOLDERS:
-                return tuple(found[: MAX_HOLDERS + 1])
-        return tuple(found)
+                if is_pattern(plain):
+                    index.add(plain, plain)
+        return tuple(index.match(topic, MAX_PATTERNS))
+
+    def holding(self, topic: str, patterns: tuple[str, ...]) -> list[dict[tuple[str, str], Held]]:
+        """Who holds a topic as it stands, and each of these filters."""
+        holders = self.holders
+        found = [one for one in (holders.get(name) for name in patterns) if one]
+        exact = holders.get(topic)
+        if exact:
+            found.append(exact)
+        return found
+
+
+def is_pattern(plain: str) -> bool:
+    """Whether a filter may match anything else than the topic of its name."""
+    return "+" in plain or "#" in plain
 
 
 def plain_filter(topic_filter: str) -> tuple[str, bool]:

@@ -104,7 +104,7 @@ class SharedDeliveredToSeveral(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look which members of the share have got the message."""
         found = paired(packet, at)
-        if found is None or found.retained or not found.topic.is_shared:
+        if found is None or found.retained or not at.model(Messages).table.shared:
             return None
         sent = found.sole
         if sent is None or found.owner in sent.copies:

@@ -142,7 +142,7 @@ class SharedMessageRedelivered(Rule):
         if at.from_client:
             return None
         found = paired(packet, at)
-        if found is None or found.retained or not found.topic.is_shared:
+        if found is None or found.retained or not at.model(Messages).table.shared:
             return None
         sent = found.sole
         share = share_of(found.topic.name, at)
