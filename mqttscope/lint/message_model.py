@@ -20,8 +20,8 @@ from mqttscope.lint.broker_watch import SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.model import Model
-from mqttscope.lint.subscriber_table import MAX_HOLDERS, Held, Session, SubscriberTable, plain_filter
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.lint.subscriber_table import MAX_HOLDERS, Held, KnownSession, SubscriberTable, plain_filter
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import (
     Connack,
@@ -268,9 +268,11 @@ class Messages(Watch, Model):
             self.lose(at.direction)
 
     def damaged(self, found: Malformed, at: RuleContext) -> None:
-        """A packet could not be read to its end."""
+        """A packet could not be read to its end; a PUBLISH of the server may be a copy of any message."""
         if not found.complete:
             self.lose(at.direction)
+            if found.packet_type == PacketType.PUBLISH:
+                self.forget()
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection has ended; what it had not been answered may have been lost, or sent again elsewhere."""
@@ -377,7 +379,9 @@ class Messages(Watch, Model):
             known = self.topics[name] = Topic(name, self.published)
             if len(self.topics) > MAX_TOPICS:
                 self._forget_oldest()
-        if self._holding(known):
+        if packet.missing:
+            self.forget_topic(name)  # it may be any of its messages
+        elif self._holding(known):
             self._remember(packet, known, at)
         else:
             known.skipped = True
@@ -404,7 +408,7 @@ class Messages(Watch, Model):
                         self._await((at.key, identifier), one)
                     return
         one = self._sent(packet, checksum, known, at)
-        one.again = alike is not None or packet.dup or packet.missing > 0
+        one.again = alike is not None or packet.dup
         if alike is None:
             alike = []
             self.kept += 1
@@ -434,7 +438,7 @@ class Messages(Watch, Model):
         one = Sent(
             self.published, known.name, checksum, len(packet.payload), packet.qos, at.timestamp_ns,
             at.client_name, at.key, at.number, event.frame, event.capture, at.version,
-            len(packet.raw) + packet.missing + (0 if packet.topic_name else len(known.name)),
+            len(packet.raw) + (0 if packet.topic_name else len(known.name)),
             () if not block else told(block),
         )  # fmt: skip
         if block:
@@ -539,7 +543,7 @@ class Messages(Watch, Model):
         found.pop(name, None)  # they stand in the order of their numbers
         found[name] = new
 
-    def lacking(self, one: Sent, now_ns: int) -> Iterator[tuple[Held, Session]]:
+    def lacking(self, one: Sent, now_ns: int) -> Iterator[tuple[Held, KnownSession]]:
         """Subscriptions by which clients should get a message that they have not got yet: one of each client.
 
         Those that began or may end meanwhile are left out.  It may be too long for a client (`fits`).
@@ -617,6 +621,9 @@ class Messages(Watch, Model):
         for waiting in (self.expected.get(at.key), self.owed_to.get(at.key)):
             if waiting:
                 waiting.pop((name, zlib.crc32(packet.payload)), None)
+        if packet.missing:
+            self.forget_topic(name)  # nobody can tell which message it is of
+            return
         found = self.pairing(packet, at)
         self.at_hand = None
         if found is None:
@@ -659,7 +666,7 @@ def share_of(topic: str, at: RuleContext) -> str:
     return one.topic_filter if one.is_shared and one.granted is not None else ""
 
 
-def fits(one: Sent, session: Session) -> bool | None:
+def fits(one: Sent, session: KnownSession) -> bool | None:
     """Whether a message is not too long for a client; ``None`` where that depends on how the server writes it."""
     limit = session.limit
     if limit is None or one.size + OVERHEAD <= limit:

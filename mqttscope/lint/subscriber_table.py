@@ -26,7 +26,7 @@ MAX_PATTERNS = 1_000
 MAX_EMPTY = 1_000
 """Filters that nobody holds any more and that stay, beside as many as are held: their clients may come back."""
 EXTENSIONS = ("$queue/", "$exclusive/")
-"""What some servers take for an option of the subscription to the filter behind it."""
+"""What some servers take for an option of the subscription to the filter that follows."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Session:
+class KnownSession:
     """The session of a client."""
 
     owner: str
@@ -77,7 +77,7 @@ class Session:
 class SubscriberTable:
     """The sessions of one server and their subscriptions."""
 
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, KnownSession] = field(default_factory=dict)
     """By owner, in the order of their connections."""
     holders: dict[str, dict[tuple[str, str], Held]] = field(default_factory=dict)
     """By plain filter, then by owner and Topic Filter; those with wildcards stay when nobody holds them any more."""
@@ -99,7 +99,7 @@ class SubscriberTable:
     """Of the filters with wildcards; made from ``holders`` when a topic is looked up, and not written down with the
     rest."""
 
-    def connect(self, owner: str, key: ConnectionKey, timestamp_ns: int, *, resumes: bool) -> Session:
+    def connect(self, owner: str, key: ConnectionKey, timestamp_ns: int, *, resumes: bool) -> KnownSession:
         """A connection was accepted; ``resumes`` says whether with a session that had been there before."""
         session = self.sessions.pop(owner, None)
         if session is not None and (not resumes or session.until_ns < timestamp_ns):
@@ -110,7 +110,7 @@ class SubscriberTable:
                 self.strange(key)
             if len(self.sessions) >= MAX_SESSIONS:
                 self.end(next(iter(self.sessions)))
-            session = Session(owner, key, timestamp_ns)
+            session = KnownSession(owner, key, timestamp_ns)
         elif session.key is not None:
             session.slept_ns = timestamp_ns  # taken over
         session.key, session.since_ns, session.until_ns = key, timestamp_ns, NEVER_NS
@@ -142,12 +142,12 @@ class SubscriberTable:
         if session is not None:
             self._clear(session)
 
-    def _clear(self, session: Session) -> None:
+    def _clear(self, session: KnownSession) -> None:
         for held in session.held.values():
             self._out(held)
         session.held.clear()
 
-    def subscribe(self, session: Session, held: Held) -> None:
+    def subscribe(self, session: KnownSession, held: Held) -> None:
         """A session asks for a subscription; one with its filter that was there is replaced."""
         name = held.topic_filter
         before = session.held.pop(name, None)
@@ -172,7 +172,7 @@ class SubscriberTable:
             self.held_patterns += 1
         known[held.owner, name] = held
 
-    def unsubscribe(self, session: Session, topic_filter: str) -> None:
+    def unsubscribe(self, session: KnownSession, topic_filter: str) -> None:
         """A session does not hold a subscription any more."""
         held = session.held.pop(topic_filter, None)
         if held is not None:

@@ -100,6 +100,7 @@ DEVIATIONS: dict[str, str] = {
     "CON103": "looks at 3.1 too, at info: the byte is reserved there as well",
     "CON104": "looks at 3.1 too: every Malformed reason of the decoder needs its rule in every version",
     "CON109": "looks at 3.1 too, at info: the byte is reserved there as well",
+    "OPS428": "knows Reason Code 0x10 alone, which 5.0 has: a capture does not show all subscriptions of a server",
     "WIL101": "looks at 3.1 too, at info: the bits mean nothing there either",
 }
 """Codes whose rule differs from the catalogue on purpose, with the reason."""

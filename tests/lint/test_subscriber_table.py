@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mqttscope.lint import subscriber_table
-from mqttscope.lint.subscriber_table import Held, Session, SubscriberTable, plain_filter
+from mqttscope.lint.subscriber_table import Held, KnownSession, SubscriberTable, plain_filter
 
 SECOND_NS = 1_000_000_000
 
@@ -16,7 +16,7 @@ def key(number: int) -> Any:
     return (b"flow", number, 0)
 
 
-def subscribe(table: SubscriberTable, session: Session, name: str, number: int = 1) -> Held:
+def subscribe(table: SubscriberTable, session: KnownSession, name: str, number: int = 1) -> Held:
     plain, is_shared = plain_filter(name)
     held = Held(session.owner, name, plain, is_shared, False, number, number, number)
     table.subscribe(session, held)
@@ -27,7 +27,7 @@ def owners(table: SubscriberTable, topic: str) -> list[str]:
     return [one.owner for some in table.holding(topic, table.matching(topic)) for one in some.values()]
 
 
-def connected(table: SubscriberTable, owner: str, *filters: str, number: int = 1) -> Session:
+def connected(table: SubscriberTable, owner: str, *filters: str, number: int = 1) -> KnownSession:
     session = table.connect(owner, key(number), number * SECOND_NS, resumes=False)
     for name in filters:
         subscribe(table, session, name)

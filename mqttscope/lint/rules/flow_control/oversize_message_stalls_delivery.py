@@ -57,7 +57,7 @@ class OversizeMessageStallsDelivery(AwaitingRule):
             *on(1, client(Pingreq(), after=15)),
         ),
         conversation(
-            "another topic goes on, so that something else has stopped this one",
+            "another topic is delivered, so that something else has stopped this one",
             *subscriber(V5, "a", "b", connect=Properties(maximum_packet_size=100)),
             *opened(),
             *publishes(message()),

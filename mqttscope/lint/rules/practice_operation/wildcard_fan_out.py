@@ -143,6 +143,6 @@ class WildcardFanOut(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Another connection is counted anew."""
+        """The next connection of the client is counted from 0."""
         at.memory(self).clients.pop(at.key, None)
         return None
