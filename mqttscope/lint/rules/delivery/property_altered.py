@@ -39,7 +39,7 @@ class PropertyAltered(Rule):
     }
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
-    needs = Needs.OPENING
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
 
     good = [

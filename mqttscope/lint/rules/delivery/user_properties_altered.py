@@ -35,7 +35,7 @@ class UserPropertiesAltered(Rule):
     also = {V5: ("MQTT-3.1.3-10",)}
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
-    needs = Needs.OPENING
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
 
     good = [

@@ -33,7 +33,7 @@ class BomStripped(Rule):
     statements = {V5: {"MQTT-1.5.4-3": ""}, V3_1_1: {"MQTT-1.5.3-3": ""}}
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
-    needs = Needs.OPENING
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
 
     good = [
