@@ -70,6 +70,8 @@ EXPECT_NS = 600 * SECOND_NS
 SETTLE_NS = SECOND_NS
 """A subscription counts from so long after its SUBACK on: the parts of a server learn of it one after the other, and
 the capture shows several connections in an order of its own."""
+HIDDEN_NS = 60 * SECOND_NS
+"""How long after a message that could not be read others may be like it."""
 OVERHEAD = 64
 """Bytes of a PUBLISH beside topic, payload and what it was published with: more than a server adds."""
 NARROW = 10
@@ -225,6 +227,8 @@ class Messages(Watch, Model):
     marked: dict[str, str] = field(default_factory=dict)
     """Topics with U+FEFF, by what is left without it."""
     numbered: int = 0
+    hidden_ns: int = -HIDDEN_NS
+    """When a message was published that could not be read."""
     at_hand: tuple[ConnectionKey, int, Pairing | None] | None = field(default=None, compare=False, repr=False)
     """The pairing of the packet that is judged now."""
 
@@ -242,6 +246,7 @@ class Messages(Watch, Model):
         self.oversized.clear()
         self.marked.clear()
         self.kept = 0
+        self.hidden_ns = self.now_ns
 
     def forget_topic(self, topic: str) -> None:
         """Nothing is certain of this topic."""
@@ -381,6 +386,7 @@ class Messages(Watch, Model):
                 self._forget_oldest()
         if packet.missing:
             self.forget_topic(name)  # it may be any of its messages
+            self.hidden_ns = at.timestamp_ns
         elif self._holding(known):
             self._remember(packet, known, at)
         else:
@@ -408,7 +414,7 @@ class Messages(Watch, Model):
                         self._await((at.key, identifier), one)
                     return
         one = self._sent(packet, checksum, known, at)
-        one.again = alike is not None or packet.dup
+        one.again = alike is not None or packet.dup or at.timestamp_ns - self.hidden_ns < HIDDEN_NS
         if alike is None:
             alike = []
             self.kept += 1
@@ -476,7 +482,7 @@ class Messages(Watch, Model):
 
     def awaiting(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> Sent | None:
         """The message that an answer of the server accepts."""
-        if at.from_client or (packet.reason_code or 0) >= FAILURE or type(packet) is Pubrec:
+        if at.from_client or packet.missing or (packet.reason_code or 0) >= FAILURE or type(packet) is Pubrec:
             return None
         return self.awaited.get((at.key, packet.packet_identifier))
 
@@ -485,7 +491,7 @@ class Messages(Watch, Model):
         if type(packet) is Pubrec and not refused:
             return
         one = self.awaited.pop((at.key, packet.packet_identifier), None)
-        if one is None:
+        if one is None or packet.missing:
             return
         if refused:
             one.refused = True

@@ -56,17 +56,6 @@ class OversizeMessageStallsDelivery(AwaitingRule):
             *_PINGS,
             *on(1, client(Pingreq(), after=15)),
         ),
-        conversation(
-            "another topic is delivered, so that something else has stopped this one",
-            *subscriber(V5, "a", "b", connect=Properties(maximum_packet_size=100)),
-            *opened(),
-            *publishes(message()),
-            *_GETS,
-            *publishes(_LONG, _SHORT, message(b"other", topic_name="b", packet_identifier=4)),
-            *on(1, server(message(b"other", topic_name="b", packet_identifier=2)), client(Puback(2))),
-            *_PINGS,
-            *on(1, client(Pingreq(), after=15)),
-        ),
     ]
     bad = [
         conversation(
