@@ -482,7 +482,7 @@ class Messages(Watch, Model):
 
     def awaiting(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> Sent | None:
         """The message that an answer of the server accepts."""
-        if at.from_client or packet.missing or (packet.reason_code or 0) >= FAILURE or type(packet) is Pubrec:
+        if at.from_client or (packet.reason_code or 0) >= FAILURE or type(packet) is Pubrec or is_doubtful(packet, at):
             return None
         return self.awaited.get((at.key, packet.packet_identifier))
 
@@ -491,7 +491,7 @@ class Messages(Watch, Model):
         if type(packet) is Pubrec and not refused:
             return
         one = self.awaited.pop((at.key, packet.packet_identifier), None)
-        if one is None or packet.missing:
+        if one is None or is_doubtful(packet, at):
             return
         if refused:
             one.refused = True
@@ -661,6 +661,11 @@ class Messages(Watch, Model):
         """Whether all that happened to its topic since is known."""
         known = self.topics.get(one.sent.topic)
         return known is not None and known.number == one.topic_number and not one.sent.refused
+
+
+def is_doubtful(packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> bool:
+    """Whether an answer of the server may be one to another message, or may say more than the capture has of it."""
+    return packet.missing > 0 or at.server.gapped or at.history.disordered
 
 
 def share_of(topic: str, at: RuleContext) -> str:
