@@ -512,6 +512,10 @@ class Messages(Watch, Model):
             new = Expected(one, held, known.number, self.numbered, at.timestamp_ns)
             self.numbered += 1
             if session.key is None:
+                session.queued += 1
+                if session.queued > MAX_EXPECTED:
+                    self.owed.pop(session.owner, None)
+                    continue
                 self._put(self.owed, session.owner, session.owner, new)
             elif not self._has_come(one, session.key, at):
                 self._put(self.expected, session.key, session.owner, new)

@@ -69,6 +69,8 @@ class KnownSession:
     """When it fell asleep the last time; 0 for never."""
     until_ns: int = NEVER_NS
     """When it ends while it sleeps."""
+    queued: int = 0
+    """Messages for it since it fell asleep."""
     held: dict[str, Held] = field(default_factory=dict)
     """By Topic Filter."""
 
@@ -134,6 +136,7 @@ class SubscriberTable:
             self.end(owner)
             return
         session.key, session.since_ns, session.slept_ns = None, timestamp_ns, timestamp_ns
+        session.queued = 0
         session.until_ns = min(NEVER_NS, timestamp_ns + round(min(expiry, 1e9) * 1_000_000_000))
 
     def end(self, owner: str) -> None:
