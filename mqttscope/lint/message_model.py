@@ -491,7 +491,11 @@ class Messages(Watch, Model):
         if type(packet) is Pubrec and not refused:
             return
         one = self.awaited.pop((at.key, packet.packet_identifier), None)
-        if one is None or is_doubtful(packet, at):
+        if one is None:
+            return
+        if is_doubtful(packet, at):
+            for _, session in self.lacking(one, at.timestamp_ns):
+                session.queued += session.key is None
             return
         if refused:
             one.refused = True

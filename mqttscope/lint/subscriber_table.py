@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey
 from mqttscope.mqtt.topics import parse_shared
-from mqttscope.session.filter_index import FilterIndex
 from mqttscope.session.history import NEVER_NS
+from mqttscope.session.matching import FilterIndex
 
 MAX_SESSIONS = 100_000
 """Sessions of a server; beyond them the ones that sleep for longest are forgotten."""

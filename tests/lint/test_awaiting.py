@@ -8,8 +8,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import START_NS, segments
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import START_NS, Step, client, closes, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rules.delivery import message, publishes, subscriber

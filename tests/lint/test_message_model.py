@@ -11,8 +11,7 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lint import message_model
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.example_segments import segments
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, segments, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.message_model import Messages, told
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule

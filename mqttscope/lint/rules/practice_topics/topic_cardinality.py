@@ -7,8 +7,8 @@ from itertools import zip_longest
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, on, opened
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.quantiles import duration
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Rule
+from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
