@@ -321,7 +321,13 @@ class Messages(Watch, Model):
         session.limit = at.client.maximum_packet_size
         owed = self.owed.pop(owner, None)
         self.overflowed.pop(owner, None)
-        if owed and resumes and len(self.owed_to) < MAX_WAITING and not (connect is not None and connect.bridge):
+        if (
+            owed
+            and resumes
+            and session.queued <= MAX_EXPECTED
+            and len(self.owed_to) < MAX_WAITING
+            and not (connect is not None and connect.bridge)
+        ):
             for one in owed.values():
                 one.since_ns = at.timestamp_ns
             self.owed_to[at.key] = owed
@@ -581,6 +587,8 @@ class Messages(Watch, Model):
             session = sessions.get(owner)
             if session is None or session.since_ns > before_ns or session.until_ns < now_ns:
                 continue
+            if session.key is None and session.since_ns <= self.hidden_ns:
+                continue  # what could not be read may have filled its queue
             if overflowed and now_ns - overflowed.get(owner, -EXPECT_NS) < EXPECT_NS:
                 continue
             yield held, session
