@@ -167,7 +167,7 @@ def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
 
 
 def test_every_rule_of_wide_scope_finds_something() -> None:
-    found = {row["rule"] for seed in (2, 3) for row in ingested(random.Random(seed), 240, 3)}
+    found = {row["rule"] for seed in (2, 4, 5) for row in ingested(random.Random(seed), 240, 3)}
 
     # Some need other settings than the usual ones for anything that is short.
     assert found >= {rule.code for rule in WIDE_RULES if not all(one.settings for one in rule.bad)}
