@@ -1,7 +1,8 @@
 """What rules about a whole server share: what of its memory may be relied on, and what hides from the capture.
 
 A rule with the scope of a broker puts together what one client published and what another one got.  What it remembers
-is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server:
+is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server,
+for one rule (`BrokerRule`) or as part of a `model.Model`:
 
 * bytes that a client sent and the capture does not have may hold anything: all facts are forgotten;
 * a will may be published at any time while it is armed, so its topic is left alone;

@@ -102,6 +102,7 @@ DEVIATIONS: dict[str, str] = {
     "CON103": "looks at 3.1 too, at info: the byte is reserved there as well",
     "CON104": "looks at 3.1 too: every Malformed reason of the decoder needs its rule in every version",
     "CON109": "looks at 3.1 too, at info: the byte is reserved there as well",
+    "OPS428": "knows Reason Code 0x10 alone, which 5.0 has: a capture does not show all subscriptions of a server",
     "SES304": "not for 3.1, whose CONNACK does not say whether there is a session",
     "WIL101": "looks at 3.1 too, at info: the bits mean nothing there either",
 }
