@@ -22,6 +22,7 @@ from mqttscope.lake.keys import connection_id
 from mqttscope.lake.rows import finding_row
 from mqttscope.lake.schemas import FINDINGS
 from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
@@ -173,6 +174,20 @@ def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
         for part in parts:
             fold.ingest(read_segments(part))
         same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], linted(parts))
+
+
+def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path: Path) -> None:
+    """A file ends between each CONNECT and its answer."""
+    talk = all_rules()["SEC305"].bad[0]
+    found = [as_frame(replace(one, frame=number)) for number, one in enumerate(segments(talk), 1)]
+    fold = Fold(options())
+    parts = cut(found, tmp_path, len(found), 0)
+    for part in parts:
+        fold.ingest(read_segments(part))
+
+    rows = [row for row in [*fold.findings, *fold.open] if row["rule"] == "SEC305"]
+    assert [row["severity"] for row in rows] == ["warning"]
+    assert "several passwords" in rows[0]["message"]
 
 
 def test_every_rule_of_wide_scope_finds_something() -> None:

@@ -6,18 +6,23 @@ import zlib
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import count
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.session.connection import Connection
 
 MAX_SOURCES = 1_000
 """Addresses whose refusals are counted, per server; the one refused longest ago is forgotten first."""
 MAX_NAMES = 64
 """User names that are told apart of one address; more change nothing."""
+MAX_ASKED = 1_000
+"""CONNECT packets with a password that wait for their answer; that of an older one is not told from others."""
+CLASSES = 16
+"""Passwords are told apart by so many classes: enough to see that there are several, too few to know one again."""
 SECOND_NS = 1_000_000_000
 _REFUSALS = {V3_1: (4, 5), V3_1_1: (4, 5), V5: (0x86, 0x87)}
 """Bad user name or password, and not authorized."""
@@ -32,7 +37,7 @@ class Source:
     names: dict[int, bool] = field(default_factory=dict)
     """CRC-32 of the user names."""
     passwords: int = 0
-    """Bits for 256 classes of passwords: enough to count a few, too little to know one again."""
+    """Bits for the `CLASSES` of passwords."""
     told: bool = False
     """Whether it was reported since it last was quiet."""
 
@@ -42,6 +47,9 @@ class Sources:
     """The addresses whose connections one server refused."""
 
     found: dict[str, Source] = field(default_factory=dict)
+    asked: dict[ConnectionKey, int] = field(default_factory=dict)
+    """Classes of the passwords of CONNECT packets that wait for their answer: who continues with what was written down
+    gets the CONNECT without its password."""
 
 
 def _refused(
@@ -72,8 +80,7 @@ class CredentialGuessing(Rule):
     severity = Severity.WARNING
     severities = (Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
-    looks_at = Connack
-    sender = Direction.SERVER_TO_CLIENT
+    looks_at = (Connect, Connack)
     settled = False
     settings = {
         # Refusals of one address from which on they are reported.
@@ -121,13 +128,24 @@ class CredentialGuessing(Rule):
         ),
     ]
 
-    def check(self, packet: Connack, at: RuleContext) -> Findings:
+    def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """Count a refusal."""
+        if isinstance(packet, Connect):
+            if packet.password is not None and at.history.connect is None:
+                asked = at.memory(self).asked
+                asked[at.key] = zlib.crc32(packet.password) % CLASSES
+                if len(asked) > MAX_ASKED:
+                    del asked[next(iter(asked))]
+            return None
         code, connect = packet.reason_code or 0, at.history.connect
-        if connect is None or at.history.connack is not None or code not in _REFUSALS[at.version]:
+        if at.from_client or connect is None or at.history.connack is not None:
+            return None
+        memory: Sources = at.memory(self)
+        password = memory.asked.pop(at.key, None)
+        if code not in _REFUSALS[at.version]:
             return None
         address = at.connection.client.rpartition(":")[0]
-        sources: dict[str, Source] = at.memory(self).found
+        sources = memory.found
         one = sources.pop(address, None)
         limit, window_ns = int(self.set["refusals"]), round(float(self.set["seconds"]) * SECOND_NS)
         now_ns = at.timestamp_ns
@@ -136,7 +154,7 @@ class CredentialGuessing(Rule):
         sources[address] = one
         if len(sources) > MAX_SOURCES:
             del sources[next(iter(sources))]
-        _count(one, code, connect)
+        _count(one, code, connect, password)
         one.times = (
             [when_ns for when_ns in one.times if now_ns - when_ns <= window_ns][-limit + 1 :] if limit > 1 else []
         )
@@ -146,14 +164,21 @@ class CredentialGuessing(Rule):
         one.told = True
         return self._told(address, one)
 
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """No answer will come."""
+        if at.history.connect is not None and at.history.connack is None:
+            at.memory(self).asked.pop(at.key, None)
+        return None
+
     def _told(self, address: str, one: Source) -> Findings:
         seconds = (one.times[-1] - one.times[0]) / SECOND_NS
-        passwords = one.passwords.bit_count()
+        several = one.passwords.bit_count() > 1
         codes = ", ".join(f"0x{code:02X}" for code in sorted(one.codes))
-        guesses = len(one.names) > 1 or passwords > 1
+        guesses = len(one.names) > 1 or several
         if guesses:
-            many = "at least " if passwords > 1 or len(one.names) >= MAX_NAMES else ""
-            how = f"with {many}{count(len(one.names), 'user name')} and {count(passwords, 'password')}, as in guessing"
+            many = "at least " if len(one.names) >= MAX_NAMES else ""
+            names = f"{many}{count(len(one.names), 'user name')}"
+            how = f"with {names} and {'several passwords' if several else 'one password at most'}, as in guessing"
         else:
             how = "always with the same credentials, without a pause"
         return self.report(
@@ -164,9 +189,9 @@ class CredentialGuessing(Rule):
         )
 
 
-def _count(one: Source, code: int, connect: Connect) -> None:
+def _count(one: Source, code: int, connect: Connect, password: int | None) -> None:
     one.codes[code] = True
     if connect.user_name is not None and len(one.names) < MAX_NAMES:
         one.names[zlib.crc32(connect.user_name.encode("utf-8", "surrogatepass"))] = True
-    if connect.password is not None:
-        one.passwords |= 1 << (zlib.crc32(connect.password) & 0xFF)
+    if password is not None:
+        one.passwords |= 1 << password
