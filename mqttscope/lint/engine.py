@@ -22,6 +22,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -166,6 +167,23 @@ Checks = tuple[tuple[Condition | None, Group], ...]
 """Checks of one packet type, grouped by what has to be true of the packet for them."""
 Abouts = tuple[tuple[type[Model], tuple[tuple[Condition, Condition | None, Group], ...]], ...]
 """Checks of PUBLISH, by the model and its table of topics that the topic has to be in, and what has to be true."""
+Plans = dict[tuple[int, bool, int, bool], tuple[Checks, Abouts]]
+"""Both for packets of a version, a side and a type, before and after all is settled."""
+
+
+# What depends on the rules alone serves all engines that run the same ones.
+@lru_cache(maxsize=64)
+def _asked(running: tuple[Rule, ...], name: str) -> Group:
+    """The rules with a check method of their own, and that."""
+    return tuple((rule, getattr(rule, name)) for rule in running if rule.implements(name))
+
+
+@lru_cache(maxsize=4)
+def _plans(running: tuple[Rule, ...]) -> Plans:
+    """Filled by the engines as packets come."""
+    return {}
+
+
 CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
 """What ``Rule.when`` may name beside attributes of packets."""
 
@@ -189,7 +207,7 @@ class Linter:
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
         """Rules that are run for those which judge what becomes of violations; nobody gets what they find."""
-        running = sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code)
+        running = tuple(sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code))
         self._running = running
         self.strict = strict
         """Let exceptions of rules through, for tests."""
@@ -221,18 +239,18 @@ class Linter:
             for what in ("opened", "gap", "unparsed", "damaged", "due", "closed")
         }
         """Models that mind something else than packets: for others no state is made where there is none yet."""
-        self._plans: dict[tuple[int, bool, int, bool], tuple[Checks, Abouts]] = {}
+        self._plans = _plans(running)
         self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
-        self._openings = [(rule, rule.check_opened) for rule in running if rule.implements("check_opened")]
-        self._gaps = [(rule, rule.check_gap) for rule in running if rule.implements("check_gap")]
-        self._dues = {rule.code: rule for rule in running if rule.implements("check_due")}
-        self._closes = [(rule, rule.check_close) for rule in running if rule.implements("check_close")]
-        self._leftovers = [(rule, rule.check_unparsed) for rule in running if rule.implements("check_unparsed")]
-        self._damaged = [(rule, rule.check_damaged) for rule in running if rule.implements("check_damaged")]
-        self._foreign = [(rule, rule.check_foreign) for rule in running if rule.implements("check_foreign")]
-        self._readers = [(rule, rule.check_violation) for rule in running if rule.implements("check_violation")]
+        self._openings = _asked(running, "check_opened")
+        self._gaps = _asked(running, "check_gap")
+        self._dues = {rule.code: rule for rule, _ in _asked(running, "check_due")}
+        self._closes = _asked(running, "check_close")
+        self._leftovers = _asked(running, "check_unparsed")
+        self._damaged = _asked(running, "check_damaged")
+        self._foreign = _asked(running, "check_foreign")
+        self._readers = _asked(running, "check_violation")
 
     @property
     def forgotten_keys(self) -> int:
@@ -418,10 +436,9 @@ class Linter:
     def _plan(self, packet: ControlPacket, at: RuleContext) -> tuple[Checks, Abouts]:
         groups: dict[str | None, list[tuple[Rule, Check]]] = {}
         abouts: dict[type[Model], dict[tuple[str, str | None], list[tuple[Rule, Check]]]] = {}
-        for rule in self._running:
+        for rule, check in _asked(self._running, "check"):
             if (
-                rule.implements("check")
-                and isinstance(packet, rule.looks_at)
+                isinstance(packet, rule.looks_at)
                 and at.version in rule.versions
                 and rule.sender in (None, at.direction)
                 and (rule.settled or not at.history.settled)
@@ -430,9 +447,9 @@ class Linter:
                 when = None if isinstance(packet, rule.always) else when
                 if rule.about is not None and packet.packet_type is PacketType.PUBLISH:
                     model, table = rule.about
-                    abouts.setdefault(model, {}).setdefault((table, when), []).append((rule, rule.check))
+                    abouts.setdefault(model, {}).setdefault((table, when), []).append((rule, check))
                 else:
-                    groups.setdefault(when, []).append((rule, rule.check))
+                    groups.setdefault(when, []).append((rule, check))
         return (
             tuple((_condition(when), tuple(group)) for when, group in groups.items()),
             tuple(
@@ -446,7 +463,7 @@ class Linter:
             ),
         )
 
-    def _run(self, checks: list[tuple[Rule, Check]], at: RuleContext, findings: list[Finding], subject: Any) -> None:
+    def _run(self, checks: Group, at: RuleContext, findings: list[Finding], subject: Any) -> None:
         for rule, check in checks:
             if at.version in rule.versions:
                 self._one(rule, check, at, findings, subject, None)
