@@ -42,7 +42,7 @@ def test_captures_that_drop_frames_overlap_and_go_back_in_time(tmp_path: Path) -
     words = "lint", *troubled(tmp_path, 16, overlap=True, jitter=True), "--format", "jsonl", "--select", "ALL"
     here, there = invoke(*words), invoke(*words, "--engine", "spark")
 
-    assert {line["confidence"] for line in here.lines} == {"certain", "likely"}
+    assert {line["confidence"] for line in here.lines} >= {"certain", "likely"}
     assert there.lines == here.lines
     assert (there.code, there.err) == (here.code, here.err)
 
