@@ -28,6 +28,7 @@ from mqttscope.cli.output import (
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding
 from mqttscope.lint.gate import Baseline, BaselineError, Gate, Selection, Verdict, client_key
@@ -78,7 +79,7 @@ class LintRun:
             updating=update_baseline,
             name=partial(client_name, hiding=Hiding(settings.secret_length)),
         )
-        self.linter = Linter(settings.rules)
+        self.linter = Linter(settings.rules, complete=settings.complete)
         settings.options.decrypting = reading.decrypting
         self.dissector = Dissector(settings.options)
         self.watch = Watch(progress=True)
@@ -338,6 +339,8 @@ class LintRun:
         """What standard error has to say of suppressions and of rules that failed."""
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
+        for told in unmet(self.linter):
+            warn(told)
         for error in self.linter.internal_errors[:3]:
             warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
         failures = sum(self.linter.failures.values())
@@ -382,7 +385,9 @@ class SparkRun(LintRun):
         except ImportError as error:
             raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
         given = self.settings
-        options = LakeOptions(dissect=given.options, rules=tuple(given.rules), secret_length=given.secret_length)
+        options = LakeOptions(
+            dissect=given.options, rules=tuple(given.rules), complete=given.complete, secret_length=given.secret_length
+        )  # fmt: skip
         try:
             found = find(list(self.captures))
         except NoCapturesError as error:
@@ -410,6 +415,7 @@ class SparkRun(LintRun):
         linter.withheld.update(sums.withheld)
         linter.failures.update(sums.failures)
         linter.internal_errors += sums.internal_errors
+        linter.met |= sums.met
         self.clients |= sums.clients
         self.packets, self.understood, self.spoken = sums.packets, bool(sums.well_formed), sums.spoken
         if self.selection is not None:
@@ -423,6 +429,11 @@ class SparkRun(LintRun):
         dissector.named_otherwise.update(sums.named_otherwise)
         for name in type(sums).OF_CONNECTIONS:
             setattr(dissector, name, getattr(sums, name))
+
+
+def unmet(linter: Linter) -> list[str]:
+    """What to say of servers that were to be captured completely, and of which nothing was seen."""
+    return [f"--complete {one}: no connection of this server was seen" for one in sorted(linter.complete - linter.met)]
 
 
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:
@@ -450,7 +461,7 @@ class Findings:
     def __init__(self, settings: Settings, view: View, *, jsonl: bool, forms: bool) -> None:
         self.settings = settings
         self.view = view
-        self.linter = Linter(settings.rules)
+        self.linter = Linter(settings.rules, complete=settings.complete)
         self.gate = Gate(
             settings.policy(),
             read_baseline(settings.baseline),
@@ -465,6 +476,8 @@ class Findings:
         self.not_held = 0
         """Findings beyond `MAX_HELD_FINDINGS`."""
         self._needing = {rule.code for rule in settings.rules if rule.needs & Needs.WHOLE}
+        if settings.complete:
+            self._needing |= {rule.code for rule in settings.rules if rule.scope in WIDE}
         self._told = 0
         self._shown: Any = None
         self._form = "jsonl" if jsonl and not forms else settings.format
@@ -569,6 +582,7 @@ class Findings:
                 "frames were dropped, which dumpcap reported only at its end: findings that need every frame are"
                 f" likely, not certain ({counted(self.doubtful, 'finding')})"
             )
+        said += unmet(self.linter)
         if self.linter.forgotten_keys:
             said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")
         if self.not_held:

@@ -104,6 +104,8 @@ class Settings:
     exit_zero: bool = False
     options: Options = field(default_factory=Options)
     suppressions: Suppressions = field(default_factory=Suppressions)
+    complete: frozenset[str] = frozenset()
+    """Servers of which the captures hold every connection."""
     source: Path | None = None
     """The configuration file."""
     profile_file: Path | None = None
@@ -148,6 +150,7 @@ class Settings:
             "baseline": _path(self.baseline),
             "profile": self.profile,
             "exit_zero": self.exit_zero,
+            "complete": sorted(self.complete),
             "ports": {str(port): protocol for port, protocol in sorted(self.options.ports.items())},
             "mqtt_version": self.options.version.text if self.options.version else None,
             "suppressed": [
@@ -184,6 +187,7 @@ class Settings:
             f"baseline: {self.baseline or 'none'}",
             f"profile: {self.profile or 'none'}",
             f"exit-zero: {str(self.exit_zero).lower()}",
+            *(f"complete: {one}" for one in sorted(self.complete)),
             *(f"port: {port}:{protocol}" for port, protocol in sorted(self.options.ports.items())),
             f"mqtt-version: {self.options.version.text if self.options.version else 'auto'}",
         ]
@@ -243,6 +247,7 @@ def resolve(
         bool(read.exit_zero if given.exit_zero is None else given.exit_zero),
         Options(ports={**named, **dict(protocol.ports)}, version=version),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
+        frozenset(given.complete or read.complete),
         source,
         None if profile is None else profile.path,
     )

@@ -177,8 +177,8 @@ Examples:
   mqttscope sniff -i eth0 --lint --stop-on-finding --duration 600
 
 The options of mqttscope lint that choose rules and say what counts work here too: --select, --extend-select,
---ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --exit-zero,
---config, --no-config.
+--ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --complete,
+--exit-zero, --config, --no-config.
 
 Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing could be captured, or the capture broke off.
 """,
