@@ -106,6 +106,8 @@ class Settings:
     suppressions: Suppressions = field(default_factory=Suppressions)
     complete: frozenset[str] = frozenset()
     """Servers of which the captures hold every connection."""
+    every: bool = False
+    """Show each of several findings of one cause."""
     source: Path | None = None
     """The configuration file."""
     profile_file: Path | None = None
@@ -248,6 +250,7 @@ def resolve(
         Options(ports={**named, **dict(protocol.ports)}, version=version),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
         frozenset(given.complete or read.complete),
+        given.every,
         source,
         None if profile is None else profile.path,
     )

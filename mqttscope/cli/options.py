@@ -337,10 +337,11 @@ class JudgingOptions:
     exit_zero: bool | None = option(
         FAILING, "--exit-zero", is_flag=True, default=None, help="Exit with code 0, whatever is found."
     )
+    every: bool = option(OUTPUT, "--every", is_flag=True, help="Show each finding, also where many have one cause.")
 
 
 OF_LINT = (
     "select", "extend_select", "ignore", "profile", "complete", "config", "no_config", "fail_on", "fail_confidence",
-    "min_severity", "min_confidence", "baseline", "exit_zero",
+    "min_severity", "min_confidence", "baseline", "exit_zero", "every",
 )  # fmt: skip
 """Names of these options: other commands take them too, and leave it to ``lint --help`` to explain them."""

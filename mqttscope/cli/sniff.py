@@ -38,8 +38,6 @@ from mqttscope.cli.options import (
 if TYPE_CHECKING:
     from mqttscope.cli.linting_settings import Settings
 
-STREAMED = ("full", "concise", "jsonl", "github")
-"""Formats of findings that need not wait for the end; the others are for files."""
 MEGABYTE = 1_000_000
 IDLE = {*OF_LINT} - {"config", "no_config"}
 """Options that say how to lint."""
@@ -229,6 +227,8 @@ def command(given: SniffOptions) -> int:
 def _refuse_held_back(name: str, output: str | None, *, csv: bool) -> None:
     if output is not None:
         return
+    from mqttscope.report.findings.shown import STREAMED
+
     if csv:
         raise click.UsageError("--format csv has no room for findings; send them to a file: --output FILE")
     if name not in STREAMED:

@@ -693,7 +693,7 @@ def test_what_does_not_count_is_no_error_on_github() -> None:
     path = ROOT / "captures" / "planted-violations" / "capture.pcapng"
     shown = json.loads(run(path, "--format", "json").stdout)["summary"]
     errors, counting = shown["findings"]["error"], shown["counting"]["error"]
-    github = run(path, "--format", "github").stdout
+    github = run(path, "--format", "github", "--every").stdout
 
     assert errors > counting > 1
     assert github.count("::error file=") == counting
@@ -731,7 +731,8 @@ def test_the_worst_is_shown_first_and_notes_are_folded(pumps: Path) -> None:
         lines = run(pumps, *more).stdout.splitlines()
         return [line.partition("]")[0] for line in lines if line.startswith(("error[", "warning[", "info["))]
 
-    assert heads() == ["error[PUB103", "warning[ENC103", "warning[ENC103", "info[CON108"]
+    assert heads() == ["error[PUB103", "warning[ENC103", "info[CON108"]
+    assert heads("--every") == ["error[PUB103", "warning[ENC103", "warning[ENC103", "info[CON108"]
     assert heads("--verbose") == heads()
     short, long = run(pumps).stdout, run(pumps, "--verbose").stdout
     assert "CONNECT    5.0" not in short
