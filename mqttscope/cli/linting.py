@@ -27,6 +27,7 @@ from mqttscope.cli.output import (
     refuse_inputs,
     warn,
 )
+from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
@@ -356,6 +357,7 @@ class SparkRun(LintRun):
 
     def __init__(self, *arguments: Any, master: str | None, **others: Any) -> None:
         super().__init__(*arguments, **others)
+        refuse_on_spark(self.settings.rules)
         if STDIN in self.captures:
             raise click.UsageError("--engine spark reads captures in several places at once, not standard input")
         if self.reading.decrypting:

@@ -2,6 +2,7 @@
 
     [lint]
     extend-select = ["OPS", "SEC101"]
+    rules = ["rules/ours.py"]
     ignore = ["ACK206"]
     fail-on = "warning"
     baseline = "lint-baseline.json"
@@ -86,7 +87,7 @@ _WORDS: dict[str, tuple[str, ...] | None] = {
     "mqtt-version": None,
 }
 _TABLES = ("per-client-ignores", "per-topic-ignores", "suppress")
-LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", "require-packets", *_TABLES)
+LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", "require-packets", "rules", *_TABLES)
 
 
 def parse(document: Table) -> Config:
@@ -115,6 +116,12 @@ def parse(document: Table) -> Config:
     made.patterns = [*_ignores(lint, "client"), *_ignores(lint, "topic"), *_suppressions(lint)]
     made.settings = _settings(_table(document.get("rules", {}), "rules"))
     return made
+
+
+def rule_files(document: Table) -> tuple[str, ...]:
+    """Files with rules of one's own that a configuration names; they have to be loaded before it is checked."""
+    lint = _table(document.get("lint", {}), "lint")
+    return _strings(lint.get("rules", []), "lint.rules")
 
 
 def _ignores(lint: Table, what: str) -> list[Pattern]:

@@ -102,7 +102,7 @@ class Group:
 
 
 MAX_GROUPS = 10_000
-"""Causes that are followed at a time; for a further one the oldest is ended, and begins anew should it come again."""
+"""Causes that are followed at a time; for a further one the oldest is ended: should it come again, it is a new one."""
 MAX_BYTES = 64 * 1024 * 1024
 """Bytes of the packets of their first findings."""
 

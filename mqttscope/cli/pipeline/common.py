@@ -123,12 +123,14 @@ class RowOptions:
     def lake(self) -> LakeOptions:
         """The same with the configuration."""
         from mqttscope.cli.linting_settings import resolve
+        from mqttscope.cli.own_rules import let_be_remembered
         from mqttscope.lake.options import LakeOptions
 
         judging = JudgingOptions(
             rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
         )  # fmt: skip
         found = resolve(judging, protocol=self.protocol)
+        let_be_remembered(found.rules)
         return LakeOptions(
             dissect=found.options,
             group=self.site,

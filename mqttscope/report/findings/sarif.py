@@ -30,7 +30,7 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.lint.rule import Rule
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.escape import escape
-from mqttscope.report.explain import help_markdown, help_text, is_on, versions
+from mqttscope.report.explain import area, help_markdown, help_text, is_on, versions
 from mqttscope.report.findings.base import Summary, cited, message
 from mqttscope.report.findings.json import finding_view, line, summary_view
 from mqttscope.report.findings.shown import ShownFinding
@@ -222,7 +222,7 @@ def descriptor(rule: type[Rule]) -> dict[str, Any]:
         "help": {"text": plain(help_text(rule)), "markdown": help_markdown(rule)},
         "defaultConfiguration": {"enabled": is_on(rule), "level": LEVELS[rule.severity]},
         "properties": {
-            "tags": ["mqtt", rule.__module__.split(".")[-2].replace("_", "-")],
+            "tags": ["mqtt", area(rule).replace(" ", "-")],
             "precision": PRECISIONS[rule.confidence],
             "problem.severity": PROBLEMS[rule.severity],
             "confidence": str(rule.confidence),
