@@ -26,6 +26,7 @@ from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
+from mqttscope.lint.finding import Confidence
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.redact.findings import Hiding, conceal
@@ -173,7 +174,8 @@ def test_what_is_certain_where_every_connection_was_captured() -> None:
     complete = frozenset({"198.51.100.0:1883"})
     for drops in (False, True):
         rows = ingested(random.Random(2), 60, 3, drops=drops, complete=complete)
-        certain = [row for row in rows if row["scope"] in ("session", "broker") and row["confidence"] == "certain"]
+        likely = {rule.code for rule in WIDE_RULES if rule.confidence is Confidence.LIKELY}
+        certain = [row for row in rows if row["rule"] in likely and row["confidence"] == "certain"]
 
         assert {row["server"] for row in certain} == complete
 
