@@ -203,12 +203,16 @@ class InternalError:
 class Linter:
     """Rules at work.  Feed it events, then look at ``quality`` and ``internal_errors``."""
 
-    def __init__(self, rules: Iterable[Rule], *, strict: bool = False) -> None:
+    def __init__(self, rules: Iterable[Rule], *, strict: bool = False, complete: frozenset[str] = frozenset()) -> None:
+        """``complete``: servers (``10.0.0.2:1883``) of which the captures hold every connection, as the user says."""
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
         """Rules that are run for those which judge what becomes of violations; nobody gets what they find."""
         running = tuple(sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code))
         self._running = running
+        self.complete = complete
+        self.met: set[str] = set()
+        """Those of them that connections were seen of."""
         self.strict = strict
         """Let exceptions of rules through, for tests."""
         self.quality = Quality()
@@ -406,6 +410,8 @@ class Linter:
                 RuleContext(self.memories, connection, history, S2C),
             )
             self.memories.opened(both[0])
+            if connection.server in self.complete:
+                self.met.add(connection.server)
         at = both[direction is not C2S]
         at.move(event, topic)
         return at
@@ -603,6 +609,10 @@ class Linter:
         elif isinstance(event, MalformedEvent):
             raw, number, kind, missing = event.malformed.raw, event.number, event.type, event.malformed.missing
         confidence = report.confidence or rule.confidence
+        if connection.server in self.complete and confidence is Confidence.LIKELY and rule.scope in WIDE:
+            # Nobody whom the capture does not have can have done what would explain it.
+            proved = report.confidence is None and event.capture not in self.dropping
+            confidence = Confidence.CERTAIN if proved else confidence
         if confidence is Confidence.CERTAIN and not self._sure(rule, at):
             confidence = Confidence.LIKELY
         if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self.dropping:

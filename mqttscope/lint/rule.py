@@ -60,18 +60,22 @@ class Needs(Flag):
     WHOLE = WHOLE_SENDER | WHOLE_RECEIVER
 
 
+_CODE = re.compile(r"[A-Z]{3,12}[1-5][0-9]{2}")
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _HOME = "mqttscope.lint.rules."
 RULES: dict[str, type[Rule]] = {}
-"""The rules of this folder that were imported, by code; rules made elsewhere run too, but nothing selects them."""
+"""The rules of this folder that were imported, by code; those made elsewhere are selected after
+`catalogue.use_rules`."""
 
 
 class Rule:
     """One check."""
 
     code: ClassVar[str]
-    """Three letters for the area, three digits: the first says how far one has to look.  Never used again."""
+    """Three letters for the area, three digits: the first says how far one has to look.  Never used again.  Rules made
+    elsewhere have letters of their own, such as ``ACME101``."""
     slug: ClassVar[str]
-    """Names the pattern, not the cure: the name of the file with dashes."""
+    """Names the pattern, not the cure: the name of the file with dashes, elsewhere that of the class."""
     severity: ClassVar[Severity]
     confidence: ClassVar[Confidence] = Confidence.CERTAIN
     severities: ClassVar[tuple[Severity, ...]] = ()
@@ -130,11 +134,18 @@ class Rule:
     def __init_subclass__(cls) -> None:
         if "code" not in cls.__dict__:
             return
-        cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
+        if not _CODE.fullmatch(cls.code):
+            raise TypeError(
+                f"{cls.code!r} is no code of a rule: letters in upper case, at least three, and three digits, the first"
+                " from 1 (packet) to 5"
+            )
         if "scope" not in cls.__dict__:
-            cls.scope = _SCOPES[cls.code[3]]
-        if not cls.__module__.startswith(_HOME):
+            cls.scope = _SCOPES[cls.code[-3]]
+        if not cls.is_ours():
+            if "slug" not in cls.__dict__:
+                cls.slug = _WORD.sub("-", cls.__name__).lower()
             return
+        cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
         if cls.code in RULES and RULES[cls.code].__module__ != cls.__module__:
             raise TypeError(f"{cls.code} is the code of two rules")
         RULES[cls.code] = cls
@@ -224,7 +235,12 @@ class Rule:
     @classmethod
     def is_practice(cls) -> bool:
         """Whether the rule is one of practice, off unless selected."""
-        return cls.code[:3] in PRACTICE
+        return cls.code[:-3] in PRACTICE
+
+    @classmethod
+    def is_ours(cls) -> bool:
+        """Whether the rule comes with this program."""
+        return cls.__module__.startswith(_HOME)
 
     @classmethod
     def paragraphs(cls) -> list[str]:

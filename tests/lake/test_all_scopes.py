@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
+from mqttscope.lint.finding import Confidence
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.redact.findings import Hiding, conceal
@@ -36,10 +38,10 @@ from tests.lake.reading import CAPTURES, Fold, Row, all_of_them, options, read_s
 SCOPES = {rule.code: str(rule.scope) if rule.scope in WIDE else "connection" for rule in all_of_them()}
 
 
-def linted(paths: Sequence[Path]) -> list[Row]:
+def linted(paths: Sequence[Path], **changes: Any) -> list[Row]:
     """What the linter finds in all captures together, as rows."""
-    given = options()
-    linter, hiding = Linter(given.rules, strict=True), Hiding(given.secret_length, 256)
+    given = options(**changes)
+    linter, hiding = Linter(given.rules, strict=True, complete=given.complete), Hiding(given.secret_length, 256)
     numbers: Counter[tuple[int, str]] = Counter()
     rows = []
     for event in dissect(open_capture([*paths]), given.reading()):
@@ -140,7 +142,12 @@ def town(chance: random.Random, conversations: int | Sequence[Conversation]) -> 
 
 
 def ingested(
-    chance: random.Random, conversations: int | Sequence[Conversation], files: int, *, drops: bool = False
+    chance: random.Random,
+    conversations: int | Sequence[Conversation],
+    files: int,
+    *,
+    drops: bool = False,
+    **changes: Any,
 ) -> list[Row]:
     """Take a town into a lake, cut into files, one by one; returns the findings, which have to be the linter's.
 
@@ -152,9 +159,9 @@ def ingested(
         for part in parts:
             if drops:
                 part.write_bytes(part.read_bytes() + statistics(interface_drops=3))
-            write_lake([part], Path(name) / "lake", options())
+            write_lake([part], Path(name) / "lake", options(**changes))
         rows = in_lake(Path(name) / "lake")
-        same(rows, linted(parts))
+        same(rows, linted(parts, **changes))
     return rows
 
 
@@ -162,6 +169,16 @@ def ingested(
 @given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5), drops=st.booleans())
 def test_several_clients_and_servers(chance: random.Random, files: int, drops: bool) -> None:
     ingested(chance, 6, files, drops=drops)
+
+
+def test_what_is_certain_where_every_connection_was_captured() -> None:
+    complete = frozenset({"198.51.100.0:1883"})
+    for drops in (False, True):
+        rows = ingested(random.Random(2), 60, 3, drops=drops, complete=complete)
+        likely = {rule.code for rule in WIDE_RULES if rule.confidence is Confidence.LIKELY}
+        certain = [row for row in rows if row["rule"] in likely and row["confidence"] == "certain"]
+
+        assert {row["server"] for row in certain} == complete
 
 
 @settings(max_examples=8, deadline=None)
