@@ -123,7 +123,9 @@ def sessions(connections: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    order = Window.partitionBy(*_CLIENT).orderBy("timestamp_ns", "connection_id")
+    # Row by row: a range would count those with the same time and identity, of overlapping captures, as one.
+    ordered = Window.partitionBy(*_CLIENT).orderBy("timestamp_ns", "connection_id")
+    order = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     fresh = f.coalesce(f.col("clean_start"), f.lit(False)) | ~f.coalesce(f.col("session_present"), f.lit(True))
     begins = f.col("fresh") | (f.row_number().over(order) == 1)
     numbered = (

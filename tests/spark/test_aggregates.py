@@ -66,3 +66,15 @@ def test_topics_clients_and_sessions(spark: SparkSession) -> None:
     ours = spark.createDataFrame(others, queries.CONNECTIONS_DDL)
     same("clients", queries.clients(ours), aggregates.clients(others))
     same("sessions", queries.sessions(ours), aggregates.sessions(others))
+
+
+def test_connections_of_one_identity_begin_sessions_of_their_own(spark: SparkSession) -> None:
+    # Captures of the same endpoints and times: test rigs make them.
+    one = connections(Random(1), 1)[0] | {"client_identifier": "one", "clean_start": True, "session_present": False}
+    some = [dict(one) for _ in range(3)]
+    wanted = aggregates.sessions(some)
+
+    found = queries.sessions(spark.createDataFrame(some, queries.CONNECTIONS_DDL)).orderBy("session").collect()
+
+    assert [row["session"] for row in found] == [0, 1, 2]
+    assert [row.asDict(recursive=True) for row in found] == wanted.to_pylist()
