@@ -330,7 +330,8 @@ class FlowState:
             return None
         up, down = found.client_side, found.server_side
         slim = replace(
-            found, history=None, details={}, client_side=_limits_of(up) if found.closed_how == "reset" else Side(),
+            found, history=None, alarm=None, details={},
+            client_side=_limits_of(up) if found.closed_how == "reset" else Side(),
             server_side=_limits_of(down) if found.closed_how == "reset" else Side(),
         )  # fmt: skip
         return Over(slim, self.client_is_initiator, self.roles_known, self.roles_evidence)

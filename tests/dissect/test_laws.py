@@ -303,4 +303,5 @@ def test_a_closed_flow_lets_go_of_its_dialogue_even_when_nobody_reads_on() -> No
     over = end.flow.context
     assert isinstance(over, Over)
     assert over.connection.history is None
+    assert over.connection.alarm is None
     assert not over.connection.details
