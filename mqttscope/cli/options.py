@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.command import FAILING, OUTPUT, READING, RULES, SELECTION, argument, group, option, options
+from mqttscope.cli.command import (
+    FAILING,
+    OUTPUT,
+    READING,
+    RULES,
+    SELECTION,
+    argument,
+    group,
+    on_command_line,
+    option,
+    options,
+)
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Options
@@ -293,6 +304,11 @@ class ConfigurationOptions:
         help="Configuration file. [default: the nearest one upwards]",
     )  # fmt: skip
     no_config: bool = option(RULES, "--no-config", is_flag=True, help="Use no configuration file.")
+
+    def __post_init__(self) -> None:
+        # The environment may name a file that one run is not to use.
+        if self.no_config and "config" in dict(on_command_line()):
+            raise click.UsageError("--config and --no-config contradict each other")
 
 
 @options

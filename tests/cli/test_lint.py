@@ -304,6 +304,17 @@ def test_the_environment_stands_between_them(tmp_path: Path, monkeypatch: pytest
     assert codes(rows("--select", "PUB103")) == {"PUB103"}
 
 
+def test_a_configuration_that_is_named_and_refused_is_a_contradiction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(tmp_path, "[lint]\n")
+    named = str(tmp_path / "mqttscope.toml")
+
+    assert "--config and --no-config contradict each other" in refused(FAILING, "--config", named, "--no-config")
+    monkeypatch.setenv("MQTTSCOPE_CONFIG", named)
+    assert run(FAILING, "--no-config", "--ignore", "ALL", "--select", "CON108").return_value == 0
+
+
 def test_pyproject_is_read_where_it_has_our_table(tmp_path: Path) -> None:
     configure(tmp_path, '[tool.mqttscope.lint]\nselect = ["PUB103"]\n', "pyproject.toml")
 

@@ -111,6 +111,8 @@ if __name__ == "__main__":
         sys.stdout.write(f"{told}\n")
 
     first, behind = (int(one) for one in sys.argv[1:3])
+    if behind <= first:
+        sys.exit("python -m tests.redact.test_fuzz FIRST BEHIND: the second number is the larger one")
     began = time.monotonic()
     all_found, said = leaks(range(first, behind), splice if sys.argv[3:] == ["splices"] else mutant)
     for one in all_found[: int(os.environ.get("SHOWN", "40"))]:
