@@ -292,7 +292,8 @@ def test_a_url_that_is_no_capture_is_named_without_its_secrets(name: str, shown:
         ("lint", "--no-config", "--format", form)
         for form in ("full", "json", "jsonl", "sarif", "junit", "markdown", "github", "gitlab")
     ]
-    commands += [("mutate", "--write", str(tmp_path / "out.pcapng"), "--format", "json"), ("replay", "--dry-run")]
+    written = ("--write", str(tmp_path / "out.pcapng"))
+    commands += [("mutate", *written, "--mutation", "publish:qos-3", "--format", "json"), ("replay", "--dry-run")]
     for words in commands:
         done = invoke(*words, name, QOS)
 

@@ -11,6 +11,7 @@ import html
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 RUN = 6
 """Bytes of a secret that give too much of it away."""
@@ -67,8 +68,9 @@ def readings(written: bytes) -> Iterator[tuple[str, bytes]]:
     yield "spaced hex", b"\n".join(_unhexed(spaced))
     yield "base64", b"\n".join(_from_base64(written))
     plain = _unescaped(written)
-    yield "escapes", plain
-    yield "escapes twice", _unescaped(plain)
+    if plain != written:
+        yield "escapes", plain
+        yield "escapes twice", _unescaped(plain)
     if b"&" in written:
         yield "xml", html.unescape(written.decode("utf-8", "replace")).encode("utf-8", "replace")
     if b"%" in written:
@@ -101,16 +103,21 @@ def _unhexed(found: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _from_base64(written: bytes) -> Iterator[bytes]:
-    for one in _BASE64.findall(written):
-        body = one.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
-        for start in range(4):
-            part = body[start:]
-            part = part[: len(part) // 4 * 4]
-            if part:
-                yield b64decode(part)
+    # Most of it are words that stand everywhere.
+    return map(_four_ways, dict.fromkeys(_BASE64.findall(written)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _four_ways(word: bytes) -> bytes:
+    """A word read as base64 that begins at any of its first four letters."""
+    body = word.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+    parts = (body[start : start + (len(body) - start) // 4 * 4] for start in range(4))
+    return b"\n".join(map(b64decode, parts))
 
 
 def _unescaped(written: bytes) -> bytes:
+    if b"\\" not in written:
+        return written
     for short, plain in _SHORT.items():
         written = written.replace(short, plain)
     return _ESCAPE.sub(_byte, written)

@@ -25,6 +25,7 @@ from mqttscope.replay.verify import verify
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.broker_test.outcome import concealed
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.sarif import head
 from mqttscope.report.findings.shown import FORMATS, make_reporter
 from mqttscope.report.jsonl import JsonLines, dumps
 from mqttscope.report.ladder import Ladder
@@ -114,7 +115,8 @@ def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
         for one in findings:
             reporter.feed(one)
         reporter.close(summary)
-        yield f"lint {name}", sink.whole()
+        # What SARIF says of all rules comes from no capture, and is long.
+        yield f"lint {name}", sink.whole().removeprefix(head())
     yield "internal errors", repr(linter.internal_errors).encode()
 
 

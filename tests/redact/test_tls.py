@@ -17,6 +17,7 @@ from mqttscope.lake.tables import Collector
 from mqttscope.lint.engine import Linter
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.sarif import head
 from mqttscope.report.findings.shown import FORMATS, make_reporter
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.text import TextLines
@@ -79,7 +80,7 @@ def outputs_of(source: list[str], keys: bytes, reading: Options) -> list[tuple[s
         for one in findings:
             report.feed(one)
         report.close(Summary(rules=[], quality=linter.quality, withheld=linter.withheld))
-        made.append((f"lint {name}", sink.whole()))
+        made.append((f"lint {name}", sink.whole().removeprefix(head())))
     collector = Collector(LakeOptions(reading, rules=rules(), payload_limit=4096), rules=rules())
     for event in events():
         collector.feed(event)

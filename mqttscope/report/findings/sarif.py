@@ -20,6 +20,7 @@ All rules are in the driver, in the order of their codes, so that a result can n
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
@@ -58,16 +59,7 @@ class Sarif:
         self.painter = Painter(View(width=0))
         self._clock = Clock()
         self._seen: Counter[str] = Counter()
-        driver = {
-            "name": "mqttscope",
-            "version": __version__,
-            "semanticVersion": __version__,
-            "rules": [descriptor(rule) for rule in self.rules.values()],
-        }
-        self._between = (
-            b'{"$schema":' + line_of(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"
-            b'"results":[\n'
-        )
+        self._between = head()
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one result."""
@@ -199,6 +191,21 @@ def uri(capture: str) -> str:
         return "stdin"
     path = quote(capture.encode("utf-8", "surrogateescape"), safe="/")
     return f"file://{path}" if path.startswith("/") else path.removeprefix("./")
+
+
+@cache
+def head() -> bytes:
+    """What stands before the results: it is the same in all logs, and long."""
+    driver = {
+        "name": "mqttscope",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [descriptor(rule) for rule in all_rules().values()],
+    }
+    return (
+        b'{"$schema":' + line_of(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"
+        b'"results":[\n'
+    )
 
 
 def descriptor(rule: type[Rule]) -> dict[str, Any]:
