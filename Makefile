@@ -25,8 +25,11 @@ demo: venv
 
 venv: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml .ci/make_venv.sh
+$(VENV)/.made: .ci/make_venv.sh
 	@sh .ci/make_venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@$(BIN)/python -m compileall -q mqttscope
 	@touch $@
@@ -41,7 +44,8 @@ tools:
 	@sh .ci/install_tools.sh
 
 ## All tests, with tshark and mosquitto.
-test: venv
+test: $(VENV)/.made
+	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
 	@$(MAKE) --no-print-directory --jobs=4 style test-spark test-lakes test-others
 

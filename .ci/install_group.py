@@ -12,8 +12,9 @@ def main(group: str) -> int:
     """Install the requirements of ``group``; returns pip's exit code."""
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
     wanted = project["dependency-groups"][group]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
-    return subprocess.call(command)
+    # Of some of these packages, nearly no module is ever imported: those that are get compiled then.
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile"]
+    return subprocess.call([sys.executable, "-m", "pip", "install", *options, *wanted])
 
 
 if __name__ == "__main__":
