@@ -42,26 +42,19 @@ class Derivation:
     origin: str
     build: Build
     notes: str = ""
-    explain: Mapping[int, str] = field(default_factory=dict)
 
 
 DERIVATIONS: dict[str, Derivation] = {}
 
 
 def derivation(
-    name: str,
-    title: str,
-    shows: str,
-    *,
-    base: str | None = None,
-    notes: str = "",
-    explain: Mapping[int, str] | None = None,
+    name: str, title: str, shows: str, *, base: str | None = None, notes: str = ""
 ) -> Callable[[Build], Build]:
     """Register a function; `base` is the recording it starts from, None when it makes everything itself."""
 
     def register(build: Build) -> Build:
         origin = f"derived from {base}" if base else "synthesised"
-        DERIVATIONS[name] = Derivation(name, title, shows, origin, build, notes, explain or {})
+        DERIVATIONS[name] = Derivation(name, title, shows, origin, build, notes)
         return build
 
     return register

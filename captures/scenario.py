@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rig import Rig
 
@@ -31,7 +31,6 @@ class Scenario:
     malformed: int = 0
     topics: list[str] | None = None
     notes: str = ""
-    explain: Mapping[int, str] = field(default_factory=dict)
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -52,7 +51,6 @@ def scenario(
     malformed: int = 0,
     topics: list[str] | None = None,
     notes: str = "",
-    explain: Mapping[int, str] | None = None,
 ) -> Callable[[Run], Run]:
     """Register a function as a scenario; the arguments are the fields of `Scenario`."""
 
@@ -72,7 +70,6 @@ def scenario(
             malformed=malformed,
             topics=topics,
             notes=notes,
-            explain=explain or {},
         )
         return run
 

@@ -81,9 +81,7 @@ def versions(rule: type[Rule]) -> str:
 
 
 def area(rule: type[Rule]) -> str:
-    """The folder that a rule lies in, as words: ``flow control``; ``own rules`` for those that come from elsewhere."""
-    if not rule.is_ours():
-        return "own rules"
+    """The folder that a rule lies in, as words: ``flow control``."""
     return rule.__module__.split(".")[-2].replace("_", " ")
 
 

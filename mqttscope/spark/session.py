@@ -10,6 +10,7 @@ import ipaddress
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -189,6 +190,26 @@ def kill_java() -> None:
 
 
 @contextmanager
+def _without_signals() -> Iterator[None]:
+    """Let signals that end a program wait until the block has ended; in the main thread, where they are handled."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+    before = {}
+    for one in (signal.SIGINT, signal.SIGTERM):
+        if callable(signal.getsignal(one)):
+            before[one] = signal.signal(one, lambda number, _: waiting.append(number))
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    for number in waiting[:1]:
+        signal.raise_signal(number)
+
+
+@contextmanager
 def _ending_with_us() -> Iterator[None]:
     """Know the Java that is started meanwhile, and end it where its start breaks off.
 
@@ -198,8 +219,10 @@ def _ending_with_us() -> Iterator[None]:
 
     class Known(subprocess.Popen[bytes]):
         def __init__(self, *arguments: Any, **given: Any) -> None:
-            super().__init__(*arguments, **given)
-            _java.append(self)
+            # A signal that comes between its start and here would leave a Java that nobody knows.
+            with _without_signals():
+                super().__init__(*arguments, **given)
+                _java.append(self)
 
     names = vars(java_gateway)
     before, names["Popen"] = names["Popen"], Known

@@ -67,7 +67,6 @@ class WrongReasonForViolation(Rule):
     looks_at = (Disconnect, Connack)
     when = "reason_code"
     needs = Needs.WHOLE_RECEIVER
-    reads_findings = True
     Memory = Damaged
 
     good = [
@@ -110,7 +109,7 @@ class WrongReasonForViolation(Rule):
         if got not in BLAMES:
             return None
         blamed = at.direction.opposite
-        rows = [(one.packet, one.reason_code, one.rule) for one in at.history.reported if one.sender is blamed]
+        rows = [(number, due, code) for code, side, number, due in at.history.reported if side is blamed]
         damaged = at.memory(self).last.get(str(blamed))
         if damaged is not None:
             rows.append((*damaged, "a malformed packet"))

@@ -1,1 +1,0 @@
-"""Explanations of ends and of messages: as text, as JSON, and as Markdown for a ticket."""
