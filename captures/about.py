@@ -37,6 +37,8 @@ class About:
     expect: Expected
     recorded: str | None = None
     notes: str = ""
+    explain: Mapping[int, str] = field(default_factory=dict)
+    """Why connections ended, by their numbers, where somebody would ask."""
 
     def text(self) -> str:
         """The file as TOML; strings are written as JSON, which TOML basic strings agree with for printable text."""
@@ -68,6 +70,8 @@ class About:
         lines += ["", "[expect]"]
         lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in body.items()]
         lines += [f"packets = {{ {packets} }}" if packets else "packets = {}", ""]
+        for connection, cause in self.explain.items():
+            lines += ["[[explain]]", f"connection = {connection}", f"cause = {json.dumps(cause)}", ""]
         return "\n".join(lines)
 
 

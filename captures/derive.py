@@ -14,13 +14,14 @@ from pathlib import Path
 import derived_damage
 import derived_examples
 import derived_streams
+import derived_trouble
 import derived_violations
 import dpkt
 import pcapng
 from about import HERE, About, Expected, folder
 from derived import DERIVATIONS, Derivation
 
-MODULES = (derived_damage, derived_examples, derived_streams, derived_violations)
+MODULES = (derived_damage, derived_examples, derived_streams, derived_violations, derived_trouble)
 """Importing them registers what they make."""
 
 
@@ -33,6 +34,7 @@ def make(derivation: Derivation, target: Path) -> None:
         origin=derivation.origin,
         tool=f"derive.py, dpkt {dpkt.__version__}",
         notes=derivation.notes,
+        explain=derivation.explain,
         expect=Expected(
             connections=made.connections,
             frames=len(made.frames),

@@ -42,19 +42,26 @@ class Derivation:
     origin: str
     build: Build
     notes: str = ""
+    explain: Mapping[int, str] = field(default_factory=dict)
 
 
 DERIVATIONS: dict[str, Derivation] = {}
 
 
 def derivation(
-    name: str, title: str, shows: str, *, base: str | None = None, notes: str = ""
+    name: str,
+    title: str,
+    shows: str,
+    *,
+    base: str | None = None,
+    notes: str = "",
+    explain: Mapping[int, str] | None = None,
 ) -> Callable[[Build], Build]:
     """Register a function; `base` is the recording it starts from, None when it makes everything itself."""
 
     def register(build: Build) -> Build:
         origin = f"derived from {base}" if base else "synthesised"
-        DERIVATIONS[name] = Derivation(name, title, shows, origin, build, notes)
+        DERIVATIONS[name] = Derivation(name, title, shows, origin, build, notes, explain or {})
         return build
 
     return register

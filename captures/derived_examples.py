@@ -153,6 +153,7 @@ def example_leading_slash() -> Made:
     "30 0e where 0c is right: the receiver swallows the first two bytes of the next PUBLISH as payload and reads "
     "the third, 00, as a packet type.",
     notes="The first PUBLISH counts as a packet with the payload 74 65 73 74 30 0c; the fault shows behind it.",
+    explain={0: "protocol_violation"},
 )
 def example_length_too_long() -> Made:
     """The length counts the fixed header too."""
@@ -209,6 +210,7 @@ def _alias(example: bytes, rest: bytes, broken: bool) -> Made:
     "A printed example whose Remaining Length is 1 too small",
     "32 0b where 0c is right: the payload becomes dat and the left-over 61 is read as a PUBREL with wrong flags.",
     notes="An earlier PUBLISH maps alias 1, so that only the length is wrong.",
+    explain={0: "protocol_violation"},
 )
 def example_alias_too_short() -> Made:
     """The length misses a byte."""
@@ -232,6 +234,7 @@ def example_alias_repaired() -> Made:
     "A Remaining Length of five bytes",
     "30 80 80 80 80 01 is malformed at its fifth byte; the server says so and closes, and the client's next connection "
     "is in order.",
+    explain={0: "protocol_violation"},
 )
 def five_byte_length() -> Made:
     """One byte too many in the length."""
@@ -285,6 +288,7 @@ def alias_both_directions() -> Made:
     "session-taken-over",
     "Session taken over: DISCONNECT 0x8E from the server",
     "A second connection with the same Client Identifier; the first one is told why, with a reason string.",
+    explain={0: "taken_over"},
 )
 def session_taken_over() -> Made:
     """Two connections, one session."""
@@ -337,6 +341,7 @@ def auth_exchange() -> Made:
     "A CONNACK full of properties, and a server that moved",
     "A CONNACK with all it may declare on success except authentication; later DISCONNECT 0x9D with a Server "
     "Reference; the next CONNECT is refused with 0x9C and one.",
+    explain={0: "use_another_server", 1: "use_another_server"},
 )
 def server_moved() -> Made:
     """What brokers seldom send."""

@@ -53,6 +53,7 @@ PLANTED: list[tuple[int, str, bytes, bool]] = [
     "planted-violations",
     "24 violations of MQTT 5.0 in one session",
     "Bad QoS bits, topics, aliases, Receive Maximum, identifiers, flags, filters, properties, and a second CONNECT.",
+    explain={0: "protocol_violation"},
 )
 def planted_violations() -> Made:
     """One violation after the other."""

@@ -19,12 +19,13 @@ import rig as rigs
 import scenarios_basic
 import scenarios_reasons
 import scenarios_transport
+import scenarios_trouble
 import scenarios_v5
 from about import About, Expected, folder
 from mqttbytes import TYPES
 from scenario import SCENARIOS, Scenario
 
-MODULES = (scenarios_basic, scenarios_v5, scenarios_reasons, scenarios_transport)
+MODULES = (scenarios_basic, scenarios_v5, scenarios_reasons, scenarios_transport, scenarios_trouble)
 """Importing them registers their scenarios."""
 
 
@@ -68,6 +69,7 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
         tool=", ".join(tools),
         recorded=datetime.now(UTC).date().isoformat(),
         notes=scenario.notes,
+        explain=scenario.explain,
         expect=Expected(
             connections=rigs.count_connections(capture),
             frames=frames,

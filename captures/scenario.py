@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from rig import Rig
 
@@ -31,6 +31,7 @@ class Scenario:
     malformed: int = 0
     topics: list[str] | None = None
     notes: str = ""
+    explain: Mapping[int, str] = field(default_factory=dict)
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -51,6 +52,7 @@ def scenario(
     malformed: int = 0,
     topics: list[str] | None = None,
     notes: str = "",
+    explain: Mapping[int, str] | None = None,
 ) -> Callable[[Run], Run]:
     """Register a function as a scenario; the arguments are the fields of `Scenario`."""
 
@@ -70,6 +72,7 @@ def scenario(
             malformed=malformed,
             topics=topics,
             notes=notes,
+            explain=explain or {},
         )
         return run
 

@@ -102,6 +102,7 @@ def v311_qos_downgrade(rig: Rig) -> None:
     "v311-will",
     "Will in 3.1.1: fired by FIN and by RST, not by DISCONNECT",
     "Three clients with a will leave in three ways; the watcher gets two of the wills, one of them retained.",
+    explain={1: "client_closed", 2: "client_reset"},
 )
 def v311_will(rig: Rig) -> None:
     """Will message after an abrupt end."""
@@ -179,6 +180,7 @@ def v311_session_present(rig: Rig) -> None:
     "A bare client keeps its acknowledgements to itself, vanishes and returns to its session: the broker repeats "
     "a QoS 1 PUBLISH with DUP 1 and, for the QoS 2 one that had its PUBREC, the PUBREL.",
     clients=("paho-mqtt", "bare socket"),
+    explain={0: "client_closed"},
 )
 def v311_redelivery(rig: Rig) -> None:
     """DUP and PUBREL after a reconnect."""
@@ -256,6 +258,7 @@ def v5_many_filters(rig: Rig) -> None:
     clients=("bare socket",),
     versions=[],
     notes="The body of the CONNECT is that of 3.1.1; its version is none of the three.",
+    explain={0: "unsupported_version"},
 )
 def refused_protocol_level(rig: Rig) -> None:
     """CONNACK 'unacceptable protocol version'."""
@@ -277,6 +280,15 @@ def _accounts(rig: Rig) -> None:
     prepare=_accounts,
     clients=("paho-mqtt", "bare socket"),
     notes="The password is an example and of no value: lovelace.",
+    explain={
+        1: "not_authorized",
+        2: "not_authorized",
+        4: "not_authorized",
+        5: "not_authorized",
+        7: "not_authorized",
+        8: "not_authorized",
+        9: "client_identifier_rejected",
+    },
 )
 def refused_connect(rig: Rig) -> None:
     """Codes 2 and 5 of 3.1.1, 0x87 of 5.0."""
@@ -300,6 +312,7 @@ def refused_connect(rig: Rig) -> None:
     "PINGREQ and PINGRESP, and a client that falls silent",
     "A paho client with Keep Alive 1 pings; a bare 3.1.1 one with Keep Alive 1 says nothing more and is cut off.",
     clients=("paho-mqtt", "bare socket"),
+    explain={1: "keep_alive"},
 )
 def keep_alive(rig: Rig) -> None:
     """Keep alive kept and missed."""

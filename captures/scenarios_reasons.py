@@ -62,6 +62,14 @@ def v5_reason_codes(rig: Rig) -> None:
     "given twice only gets the connection closed.",
     config="max_topic_alias 2\nmax_qos 1\nretain_available false\nmax_packet_size 100\n",
     clients=("bare socket",),
+    explain={
+        0: "topic_alias",
+        1: "not_supported",
+        2: "not_supported",
+        3: "packet_too_large",
+        4: "protocol_violation",
+        5: "protocol_violation",
+    },
 )
 def v5_server_disconnect(rig: Rig) -> None:
     """The broker says why it closes."""
@@ -89,6 +97,7 @@ def v5_server_disconnect(rig: Rig) -> None:
     "Session taken over by a second connection, a second CONNECT, Keep Alive missed and the broker stopped: "
     "mosquitto 2.0 just closes, though 5.0 has a reason code for each.",
     clients=("paho-mqtt", "bare socket"),
+    explain={0: "taken_over", 1: "server_closed", 2: "protocol_violation", 3: "keep_alive"},
 )
 def v5_closed_without_reason(rig: Rig) -> None:
     """FIN instead of a reason."""
@@ -119,6 +128,7 @@ def v5_closed_without_reason(rig: Rig) -> None:
     "Enhanced authentication that the broker does not offer",
     "CONNECT with Authentication Method and Data is refused with 0x8C; an AUTH out of the blue ends a connection.",
     clients=("paho-mqtt", "bare socket"),
+    explain={0: "bad_credentials", 1: "protocol_violation"},
 )
 def v5_enhanced_auth(rig: Rig) -> None:
     """AUTH without a plugin for it."""

@@ -16,6 +16,7 @@ from scenario import scenario
     "Will with properties and Will Delay Interval",
     "One client returns within the delay and its will is dropped; another stays away and its will fires after a "
     "second; a third asks for it with DISCONNECT 0x04.",
+    explain={1: "client_closed", 3: "client_closed"},
 )
 def v5_will_delay(rig: Rig) -> None:
     """Delayed wills."""
@@ -313,6 +314,7 @@ def v5_session_present(rig: Rig) -> None:
     "mosquitto_rr asks and waits; a paho client answers on the response topic with the same correlation data.",
     clients=("paho-mqtt", "mosquitto_rr"),
     notes="The asker's connection is still open when the capture ends.",
+    explain={1: "client_closed"},
 )
 def v5_request_response(rig: Rig) -> None:
     """Request and response."""

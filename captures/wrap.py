@@ -41,6 +41,7 @@ class Conversation:
     server_port: int = 1883
     addresses: tuple[bytes, bytes] = (socket.inet_aton("192.0.2.10"), socket.inet_aton("198.51.100.1"))
     next_number: list[int] = field(default_factory=lambda: [1000, 5000])
+    ttl: tuple[int, int] = (64, 64)
 
     def open(self) -> None:
         """The three segments of the handshake."""
@@ -73,11 +74,17 @@ class Conversation:
         self._segment(1 - first, FIN | ACK)
         self._segment(first, ACK)
 
-    def reset(self, side: int = 0) -> None:
-        """RST from one side."""
-        self._segment(side, RST | ACK)
+    def finish(self, side: int) -> None:
+        """A FIN that nobody answers."""
+        self._segment(side, FIN | ACK)
 
-    def _segment(self, side: int, flags: int, data: bytes = b"") -> None:
+    def reset(self, side: int = 0, *, flags: int = RST | ACK, ttl: int | None = None, identification: int = 0) -> None:
+        """RST from one side; with another TTL it is a device between the two that sends it."""
+        self._segment(side, flags, ttl=ttl, identification=identification)
+
+    def _segment(
+        self, side: int, flags: int, data: bytes = b"", *, ttl: int | None = None, identification: int = 0
+    ) -> None:
         ports = (self.client_port, self.server_port)
         segment = dpkt.tcp.TCP(
             sport=ports[side],
@@ -91,14 +98,18 @@ class Conversation:
         if flags & SYN:
             segment.opts = bytes([dpkt.tcp.TCP_OPT_MSS, 4]) + (1460).to_bytes(2, "big")
             segment.off = 6
-        self.frames.append(Frame(self.clock.tick(), ethernet(self.addresses, side, segment, len(self.frames))))
+        sent = identification or len(self.frames)
+        raw = ethernet(self.addresses, side, segment, sent, self.ttl[side] if ttl is None else ttl)
+        self.frames.append(Frame(self.clock.tick(), raw))
         self.next_number[side] += len(data) + bool(flags & (SYN | FIN))
 
 
-def ethernet(addresses: tuple[bytes, bytes], side: int, segment: dpkt.tcp.TCP, identification: int) -> bytes:
+def ethernet(
+    addresses: tuple[bytes, bytes], side: int, segment: dpkt.tcp.TCP, identification: int, ttl: int = 64
+) -> bytes:
     """An Ethernet frame with IPv4 around a segment; dpkt fills in both checksums."""
     packet = dpkt.ip.IP(
-        src=addresses[side], dst=addresses[1 - side], p=dpkt.ip.IP_PROTO_TCP, ttl=64, id=identification, data=segment
+        src=addresses[side], dst=addresses[1 - side], p=dpkt.ip.IP_PROTO_TCP, ttl=ttl, id=identification, data=segment
     )
     packet.len = len(packet)
     stations = (b"\x02\0\0\0\0\x10", b"\x02\0\0\0\0\x01")

@@ -30,6 +30,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         RefusedError            a broker refused the CONNECT of a probe
         RewriteError            a recording cannot be changed as asked (ValueError)
             ConversionError         it cannot be said in another version
+        RuleClashError          two rules have one code or name (ValueError)
         ScanFailedError         a task that reads a range of a capture failed
         SparkUnavailableError   Spark or Java is not installed, or does not start
         StartError              a broker that was to be started did not start

@@ -31,7 +31,7 @@ TYPES = (
 )  # fmt: skip
 VERSIONS = {"3.1", "3.1.1", "5.0"}
 REQUIRED = {"title": str, "shows": str, "origin": str, "tool": str, "licence": str, "expect": dict}
-OPTIONAL = {"recorded": str, "notes": str}
+OPTIONAL = {"recorded": str, "notes": str, "explain": list}
 EXPECT = {
     "connections": int, "frames": int, "versions": list, "transport": str, "ports": list,
     "malformed": int, "gaps": int, "packets": dict,
@@ -158,7 +158,7 @@ def segments(folder: Path) -> list[tuple[frozenset[tuple[bytes, int]], int]]:
 
 @each_capture
 def test_the_stated_number_of_connections_is_there(folder: Path) -> None:
-    reused = 1 if folder.name == "port-reused" else 0
+    reused = 1 if folder.name in ("port-reused", "device-restarts") else 0
 
     assert len({pair for pair, _ in segments(folder)}) + reused == about(folder)["expect"]["connections"]
 

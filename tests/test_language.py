@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ NAME = re.compile(r"""[rbufRBUF]*["'][\w.]+["']""")
 BRACES = re.compile(r"\{[^{}]*\}")
 
 
+@cache
 def texts(path: Path) -> list[tuple[int, str]]:
     """Comments and texts of a Python file, with their lines."""
     if path.suffix == ".md":

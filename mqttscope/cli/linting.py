@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +27,13 @@ from mqttscope.cli.output import (
     refuse_inputs,
     warn,
 )
+from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Confidence, Finding
+from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, BaselineError, Gate, Selection, Verdict, client_key
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Needs
@@ -40,7 +44,7 @@ from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, covers, no_packet_in
 from mqttscope.report.findings.base import counted as count_findings
-from mqttscope.report.findings.shown import make_reporter
+from mqttscope.report.findings.shown import Entrance, make_reporter
 from mqttscope.report.findings.statistics import make_statistics
 
 if TYPE_CHECKING:
@@ -78,7 +82,7 @@ class LintRun:
             updating=update_baseline,
             name=partial(client_name, hiding=Hiding(settings.secret_length)),
         )
-        self.linter = Linter(settings.rules)
+        self.linter = Linter(settings.rules, complete=settings.complete)
         settings.options.decrypting = reading.decrypting
         self.dissector = Dissector(settings.options)
         self.watch = Watch(progress=True)
@@ -265,6 +269,7 @@ class LintRun:
     def _reporters(self, statistics: bool, colour: bool | None, verbose: bool) -> list[Any]:
         settings = self.settings
         shape: dict[str, Any] = {"counts": settings.policy().breaks, "ranked": self.sink is None, "verbose": verbose}
+        shape |= {"every": settings.every, "live": self.sink is not None or STDIN in self.captures}
         length = settings.secret_length
         plain = View(width=0, payload_limit=256, secret_length=length)
         made: list[Any] = []
@@ -338,6 +343,8 @@ class LintRun:
         """What standard error has to say of suppressions and of rules that failed."""
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
+        for told in unmet(self.linter):
+            warn(told)
         for error in self.linter.internal_errors[:3]:
             warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
         failures = sum(self.linter.failures.values())
@@ -350,6 +357,7 @@ class SparkRun(LintRun):
 
     def __init__(self, *arguments: Any, master: str | None, **others: Any) -> None:
         super().__init__(*arguments, **others)
+        refuse_on_spark(self.settings.rules)
         if STDIN in self.captures:
             raise click.UsageError("--engine spark reads captures in several places at once, not standard input")
         if self.reading.decrypting:
@@ -382,7 +390,9 @@ class SparkRun(LintRun):
         except ImportError as error:
             raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
         given = self.settings
-        options = LakeOptions(dissect=given.options, rules=tuple(given.rules), secret_length=given.secret_length)
+        options = LakeOptions(
+            dissect=given.options, rules=tuple(given.rules), complete=given.complete, secret_length=given.secret_length
+        )  # fmt: skip
         try:
             found = find(list(self.captures))
         except NoCapturesError as error:
@@ -410,6 +420,7 @@ class SparkRun(LintRun):
         linter.withheld.update(sums.withheld)
         linter.failures.update(sums.failures)
         linter.internal_errors += sums.internal_errors
+        linter.met |= sums.met
         self.clients |= sums.clients
         self.packets, self.understood, self.spoken = sums.packets, bool(sums.well_formed), sums.spoken
         if self.selection is not None:
@@ -423,6 +434,11 @@ class SparkRun(LintRun):
         dissector.named_otherwise.update(sums.named_otherwise)
         for name in type(sums).OF_CONNECTIONS:
             setattr(dissector, name, getattr(sums, name))
+
+
+def unmet(linter: Linter) -> list[str]:
+    """What to say of servers that were to be captured completely, and of which nothing was seen."""
+    return [f"--complete {one}: no connection of this server was seen" for one in sorted(linter.complete - linter.met)]
 
 
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:
@@ -444,13 +460,24 @@ _HELD = ("json", "sarif", "junit", "gitlab", "markdown")
 MAX_ERRORS_TOLD = 3
 
 
+@dataclass(slots=True)
+class _Report:
+    """Findings in a file."""
+
+    held: bool
+    """Whether it is written at the end."""
+    entrance: Entrance
+    passed: int = 0
+    """What it holds, where that is so."""
+
+
 class Findings:
     """The linter and where its findings go."""
 
     def __init__(self, settings: Settings, view: View, *, jsonl: bool, forms: bool) -> None:
         self.settings = settings
         self.view = view
-        self.linter = Linter(settings.rules)
+        self.linter = Linter(settings.rules, complete=settings.complete)
         self.gate = Gate(
             settings.policy(),
             read_baseline(settings.baseline),
@@ -465,26 +492,30 @@ class Findings:
         self.not_held = 0
         """Findings beyond `MAX_HELD_FINDINGS`."""
         self._needing = {rule.code for rule in settings.rules if rule.needs & Needs.WHOLE}
-        self._told = 0
-        self._shown: Any = None
+        if settings.complete:
+            self._needing |= {rule.code for rule in settings.rules if rule.scope in WIDE}
+        self._shown: Entrance | None = None
         self._form = "jsonl" if jsonl and not forms else settings.format
         view.secret_length = settings.secret_length
         plain = View(width=0, payload_limit=256, secret_length=view.secret_length)
         self._files: list[FileSink] = []
-        self._reporters: list[tuple[bool, Any]] = []
+        self._reporters: list[_Report] = []
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
         for name, path in outputs:
             sink = FileSink(path)
             self._files.append(sink)
-            made = make_reporter(name, sink, plain, counts=settings.policy().breaks)
-            self._reporters.append((name in _HELD, made))
+            self._reporters.append(_Report(name in _HELD, self._make(name, sink, plain)))
         if not settings.rules:
             warn("no rule is selected, so nothing can be found")
 
     def show_in(self, sink: Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""
         if self.settings.output is None:
-            self._shown = make_reporter(self._form, sink, self.view, counts=self.settings.policy().breaks)
+            self._shown = self._make(self._form, sink, self.view)
+
+    def _make(self, name: str, sink: Sink, view: View) -> Entrance:
+        settings = self.settings
+        return make_reporter(name, sink, view, counts=settings.policy().breaks, every=settings.every, live=True)
 
     def feed(self, event: Event) -> list[Finding]:
         """Lint an event; its findings are to be taken once the packet was shown."""
@@ -504,13 +535,13 @@ class Findings:
         return verdict
 
     def _show(self, finding: Finding, verdict: Verdict) -> None:
-        self._told += 1
-        full = self._told > MAX_HELD_FINDINGS
-        for held, reporter in self._reporters:
-            if held and full:
+        for one in self._reporters:
+            is_new = one.held and one.entrance.is_new(finding, verdict.suppression)
+            if is_new and one.passed >= MAX_HELD_FINDINGS:
                 self.not_held += 1
             else:
-                reporter.feed(finding, verdict.suppression)
+                one.passed += is_new
+                one.entrance.feed(finding, verdict.suppression)
         if self._shown is not None:
             self._shown.feed(finding, verdict.suppression)
 
@@ -556,19 +587,25 @@ class Findings:
             fail_confidence=self.settings.fail_confidence,
         )
         shown = [] if self._shown is None else [self._shown]
-        for reporter in (*(one for _, one in self._reporters), *shown):
+        for reporter in (*(one.entrance for one in self._reporters), *shown):
             reporter.close(summary)
         for sink in self._files:
             sink.close()
 
+    def _causes(self) -> Counter[Severity]:
+        """What was shown as one, in whichever report."""
+        shown = [*([] if self._shown is None else [self._shown]), *(one.entrance for one in self._reporters)]
+        return next((one.causes for one in shown if one.causes), Counter())
+
     def told(self) -> list[str]:
         """What standard error has to say."""
-        said = [f"linted: {count_findings(self.gate.counts, self.gate.failing, self.settings.fail_on)}"]
+        said = [f"linted: {count_findings(self.gate.counts, self.gate.failing, self.settings.fail_on, self._causes())}"]
         if self.dropped and self.doubtful:
             said.append(
                 "frames were dropped, which dumpcap reported only at its end: findings that need every frame are"
                 f" likely, not certain ({counted(self.doubtful, 'finding')})"
             )
+        said += unmet(self.linter)
         if self.linter.forgotten_keys:
             said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")
         if self.not_held:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.options import FINDING_FORMATS, JudgingOptions, Port, ProtocolOptions, Version
+from mqttscope.cli.options import FINDING_FORMATS, ConfigurationOptions, JudgingOptions, Port, ProtocolOptions, Version
 from mqttscope.cli.output import same_file
 from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
@@ -47,16 +47,22 @@ def find_configuration(start: Path) -> Path | None:
     return None
 
 
-def read_configuration(path: Path | None) -> Config:
-    """The configuration in a file, or the one of no file; usage errors for what is wrong in it."""
-    from mqttscope.lint.config import Config, ConfigError, parse
+def read_configuration(path: Path | None, *, own: bool = True) -> Config:
+    """The configuration in a file, or the one of no file; usage errors for what is wrong in it.
+
+    With ``own`` the rules of one's own are loaded that it names, and those of packages that are installed.
+    """
+    from mqttscope.cli.own_rules import use_own_rules
+    from mqttscope.lint.config import Config, ConfigError, parse, rule_files
 
     if path is None:
+        use_own_rules((), packages=own)
         return Config()
     document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
     if not isinstance(document, dict):
         raise click.UsageError(f"{path}: tool.mqttscope is not a table")
     try:
+        use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
         return parse(document)
     except ConfigError as error:
         raise click.UsageError(f"{path}: {error}") from None
@@ -104,6 +110,10 @@ class Settings:
     exit_zero: bool = False
     options: Options = field(default_factory=Options)
     suppressions: Suppressions = field(default_factory=Suppressions)
+    complete: frozenset[str] = frozenset()
+    """Servers of which the captures hold every connection."""
+    every: bool = False
+    """Show each of several findings of one cause."""
     source: Path | None = None
     """The configuration file."""
     profile_file: Path | None = None
@@ -148,6 +158,7 @@ class Settings:
             "baseline": _path(self.baseline),
             "profile": self.profile,
             "exit_zero": self.exit_zero,
+            "complete": sorted(self.complete),
             "ports": {str(port): protocol for port, protocol in sorted(self.options.ports.items())},
             "mqtt_version": self.options.version.text if self.options.version else None,
             "suppressed": [
@@ -184,6 +195,7 @@ class Settings:
             f"baseline: {self.baseline or 'none'}",
             f"profile: {self.profile or 'none'}",
             f"exit-zero: {str(self.exit_zero).lower()}",
+            *(f"complete: {one}" for one in sorted(self.complete)),
             *(f"port: {port}:{protocol}" for port, protocol in sorted(self.options.ports.items())),
             f"mqtt-version: {self.options.version.text if self.options.version else 'auto'}",
         ]
@@ -211,12 +223,8 @@ def resolve(
     The configuration is searched from ``start`` upwards, which is the working directory unless given.  ``form``,
     ``outputs`` and ``require_packets`` are ``--format``, ``--output`` and ``--require-packets``.
     """
-    config, search = given.configuration.config, not given.configuration.no_config
-    if config is not None and search:
-        source: Path | None = Path(config)
-    else:
-        source = find_configuration(start or Path.cwd()) if search else None
-    read = read_configuration(source)
+    source, search = _source(given.configuration, start), not given.configuration.no_config
+    read = read_configuration(source, own=search)
     rules, profile = _rules(given, read, source)
     form = form or read.format or "full"
     if form not in FINDING_FORMATS:
@@ -243,9 +251,22 @@ def resolve(
         bool(read.exit_zero if given.exit_zero is None else given.exit_zero),
         Options(ports={**named, **dict(protocol.ports)}, version=version),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
+        frozenset(given.complete or read.complete),
+        given.every,
         source,
         None if profile is None else profile.path,
     )
+
+
+def load_own(given: ConfigurationOptions) -> None:
+    """Load the rules of one's own, as a run with this configuration would."""
+    read_configuration(_source(given, None), own=not given.no_config)
+
+
+def _source(given: ConfigurationOptions, start: Path | None) -> Path | None:
+    if given.no_config:
+        return None
+    return Path(given.config) if given.config is not None else find_configuration(start or Path.cwd())
 
 
 def _rules(given: JudgingOptions, read: Config, source: Path | None) -> tuple[list[Rule], Profile | None]:

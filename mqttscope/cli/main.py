@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "decode": ("mqttscope.cli.decode:command", "Decode bytes given in hexadecimal."),
     "lint": ("mqttscope.cli.lint:command", "Find what breaks the MQTT specification in captures."),
     "rules": ("mqttscope.cli.rules:command", "List and explain the rules of lint, and what they cover."),
+    "explain": ("mqttscope.cli.explain:command", "Explain why connections ended, and why messages did not arrive."),
     "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
     "replay": ("mqttscope.cli.live:replay", "Play recorded connections against a broker."),
     "serve": ("mqttscope.cli.live:serve", "Play the broker of recorded connections to devices."),

@@ -284,6 +284,23 @@ def outputs_option(text: str = "Write findings to this file; FORMAT=FILE adds a 
     return option(OUTPUT, "--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help=text)
 
 
+def _servers(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    from mqttscope.net.segment import read_endpoint
+
+    try:
+        return tuple(read_endpoint(one) for one in value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
+
+
+def complete_option() -> Any:
+    """``--complete``."""
+    return option(
+        RULES, "--complete", multiple=True, callback=_servers, metavar="HOST:PORT", envvar="MQTTSCOPE_COMPLETE",
+        help="The captures hold every connection of this broker: what follows is certain; may be repeated.",
+    )  # fmt: skip
+
+
 @options
 class RuleOptions:
     """Which rules are checked."""
@@ -317,6 +334,7 @@ class JudgingOptions:
 
     rules: RuleOptions = group(RuleOptions)
     profile: str | None = profile_option(envvar="MQTTSCOPE_PROFILE")
+    complete: tuple[str, ...] = complete_option()
     configuration: ConfigurationOptions = group(ConfigurationOptions)
     fail_on: str | None = _level("fail-on", SEVERITIES, "Lowest severity that fails the run. [default: error]")
     fail_confidence: str | None = _level(
@@ -335,10 +353,11 @@ class JudgingOptions:
     exit_zero: bool | None = option(
         FAILING, "--exit-zero", is_flag=True, default=None, help="Exit with code 0, whatever is found."
     )
+    every: bool = option(OUTPUT, "--every", is_flag=True, help="Show each finding, also where many have one cause.")
 
 
 OF_LINT = (
-    "select", "extend_select", "ignore", "profile", "config", "no_config", "fail_on", "fail_confidence",
-    "min_severity", "min_confidence", "baseline", "exit_zero",
+    "select", "extend_select", "ignore", "profile", "complete", "config", "no_config", "fail_on", "fail_confidence",
+    "min_severity", "min_confidence", "baseline", "exit_zero", "every",
 )  # fmt: skip
 """Names of these options: other commands take them too, and leave it to ``lint --help`` to explain them."""

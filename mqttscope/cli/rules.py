@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mqttscope.cli.command import OUTPUT, SELECTION, argument, make_command, option, options
-from mqttscope.cli.options import colour_option
+from mqttscope.cli.command import OUTPUT, SELECTION, argument, group, make_command, option, options
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
+from mqttscope.cli.options import ConfigurationOptions, colour_option
 
 if TYPE_CHECKING:
     from mqttscope.lint.catalogue import Coverage
@@ -23,11 +25,20 @@ class RulesOptions:
         SELECTION, "--coverage", is_flag=True,
         help="List every statement of MQTT 5.0 and 3.1.1 with its rules, or why it has none.",
     )  # fmt: skip
+    tested: tuple[str, ...] = option(
+        SELECTION, "--test", multiple=True, metavar="FILE",
+        help="Test the examples of the rules in this Python file; may be repeated.",
+    )  # fmt: skip
+    configuration: ConfigurationOptions = group(ConfigurationOptions)
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
         help="Format of the list.",
     )  # fmt: skip
     colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        if self.tested and (self.names or self.coverage or self.form != "text"):
+            raise click.UsageError("--test FILE tests the rules of a file, and takes no CODE, --coverage or --format")
 
 
 @make_command(
@@ -37,6 +48,9 @@ Examples:
   mqttscope rules PUB TOP
   mqttscope rules CON212
   mqttscope rules --coverage --format json | jq '.totals'
+  mqttscope rules --test rules/ours.py
+
+Exit code 1 when an example of --test fails.
 """,
 )
 def command(given: RulesOptions) -> int:
@@ -45,9 +59,13 @@ def command(given: RulesOptions) -> int:
     CODE is the code or the name of a rule, such as CON212 or second-connect, which is explained, or a prefix (PUB,
     PUB1), which lists the rules that begin with it. With --coverage the statements that these rules cite are listed.
     """
+    from mqttscope.cli.linting_settings import load_own
     from mqttscope.cli.output import Output, make_view
     from mqttscope.report.style import encoded
 
+    if given.tested:
+        return run_tests([Path(one) for one in given.tested])
+    load_own(given.configuration)
     rules, whole = named(given.names)
     sink = Output()
     if given.form == "json":
@@ -74,6 +92,30 @@ def command(given: RulesOptions) -> int:
         sink.write(encoded(lines))
     sink.flush()
     return 0
+
+
+def run_tests(files: list[Path]) -> int:
+    """Test the examples of the rules in files, and say what fails; returns the exit code."""
+    from mqttscope.cli.output import Output
+    from mqttscope.cli.own_rules import use_own_rules
+    from mqttscope.lint.catalogue import all_rules
+    from mqttscope.lint.rule_check import faults_of_examples
+    from mqttscope.report.escape import escape
+    from mqttscope.report.page import plural
+    from mqttscope.report.style import encoded
+
+    sink, failed = Output(), 0
+    own = use_own_rules(files, packages=False)
+    everything = list(all_rules().values())
+    for rule in own:
+        faults = list(faults_of_examples(rule, everything))
+        failed += bool(faults)
+        said = f"{plural(len(rule.bad), 'bad example')}, {plural(len(rule.good), 'good example')}"
+        lines = [f"{rule.code} {rule.slug}: {said}{': failed' if faults else ''}", *(f"  {one}" for one in faults)]
+        sink.write(encoded(list(map(escape, lines))))
+    sink.write(encoded([f"{plural(len(own), 'rule')}, {failed} failed"]))
+    sink.flush()
+    return EXIT_FINDINGS if failed else EXIT_CLEAN
 
 
 def named(names: tuple[str, ...]) -> tuple[list[type[Rule]], bool]:

@@ -38,8 +38,6 @@ from mqttscope.cli.options import (
 if TYPE_CHECKING:
     from mqttscope.cli.linting_settings import Settings
 
-STREAMED = ("full", "concise", "jsonl", "github")
-"""Formats of findings that need not wait for the end; the others are for files."""
 MEGABYTE = 1_000_000
 IDLE = {*OF_LINT} - {"config", "no_config"}
 """Options that say how to lint."""
@@ -177,8 +175,8 @@ Examples:
   mqttscope sniff -i eth0 --lint --stop-on-finding --duration 600
 
 The options of mqttscope lint that choose rules and say what counts work here too: --select, --extend-select,
---ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --exit-zero,
---config, --no-config.
+--ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --complete,
+--exit-zero, --config, --no-config.
 
 Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing could be captured, or the capture broke off.
 """,
@@ -229,6 +227,8 @@ def command(given: SniffOptions) -> int:
 def _refuse_held_back(name: str, output: str | None, *, csv: bool) -> None:
     if output is not None:
         return
+    from mqttscope.report.findings.shown import STREAMED
+
     if csv:
         raise click.UsageError("--format csv has no room for findings; send them to a file: --output FILE")
     if name not in STREAMED:

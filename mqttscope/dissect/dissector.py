@@ -251,6 +251,7 @@ class Dissector:
                 ).gapped = True
         elif isinstance(event, FlowAlarm):
             if dialogue.connection is not None:
+                _note_standing(dialogue)
                 yield ConnectionDue(dialogue.connection, event.frame, event.due_ns, event.capture)
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
@@ -441,6 +442,9 @@ class Dissector:
         connection.end_acknowledged = 0 <= first.fin_offset < first.acknowledged
         served = flow.responder if dialogue.client_is_initiator else flow.initiator
         connection.server_unacknowledged = max(0, served.offset - served.acknowledged)
+        # A FIN counts one, whether or not it was captured.
+        beyond = (one.acknowledged - one.offset for one in (flow.initiator, flow.responder))
+        connection.unseen_bytes = sum(more for more in beyond if more > 1)
         connection.end_disowned = flow.disowned
         if not flow.initiator.segments or not flow.responder.segments:
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
@@ -484,6 +488,20 @@ def _note_segment(dialogue: FlowState, event: StreamData) -> None:
         stream.held,
         answers.held if answers.searching else 0,
     )
+
+
+def _note_standing(dialogue: FlowState) -> None:
+    """Tell the history of the connection what TCP shows of its streams beside their bytes."""
+    connection, flow = dialogue.connection, dialogue.flow
+    history = None if connection is None else connection.history
+    if history is None:
+        return
+    for half, peer, from_initiator in ((flow.initiator, flow.responder, True), (flow.responder, flow.initiator, False)):
+        party = history.party(C2S if from_initiator is dialogue.client_is_initiator else S2C)
+        party.confirmed = half.acknowledged if peer.segments else -1
+        party.unread = not half.ended and (
+            bool(half.buffer) or half.fin_offset >= 0 or max(half.acknowledged, half.sent) > half.offset
+        )
 
 
 def _delivered(flow: Flow) -> int:

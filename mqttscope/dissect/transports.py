@@ -22,7 +22,7 @@ from mqttscope.net.flow import Flow, StreamData, StreamGap
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.proxy_protocol import told_endpoints
 from mqttscope.net.segment import endpoints, ports
-from mqttscope.net.websocket import Lost, MessageData, MessageGap
+from mqttscope.net.websocket import CLOSE, Control, Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER
@@ -398,11 +398,25 @@ class Transports:
                         {"from_client": one.from_client, "reason": one.reason, "detail": one.detail, "frame": at.frame}
                     )
             elif isinstance(one, MessageData):
-                yield from self._packets.feed(dialogue, one.from_client, one.data, at)
+                if connection.history is None:
+                    yield from self._packets.feed(dialogue, one.from_client, one.data, at)
+                else:
+                    yield from self._framed(dialogue, connection, one, at)
+            elif isinstance(one, Control):
+                if one.opcode == CLOSE and connection.history is not None:
+                    connection.history.party(C2S if one.from_client else S2C).closing_ns = at.timestamp_ns
             elif isinstance(one, MessageGap):
                 yield from self._packets.gap(dialogue, one.from_client, one.length, at)
             elif isinstance(one, Lost):
                 yield from self._lost(dialogue, one.from_client, "websocket", one.length, at)
+
+    def _framed(self, dialogue: FlowState, connection: Connection, one: MessageData, at: Place) -> Iterator[Event]:
+        """Events of the payload of a frame; how packets and frames fit is noted for judges."""
+        yield from self._packets.feed(dialogue, one.from_client, one.data, at)
+        if one.frame_end and connection.history is not None:
+            direction = C2S if one.from_client else S2C
+            count = connection.side(direction).packets
+            connection.history.party(direction).frame(count, within=bool(dialogue.stream(one.from_client).held))
 
     def _lost(self, dialogue: FlowState, from_client: bool, reason: str, length: int, at: Place) -> Iterator[Event]:
         """An unknown number of bytes is missing of what a transport carries, so that framing is lost in there too."""

@@ -48,6 +48,8 @@ class Sums:
     """Those of them that are."""
     spoken: set[str] = field(default_factory=set)
     """Captures that hold packets."""
+    met: set[str] = field(default_factory=set)
+    """Servers seen of those whose connections are all captured."""
     connections: int = 0
     opened_flows: int = 0
     cut_bytes: int = 0
@@ -77,6 +79,7 @@ class Sums:
             self.quality.add(linter.quality)
         _add(self.withheld, linter.withheld)
         _add(self.failures, linter.failures)
+        self.met |= linter.met
         self.internal_errors += linter.internal_errors
 
     def take_dissector(self, dissector: Dissector) -> None:
@@ -98,6 +101,7 @@ class Sums:
         self.internal_errors += other.internal_errors
         self.clients |= other.clients
         self.spoken |= other.spoken
+        self.met |= other.met
         self.take_chosen(other.chosen_events, other.chosen_packets, other.chosen_spoken, other.left_out)
         for name in (
             "packets",

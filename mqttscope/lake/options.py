@@ -28,6 +28,8 @@ class LakeOptions:
     """Bytes of each payload that are kept; length and SHA-256 always are."""
     rules: tuple[Rule, ...] = ()
     """Rules to run, of every scope."""
+    complete: frozenset[str] = frozenset()
+    """Servers of which the captures hold every connection (`lint.engine.Linter`)."""
     secret_length: int = LENGTH
     """Characters from which on random text in a finding counts as a secret."""
     batch_rows: int = BATCH_ROWS

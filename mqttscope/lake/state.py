@@ -41,6 +41,7 @@ LEFT_OUT = {
     ("net.websocket.Inflater", "zlib_object"),
     ("session.connection.Connection", "alarm"),
     ("session.subscriptions.Subscriptions", "index"),
+    ("lint.subscriber_table.SubscriberTable", "index"),
 }
 """Fields that are made again from the others, or by who continues."""
 

@@ -201,6 +201,8 @@ def settings_digest(options: LakeOptions) -> str:
     """What rows depend on; the tables of a lake are made with the same."""
     rules = [(rule.code, sorted(rule.set.items())) for rule in options.rules]
     told = repr((SCHEMA_VERSION, STATE_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
+    if options.complete:
+        told += repr(sorted(options.complete))
     return hashlib.sha256(told.encode()).hexdigest()
 
 

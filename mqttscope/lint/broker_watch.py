@@ -1,13 +1,16 @@
 """What rules about a whole server share: what of its memory may be relied on, and what hides from the capture.
 
 A rule with the scope of a broker puts together what one client published and what another one got.  What it remembers
-is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server:
+is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server,
+for one rule (`BrokerRule`) or as part of a `model.Model`:
 
 * bytes that a client sent and the capture does not have may hold anything: all facts are forgotten;
 * a will may be published at any time while it is armed, so its topic is left alone;
 * a server that restarts may lose what it held.  A connection that is open all the time proves that it did not: there
   has to be such a witness from before the fact until the finding;
 * facts of another capture may be of another server with the same address: what rests on them is heuristic.
+
+A rule that has such a memory of its own is a `BrokerRule`; one that several rules read is a `BrokerModel`.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 from mqttscope.events import GapEvent
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import Malformed
@@ -38,6 +42,10 @@ MAX_WILLS = 10_000
 """Topics of retained wills; beyond them nothing of the server is judged any more."""
 
 
+TORN_NS = 600 * SECOND_NS
+"""How long after bytes were missing what somebody else said may have been in them."""
+
+
 @dataclass(slots=True)
 class Watch:
     """The connections of one server."""
@@ -50,6 +58,8 @@ class Watch:
     """Topics of retained wills, with the number of connections that hold one, and of wills that are delayed."""
     blind: bool = False
     """Whether there were more of them than can be remembered."""
+    torn_ns: int = -TORN_NS
+    """When bytes were missing last, whoever sent them."""
     unanswered: dict[tuple[ConnectionKey, int], str] = field(default_factory=dict)
     """Topics of messages with QoS above 0 that rest on an answer of the server, by their packet identifier."""
 
@@ -124,88 +134,134 @@ class Watch:
         """Whether a connection that is still open proves that the server has not restarted since."""
         return bool(self.witnesses) and next(iter(self.witnesses.values())) <= since_ns
 
-
-class BrokerRule(Rule):
-    """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
-
     def minds(self, will: Will) -> bool:
-        """Whether the will may change what the rule remembers of its topic."""
+        """Whether the will may change what is remembered of its topic."""
         return will.will_retain
 
-    def watch(self, packet: Any, at: RuleContext) -> Watch:
-        """The memory, after it has taken note of the packet."""
-        memory: Watch = at.memory(self)
-        memory.pass_time(at.timestamp_ns)
+    def take(self, packet: Any, at: RuleContext) -> None:
+        """Take note of a CONNECT, a CONNACK, an answer to a PUBLISH; and of the time, whatever the packet is."""
+        self.pass_time(at.timestamp_ns)
+        if packet.missing:
+            self.torn_ns = at.timestamp_ns
         if isinstance(packet, Connect):
             will = packet.will
             if at.history.connect is None and will is not None and self.minds(will):
-                memory.arm(will.will_topic)
+                self.arm(will.will_topic)
         elif isinstance(packet, Connack):
             if not packet.reason_code:
-                self._see(memory, at)
-        elif memory.unanswered and isinstance(packet, Puback | Pubrec | Pubcomp):
-            memory.take_answer(packet, at)
-        return memory
+                self._see(at)
+        elif self.unanswered and isinstance(packet, Puback | Pubrec | Pubcomp):
+            self.take_answer(packet, at)
 
-    def _see(self, memory: Watch, at: RuleContext) -> None:
-        if at.key not in memory.witnesses and len(memory.witnesses) < MAX_WITNESSES:
-            memory.witnesses[at.key] = at.timestamp_ns
+    def _see(self, at: RuleContext) -> None:
+        if at.key not in self.witnesses and len(self.witnesses) < MAX_WITNESSES:
+            self.witnesses[at.key] = at.timestamp_ns
 
-    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
+    def opened(self, connection: Connection, at: RuleContext) -> None:
         """A connection that was open before the capture is a witness from its first frame on."""
         if not connection.handshake_seen and connection.transport != "tls":
-            self._see(at.memory(self), at)
-        return None
+            self._see(at)
 
-    def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
+    def is_torn(self, at: RuleContext) -> bool:
+        """Whether bytes were missing lately, so that what nobody seems to have said may have been in them."""
+        return at.timestamp_ns < self.torn_ns + TORN_NS
+
+    def gap(self, event: GapEvent, at: RuleContext) -> None:
         """What a client sent there may have been anything."""
+        self.torn_ns = at.timestamp_ns
         if event.direction is C2S:
-            at.memory(self).forget()
-        return None
+            self.forget()
 
-    def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
+    def unparsed(self, unparsed: Unparsed, at: RuleContext) -> None:
         """The same of bytes that hold no packet."""
         if at.direction is C2S and unparsed.reason != "proxy_header":
-            at.memory(self).forget()
-        return None
+            self.forget()
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
+    def damaged(self, found: Malformed, at: RuleContext) -> None:
         """The same of a packet that could not be read to its end."""
+        self.torn_ns = at.timestamp_ns
         if at.direction is C2S and not found.complete:
-            at.memory(self).forget()
-        return None
+            self.forget()
 
-    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+    def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection ends: its will may be published, and what the server has not acknowledged may be lost."""
-        memory: Watch = at.memory(self)
-        memory.witnesses.pop(at.key, None)
+        self.witnesses.pop(at.key, None)
         if connection.transport == "tls" and not connection.decrypted:
-            return None
+            return
         connect, left = at.history.connect, at.history.client.disconnect
         orderly = left is not None and not left.reason_code
         if connect is None:
             if not orderly and (connection.gaps or not connection.handshake_seen):
-                memory.forget()  # its will is not known
+                self.forget()  # its will is not known
         elif connect.will is not None and self.minds(connect.will):
             block = connect.will.properties
             if orderly or block is None or not block.will_delay_interval:
-                memory.disarm(connect.will.will_topic)
+                self.disarm(connect.will.will_topic)
             else:
-                memory.forget_topic(connect.will.will_topic)  # it comes later, nobody knows when
+                self.forget_topic(connect.will.will_topic)  # it comes later, nobody knows when
         for one in at.client.exchanges.values():
             if one.kind == "publish" and one.topic is not None:
-                memory.forget_topic(one.topic)
-                memory.unanswered.pop((at.key, one.packet_identifier), None)
+                self.forget_topic(one.topic)
+                self.unanswered.pop((at.key, one.packet_identifier), None)
+
+
+class BrokerModel(Watch, Model):
+    """A `Watch` that several rules read; a subclass that follows more calls ``super().follow``."""
+
+    __slots__ = ()
+
+    def follow(self, packet: Any, at: RuleContext) -> None:
+        """Take note of the packet."""
+        self.take(packet, at)
+
+
+class BrokerRule(Rule):
+    """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
+
+    def watch(self, packet: Any, at: RuleContext) -> Watch:
+        """The memory, after it has taken note of the packet."""
+        memory: Watch = at.memory(self)
+        memory.take(packet, at)
+        return memory
+
+    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
+        """Take note of a connection."""
+        at.memory(self).opened(connection, at)
+        return None
+
+    def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
+        """Take note of lost bytes."""
+        at.memory(self).gap(event, at)
+        return None
+
+    def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
+        """Take note of bytes that hold no packet."""
+        at.memory(self).unparsed(unparsed, at)
+        return None
+
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
+        """Take note of a packet that could not be read to its end."""
+        at.memory(self).damaged(found, at)
+        return None
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """Take note of the end of a connection."""
+        at.memory(self).closed(connection, at)
         return None
 
     def doubt(self, at: RuleContext, *, doubtful: bool = False) -> dict[str, Any]:
         """Severity and confidence for a report: lowered where something else than a mistake may explain it."""
-        if at.version is V3_1:
-            # There the server keeps retained messages "if possible".
-            return {"severity": Severity.INFO, "confidence": Confidence.HEURISTIC if doubtful else None}
-        if doubtful:
-            return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC}
-        return {}
+        return doubt(at, doubtful=doubtful)
+
+
+def doubt(at: RuleContext, *, doubtful: bool = False) -> dict[str, Any]:
+    """Severity and confidence for a report about what a server keeps, lowered where that need not be a mistake."""
+    if at.version is V3_1:
+        # There the server keeps retained messages "if possible".
+        return {"severity": Severity.INFO, "confidence": Confidence.HEURISTIC if doubtful else None}
+    if doubtful:
+        return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC}
+    return {}
 
 
 def expires_or_retained(packet: Publish) -> bool:

@@ -37,7 +37,51 @@ def all_rules() -> dict[str, type[Rule]]:
         package = importlib.import_module(area.name)
         for one in pkgutil.iter_modules(package.__path__, f"{area.name}."):
             importlib.import_module(one.name)
-    return dict(sorted(RULES.items()))
+    return dict(sorted({**RULES, **_OWN}.items()))
+
+
+_OWN: dict[str, type[Rule]] = {}
+"""Rules made elsewhere, by code."""
+
+
+class RuleClashError(MqttscopeError, ValueError):
+    """Two rules have one code or name, or one has the letters of an area of ours; the message names both."""
+
+
+def use_rules(rules: Iterable[tuple[type[Rule], str]]) -> None:
+    """Let these rules, made elsewhere, be selected as well, each with where it comes from, and no other ones any more.
+
+    `RuleClashError` where they have codes or names that others have; then nothing changes.
+    """
+    before = dict(_OWN)
+    _forget()
+    areas, homes, slugs = {code[:-3] for code in all_rules()}, dict[str, str](), dict(_by_slug())
+    try:
+        for rule, where in rules:
+            code = rule.code
+            if code in homes:
+                raise RuleClashError(f"{where}: {code} is the code of another rule in {homes[code]} too")
+            if code[:-3] in areas:
+                ours = f"{code} {all_rules()[code].slug}" if code in all_rules() else f"the rules {code[:-3]}"
+                raise RuleClashError(f"{where}: {code} has the letters of mqttscope's own area: {ours}; take others")
+            if rule.slug in slugs:
+                other = slugs[rule.slug]
+                home = homes.get(other, "mqttscope")
+                raise RuleClashError(f"{where}: {code} is called {rule.slug}, as {other} of {home} is")
+            homes[code], slugs[rule.slug], _OWN[code] = where, code, rule
+    except RuleClashError:
+        _OWN.clear()
+        _OWN.update(before)
+        raise
+    finally:
+        all_rules.cache_clear()
+        _by_slug.cache_clear()
+
+
+def _forget() -> None:
+    _OWN.clear()
+    all_rules.cache_clear()
+    _by_slug.cache_clear()
 
 
 @cache
@@ -65,7 +109,7 @@ def expand(name: str) -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    prefixes = {code[:3] for code in all_rules()}
+    prefixes = {code[:-3] for code in all_rules()}
     known = [*all_rules(), *_by_slug(), *sorted(prefixes), ALL]
     near = difflib.get_close_matches(name.upper(), known, 1, 0.5) or difflib.get_close_matches(
         name.lower(), known, 1, 0.5

@@ -2,6 +2,7 @@
 
     [lint]
     extend-select = ["OPS", "SEC101"]
+    rules = ["rules/ours.py"]
     ignore = ["ACK206"]
     fail-on = "warning"
     baseline = "lint-baseline.json"
@@ -33,6 +34,7 @@ from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Pattern
 from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.net.segment import read_endpoint
 
 Table = dict[str, Any]
 
@@ -64,6 +66,8 @@ class Config:
     profile: str | None = None
     exit_zero: bool | None = None
     port: tuple[str, ...] = ()
+    complete: tuple[str, ...] = ()
+    """Servers, as `net.segment.read_endpoint` gives them."""
     mqtt_version: str | None = None
     patterns: list[Pattern] = field(default_factory=list)
     """``suppress``, ``per-client-ignores`` and ``per-topic-ignores``."""
@@ -71,7 +75,7 @@ class Config:
     """Settings of rules by code."""
 
 
-_LISTS = ("select", "extend-select", "ignore", "port")
+_LISTS = ("select", "extend-select", "ignore", "port", "complete")
 _WORDS: dict[str, tuple[str, ...] | None] = {
     "fail-on": tuple(Severity),
     "fail-confidence": tuple(Confidence),
@@ -83,7 +87,7 @@ _WORDS: dict[str, tuple[str, ...] | None] = {
     "mqtt-version": None,
 }
 _TABLES = ("per-client-ignores", "per-topic-ignores", "suppress")
-LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", "require-packets", *_TABLES)
+LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", "require-packets", "rules", *_TABLES)
 
 
 def parse(document: Table) -> Config:
@@ -95,7 +99,9 @@ def parse(document: Table) -> Config:
     for key in _LISTS:
         if key in lint:
             names = _strings(lint[key], f"lint.{key}")
-            if key != "port":
+            if key == "complete":
+                names = tuple(_server(name) for name in names)
+            elif key != "port":
                 _codes(names, f"lint.{key}")
             setattr(made, key.replace("-", "_"), names)
     for key, allowed in _WORDS.items():
@@ -110,6 +116,12 @@ def parse(document: Table) -> Config:
     made.patterns = [*_ignores(lint, "client"), *_ignores(lint, "topic"), *_suppressions(lint)]
     made.settings = _settings(_table(document.get("rules", {}), "rules"))
     return made
+
+
+def rule_files(document: Table) -> tuple[str, ...]:
+    """Files with rules of one's own that a configuration names; they have to be loaded before it is checked."""
+    lint = _table(document.get("lint", {}), "lint")
+    return _strings(lint.get("rules", []), "lint.rules")
 
 
 def _ignores(lint: Table, what: str) -> list[Pattern]:
@@ -232,6 +244,13 @@ def _count(value: Any, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
         raise ConfigError(f"{path} is {short(value)}, not a number of packets")
     return value
+
+
+def _server(value: str) -> str:
+    try:
+        return read_endpoint(value)
+    except ValueError as error:
+        raise ConfigError(f"lint.complete: {value!r}: {error}") from None
 
 
 def _topic(value: str, path: str) -> None:

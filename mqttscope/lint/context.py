@@ -280,6 +280,10 @@ class RuleContext:
         connection = self._memories.open.get(whom)
         return None if connection is None else connection.history
 
+    def connection_of(self, whom: ConnectionKey) -> Connection | None:
+        """Another connection of the same key, until it has ended on both sides."""
+        return self._memories.open.get(whom)
+
     def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
         """Have ``check_due`` of a rule called when capture time comes there, before all that is captured then.
 
@@ -288,7 +292,9 @@ class RuleContext:
         """
         connection = self.connection if whom is None else self._memories.open.get(whom)
         if connection is not None and connection.history is not None:
-            connection.history.ask(rule.code, when_ns, connection.alarm if when_ns > self.timestamp_ns else None)
+            # Where the clock was set back, times to come are no times, and waking by them would disturb the flows.
+            wakes = when_ns > self.timestamp_ns and not connection.history.clock_back
+            connection.history.ask(rule.code, when_ns, connection.alarm if wakes else None)
 
     def silence_ns(self, direction: Direction) -> int | None:
         """Nanoseconds since a side's last packet, ``None`` when it has sent none."""

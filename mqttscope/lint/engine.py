@@ -22,6 +22,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -36,6 +37,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.broker_watch import expires_or_retained
+from mqttscope.lint.catalogue import select
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
@@ -48,7 +50,7 @@ from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.redact.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import Connection
-from mqttscope.session.history import History
+from mqttscope.session.history import NEVER_NS, History, Violation
 
 MAX_WITHHELD = 10_000
 """Open connections with damaged packets of which this is kept."""
@@ -160,8 +162,28 @@ MAX_INTERNAL_ERRORS = 100
 
 Check = Callable[..., Findings]
 Condition = Callable[[Any], Any]
-Checks = tuple[tuple[Condition | None, tuple[tuple[Rule, Check], ...]], ...]
+Group = tuple[tuple[Rule, Check], ...]
+Checks = tuple[tuple[Condition | None, Group], ...]
 """Checks of one packet type, grouped by what has to be true of the packet for them."""
+Abouts = tuple[tuple[type[Model], tuple[tuple[Condition, Condition | None, Group], ...]], ...]
+"""Checks of PUBLISH, by the model and its table of topics that the topic has to be in, and what has to be true."""
+Plans = dict[tuple[int, bool, int, bool], tuple[Checks, Abouts]]
+"""Both for packets of a version, a side and a type, before and after all is settled."""
+
+
+# What depends on the rules alone serves all engines that run the same ones.
+@lru_cache(maxsize=64)
+def _asked(running: tuple[Rule, ...], name: str) -> Group:
+    """The rules with a check method of their own, and that."""
+    return tuple((rule, getattr(rule, name)) for rule in running if rule.implements(name))
+
+
+@lru_cache(maxsize=4)
+def _plans(running: tuple[Rule, ...]) -> Plans:
+    """Filled by the engines as packets come."""
+    return {}
+
+
 CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
 """What ``Rule.when`` may name beside attributes of packets."""
 
@@ -181,8 +203,16 @@ class InternalError:
 class Linter:
     """Rules at work.  Feed it events, then look at ``quality`` and ``internal_errors``."""
 
-    def __init__(self, rules: Iterable[Rule], *, strict: bool = False) -> None:
+    def __init__(self, rules: Iterable[Rule], *, strict: bool = False, complete: frozenset[str] = frozenset()) -> None:
+        """``complete``: servers (``10.0.0.2:1883``) of which the captures hold every connection, as the user says."""
         self.rules = sorted(rules, key=lambda rule: rule.code)
+        self._silent = {rule.code: rule for rule in _unselected(self.rules)}
+        """Rules that are run for those which judge what becomes of violations; nobody gets what they find."""
+        running = tuple(sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code))
+        self._running = running
+        self.complete = complete
+        self.met: set[str] = set()
+        """Those of them that connections were seen of."""
         self.strict = strict
         """Let exceptions of rules through, for tests."""
         self.quality = Quality()
@@ -199,21 +229,32 @@ class Linter:
         """Findings of the packet at hand, by what those have in common that are one."""
         self.models = sorted({model for rule in self.rules for model in rule.models}, key=attrgetter("code"))
         """What rules read beyond the connection."""
-        self._followers: dict[PacketType, tuple[type[Model], ...]] = {
-            kind: tuple(model for model in self.models if any(one.packet_type == kind for one in model.looks_at))
+        self._followers: dict[PacketType, tuple[tuple[type[Model], Condition | None], ...]] = {
+            kind: tuple(
+                (model, attrgetter(model.when[one]) if one in model.when else None)
+                for model in self.models
+                for one in model.looks_at
+                if one.packet_type == kind
+            )
             for kind in PacketType
         }
-        self._plans: dict[tuple[int, bool, int, bool], Checks] = {}
+        self._told: dict[str, tuple[type[Model], ...]] = {
+            what: tuple(model for model in self.models if getattr(model, what) is not getattr(Model, what))
+            for what in ("opened", "gap", "unparsed", "damaged", "due", "closed")
+        }
+        """Models that mind something else than packets: for others no state is made where there is none yet."""
+        self._plans = _plans(running)
         self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
         """Of the client and of the server, by the identity of the connection while it is open."""
-        self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in self.rules for reason in rule.malformed}
-        self._openings = [(rule, rule.check_opened) for rule in self.rules if rule.implements("check_opened")]
-        self._gaps = [(rule, rule.check_gap) for rule in self.rules if rule.implements("check_gap")]
-        self._dues = {rule.code: rule for rule in self.rules if rule.implements("check_due")}
-        self._closes = [(rule, rule.check_close) for rule in self.rules if rule.implements("check_close")]
-        self._leftovers = [(rule, rule.check_unparsed) for rule in self.rules if rule.implements("check_unparsed")]
-        self._damaged = [(rule, rule.check_damaged) for rule in self.rules if rule.implements("check_damaged")]
-        self._foreign = [(rule, rule.check_foreign) for rule in self.rules if rule.implements("check_foreign")]
+        self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
+        self._openings = _asked(running, "check_opened")
+        self._gaps = _asked(running, "check_gap")
+        self._dues = {rule.code: rule for rule, _ in _asked(running, "check_due")}
+        self._closes = _asked(running, "check_close")
+        self._leftovers = _asked(running, "check_unparsed")
+        self._damaged = _asked(running, "check_damaged")
+        self._foreign = _asked(running, "check_foreign")
+        self._readers = _asked(running, "check_violation")
 
     @property
     def forgotten_keys(self) -> int:
@@ -247,6 +288,8 @@ class Linter:
             findings = self._other(event)
         if findings:
             self._folded.clear()
+            if self._silent:
+                findings = [one for one in findings if one.rule not in self._silent]
             findings.sort(key=attrgetter("rule"))
             for finding in findings:
                 if finding.count > 1:
@@ -276,6 +319,10 @@ class Linter:
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
                 self._due(at, findings)
+                # Whoever dissects remembers one time alone, and that has come.
+                when_ns = at.history.next_due_ns(event.timestamp_ns)
+                if when_ns < NEVER_NS and event.connection.alarm is not None:
+                    event.connection.alarm(when_ns)
         elif isinstance(event, GapEvent):
             at = self._move(event, event.connection, event.direction)
             self._run(self._gaps, at, findings, event)
@@ -363,6 +410,8 @@ class Linter:
                 RuleContext(self.memories, connection, history, S2C),
             )
             self.memories.opened(both[0])
+            if connection.server in self.complete:
+                self.met.add(connection.server)
         at = both[direction is not C2S]
         at.move(event, topic)
         return at
@@ -370,9 +419,10 @@ class Linter:
     def _check(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
         """All checks of one packet."""
         key = (at.version, at.from_client, packet.packet_type, at.history.settled)
-        checks = self._plans.get(key)
-        if checks is None:
-            checks = self._plans[key] = self._plan(packet, at)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(packet, at)
+        checks, abouts = plan
         for when, group in checks:
             if when is None or when(packet):
                 for rule, check in group:
@@ -382,26 +432,44 @@ class Linter:
                             self._take(rule, found, at, findings, None)
                     except Exception as error:
                         self._failed(rule, at, error)
+        for model, tables in abouts:
+            state = at.model(model)
+            for table, when, group in tables:
+                if at.topic in table(state) and (when is None or when(packet)):
+                    for rule, check in group:
+                        self._one(rule, check, at, findings, packet, None)
 
-    def _plan(self, packet: ControlPacket, at: RuleContext) -> Checks:
+    def _plan(self, packet: ControlPacket, at: RuleContext) -> tuple[Checks, Abouts]:
         groups: dict[str | None, list[tuple[Rule, Check]]] = {}
-        for rule in self.rules:
+        abouts: dict[type[Model], dict[tuple[str, str | None], list[tuple[Rule, Check]]]] = {}
+        for rule, check in _asked(self._running, "check"):
             if (
-                rule.implements("check")
-                and isinstance(packet, rule.looks_at)
+                isinstance(packet, rule.looks_at)
                 and at.version in rule.versions
                 and rule.sender in (None, at.direction)
                 and (rule.settled or not at.history.settled)
             ):
                 when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
                 when = None if isinstance(packet, rule.always) else when
-                groups.setdefault(when, []).append((rule, rule.check))
-        return tuple(
-            (None if when is None else CONDITIONS.get(when) or attrgetter(when), tuple(group))
-            for when, group in groups.items()
+                if rule.about is not None and packet.packet_type is PacketType.PUBLISH:
+                    model, table = rule.about
+                    abouts.setdefault(model, {}).setdefault((table, when), []).append((rule, check))
+                else:
+                    groups.setdefault(when, []).append((rule, check))
+        return (
+            tuple((_condition(when), tuple(group)) for when, group in groups.items()),
+            tuple(
+                (
+                    model,
+                    tuple(
+                        (attrgetter(table), _condition(when), tuple(group)) for (table, when), group in tables.items()
+                    ),
+                )
+                for model, tables in abouts.items()
+            ),
         )
 
-    def _run(self, checks: list[tuple[Rule, Check]], at: RuleContext, findings: list[Finding], subject: Any) -> None:
+    def _run(self, checks: Group, at: RuleContext, findings: list[Finding], subject: Any) -> None:
         for rule, check in checks:
             if at.version in rule.versions:
                 self._one(rule, check, at, findings, subject, None)
@@ -412,18 +480,19 @@ class Linter:
             rule = self._dues.get(code)
             if rule is not None:  # others run elsewhere
                 self._one(rule, rule.check_due, at, findings, at.connection, None)
-            for model in self.models:
+            for model in self._told["due"]:
                 if model.code == code:
                     self._moved_on(model, "due", at.connection, at)
 
     def _follow(self, what: str, subject: Any, at: RuleContext) -> None:
-        """Move all models on by something else than a packet."""
-        for model in self.models:
+        """Move models on by something else than a packet."""
+        for model in self._told[what]:
             self._moved_on(model, what, subject, at)
 
     def _follow_packet(self, packet: ControlPacket, at: RuleContext) -> None:
-        for model in self._followers[packet.packet_type]:
-            self._moved_on(model, "follow", packet, at)
+        for model, when in self._followers[packet.packet_type]:
+            if (when is None or when(packet)) and model.follows(packet, at):
+                self._moved_on(model, "follow", packet, at)
 
     def _moved_on(self, model: type[Model], what: str, subject: Any, at: RuleContext) -> None:
         try:
@@ -461,7 +530,8 @@ class Linter:
         for report in (found,) if isinstance(found, Report) else found or ():
             alone = report.overdue or not raw
             if withheld or self._lacks(rule.needs, at):
-                self.withheld[rule.code] += alone or not withheld
+                if rule.code not in self._silent:
+                    self.withheld[rule.code] += alone or not withheld
                 withheld = True
                 continue
             statements = self._statements(rule, report, at)
@@ -479,12 +549,28 @@ class Linter:
                 self._folded[key] = finding
             # What other connections show is not known where rules look at one alone.
             if finding.severity is Severity.ERROR and finding.packet is not None and rule.scope not in WIDE:
-                reported = at.history.reported
-                blamed = report.sender or at.direction
-                reported.append((rule.code, blamed, finding.packet, finding.reason_code or 0))
-                if len(reported) > MAX_REPORTED:
-                    del reported[0]
+                self._violated(finding, report.sender or at.direction, at, findings)
         return touched
+
+    def _violated(self, finding: Finding, blamed: Direction, at: RuleContext, findings: list[Finding]) -> None:
+        """Take note of a violation, and let those know that judge what becomes of it."""
+        assert finding.packet is not None
+        violation = Violation(
+            finding.rule,
+            blamed,
+            finding.packet,
+            finding.frame,
+            finding.timestamp_ns,
+            finding.packet_type or "",
+            at.history.party(blamed).position,
+            finding.reason_code or 0,
+            finding.confidence is Confidence.CERTAIN,
+        )
+        reported = at.history.reported
+        reported.append(violation)
+        if len(reported) > MAX_REPORTED:
+            del reported[0]
+        self._run(self._readers, at, findings, violation)
 
     def _lacks(self, needs: Needs, at: RuleContext) -> Needs:
         """What a finding needs and the capture does not have."""
@@ -523,6 +609,10 @@ class Linter:
         elif isinstance(event, MalformedEvent):
             raw, number, kind, missing = event.malformed.raw, event.number, event.type, event.malformed.missing
         confidence = report.confidence or rule.confidence
+        if connection.server in self.complete and confidence is Confidence.LIKELY and rule.scope in WIDE:
+            # Nobody whom the capture does not have can have done what would explain it.
+            proved = report.confidence is None and event.capture not in self.dropping
+            confidence = Confidence.CERTAIN if proved else confidence
         if confidence is Confidence.CERTAIN and not self._sure(rule, at):
             confidence = Confidence.LIKELY
         if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self.dropping:
@@ -601,6 +691,19 @@ class Linter:
                     "".join(traceback.format_exception(error)),
                 )
             )
+
+
+def _unselected(rules: list[Rule]) -> Iterator[Rule]:
+    """Rules that nobody selected, and whose findings others need to know."""
+    if any(rule.reads_findings for rule in rules):
+        known = {rule.code for rule in rules}
+        for code, rule in select().items():
+            if code not in known and rule.scope not in WIDE and not rule.reads_findings:
+                yield rule()
+
+
+def _condition(when: str | None) -> Condition | None:
+    return None if when is None else CONDITIONS.get(when) or attrgetter(when)
 
 
 def _is_located(report: Report, event: Looked) -> bool:

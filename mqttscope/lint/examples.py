@@ -61,6 +61,8 @@ class Step:
     packets: tuple[ControlPacket | bytes, ...] = ()
     after: float = 0.01
     """Seconds since the step before."""
+    acknowledges: bool = False
+    """It sends nothing but a TCP acknowledgment of all that came."""
     crosses: bool = False
     """Sent before the other side's last steps had arrived."""
     is_lost: bool = False
@@ -137,6 +139,11 @@ def lost(step: Step) -> Step:
 def silent(step: Step) -> Step:
     """The bytes of the step hold no MQTT Control Packet."""
     return replace(step, silent=True)
+
+
+def acknowledges(side: str, after: float = 0.01) -> Step:
+    """A side acknowledges, on the level of TCP alone, what the other one has sent."""
+    return Step(side, (), after, acknowledges=True)
 
 
 def on(connection: int, *steps: Step) -> tuple[Step, ...]:
@@ -359,6 +366,8 @@ def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
     side, other = (wire.client, wire.server) if step.side == CLIENT else (wire.server, wire.client)
     if not step.crosses:
         side.acknowledges = other.sequence
+    if step.acknowledges:
+        wire.send(side, ACK)
     if step.close == "reset":
         wire.send(side, RST | ACK)
     elif step.close:

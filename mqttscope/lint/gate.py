@@ -30,6 +30,7 @@ from typing import Any, Generic, TypeVar
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.finding import Confidence, Finding, Severity, client_shape, fingerprint, topic_shape
+from mqttscope.lint.grouping import Group, client_of
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.topics import matches
@@ -236,12 +237,6 @@ def _entry(row: Any) -> Entry:
 
 
 IN_BASELINE = Suppression("baseline", "in the baseline")
-MAX_CLIENTS = 100_000
-"""Clients that are told apart in a finding about all of them."""
-MAX_NAMED = 3
-"""Clients that such a finding names."""
-MAX_NAME = 60
-"""Characters of a Client Identifier in it."""
 
 
 @dataclass(slots=True)
@@ -278,24 +273,6 @@ UNSURE = Verdict(shown=False, repeated=True)
 """Below ``min_confidence``: as if it had not been found."""
 
 
-@dataclass(slots=True)
-class _Held:
-    """Findings of a rule that are one finding of the run."""
-
-    first: Finding
-    verdict: Verdict
-    clients: set[str] = field(default_factory=set)
-    names: list[str] = field(default_factory=list)
-    """What the first few of them are called."""
-    more: bool = False
-    """There were more clients than are told apart."""
-
-
-def client_of(finding: Finding) -> str:
-    """The Client Identifier of a finding, or the address of its client."""
-    return finding.client_identifier or finding.client
-
-
 class Gate:
     """The verdicts of one run, and what they add up to."""
 
@@ -328,7 +305,7 @@ class Gate:
         self.hidden_failing = 0
         """Those of them that count."""
         self._once = {rule.code: rule for rule in rules if rule.once is not None}
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, tuple[Group, Verdict]] = {}
 
     def judge(self, finding: Finding) -> Verdict:
         """Decide about one finding."""
@@ -358,7 +335,7 @@ class Gate:
     def summed_up(self) -> list[tuple[Finding, Verdict]]:
         """The findings that are about the run as a whole, for the end of reports; each is given once."""
         held, self._held = self._held, {}
-        return [(self._sum(one), one.verdict) for one in held.values() if one.verdict.shown]
+        return [(self._sum(one), verdict) for one, verdict in held.values() if verdict.shown]
 
     def _counted(self, finding: Finding, *, shown: bool) -> Verdict:
         counts = self.policy.breaks(finding)
@@ -373,33 +350,19 @@ class Gate:
         held = self._held.get(finding.rule)
         repeated = held is not None
         if held is None:
-            held = self._held[finding.rule] = _Held(finding, self._counted(finding, shown=shown))
-        client = client_of(finding)
-        if client not in held.clients:
-            if len(held.clients) >= MAX_CLIENTS:
-                held.more = True
-            else:
-                held.clients.add(client)
-                if len(held.names) < MAX_NAMED:
-                    held.names.append(self._name(finding))
-        return Verdict(None, held.verdict.counts, shown=False, repeated=repeated)
+            held = self._held[finding.rule] = Group(finding), self._counted(finding, shown=shown)
+        group, verdict = held
+        group.add(finding, self._name)
+        return Verdict(None, verdict.counts, shown=False, repeated=repeated)
 
-    def _sum(self, held: _Held) -> Finding:
-        first, number = held.first, len(held.clients)
+    def _sum(self, group: Group) -> Finding:
+        first, number = group.first, len(group.clients)
         if number == 1:
             return first
-        named = [repr(_short(name)) for name in held.names]
-        if number > MAX_NAMED or held.more:
-            named.append("others" if held.more else f"{number - len(named):,} more")
-        names = f"{', '.join(named[:-1])} and {named[-1]}"
-        message = self._once[first.rule].sum_up(f"{'more than ' if held.more else ''}{number:,}", names)
+        message = self._once[first.rule].sum_up(group.number_of_clients, group.named())
         # Which client comes first is chance, so that it is no part of what the finding is known by.
         known = fingerprint(first.rule, first.direction, None, first.packet_type, first.field, first.topic)
         return replace(first, message=message, clients=number, fingerprint=known)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"
 
 
 MAX_WAITING = 10_000

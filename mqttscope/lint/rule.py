@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mqttscope.lint.model import Model
     from mqttscope.mqtt.stream import Unparsed
     from mqttscope.session.connection import Connection
+    from mqttscope.session.history import Violation
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 ALL_VERSIONS = (V3_1, V3_1_1, V5)
@@ -59,18 +60,22 @@ class Needs(Flag):
     WHOLE = WHOLE_SENDER | WHOLE_RECEIVER
 
 
+_CODE = re.compile(r"[A-Z]{3,12}[1-5][0-9]{2}")
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _HOME = "mqttscope.lint.rules."
 RULES: dict[str, type[Rule]] = {}
-"""The rules of this folder that were imported, by code; rules made elsewhere run too, but nothing selects them."""
+"""The rules of this folder that were imported, by code; those made elsewhere are selected after
+`catalogue.use_rules`."""
 
 
 class Rule:
     """One check."""
 
     code: ClassVar[str]
-    """Three letters for the area, three digits: the first says how far one has to look.  Never used again."""
+    """Three letters for the area, three digits: the first says how far one has to look.  Never used again.  Rules made
+    elsewhere have letters of their own, such as ``ACME101``."""
     slug: ClassVar[str]
-    """Names the pattern, not the cure: the name of the file with dashes."""
+    """Names the pattern, not the cure: the name of the file with dashes, elsewhere that of the class."""
     severity: ClassVar[Severity]
     confidence: ClassVar[Confidence] = Confidence.CERTAIN
     severities: ClassVar[tuple[Severity, ...]] = ()
@@ -88,6 +93,7 @@ class Rule:
     """Reason code of 5.0 that the specification gives to this violation."""
     since: ClassVar[str] = "0.1.0"
     scope: ClassVar[Scope]
+    """Follows from the code, unless a rule says otherwise."""
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = ()
     """Packet classes that ``check`` is called for; ``ControlPacket`` for all."""
     sender: ClassVar[Direction | None] = None
@@ -106,8 +112,13 @@ class Rule:
     """Whether a finding could be wrong where the version is only assumed."""
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {}
     """Thresholds that the configuration may change (``[rules.TOP104]``), with their defaults."""
+    reads_findings: ClassVar[bool] = False
+    """Whether it judges what becomes of the violations that other rules find (`History.reported`).  The engine runs
+    those rules for it also where they are not selected, and keeps what they find to itself."""
     models: ClassVar[tuple[type[Model], ...]] = ()
     """What it reads beside the connection (`RuleContext.model`), of its own scope."""
+    about: ClassVar[tuple[type[Model], str] | None] = None
+    """One of these models and the name of a table of topics in it: of PUBLISH, ``check`` is called for these alone."""
     Memory: ClassVar[type | None] = None
     """Dataclass of what the rule keeps for each key of its scope.  Plain data, bounded."""
 
@@ -123,10 +134,18 @@ class Rule:
     def __init_subclass__(cls) -> None:
         if "code" not in cls.__dict__:
             return
-        cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
-        cls.scope = _SCOPES[cls.code[3]]
-        if not cls.__module__.startswith(_HOME):
+        if not _CODE.fullmatch(cls.code):
+            raise TypeError(
+                f"{cls.code!r} is no code of a rule: letters in upper case, at least three, and three digits, the first"
+                " from 1 (packet) to 5"
+            )
+        if "scope" not in cls.__dict__:
+            cls.scope = _SCOPES[cls.code[-3]]
+        if not cls.is_ours():
+            if "slug" not in cls.__dict__:
+                cls.slug = _WORD.sub("-", cls.__name__).lower()
             return
+        cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
         if cls.code in RULES and RULES[cls.code].__module__ != cls.__module__:
             raise TypeError(f"{cls.code} is the code of two rules")
         RULES[cls.code] = cls
@@ -157,6 +176,10 @@ class Rule:
 
     def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
         """Take note of bytes that the capture does not have."""
+        raise NotImplementedError
+
+    def check_violation(self, violation: Violation, at: RuleContext) -> Findings:
+        """Take note of what another rule has found in the packet at hand, for a rule with ``reads_findings``."""
         raise NotImplementedError
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -212,7 +235,12 @@ class Rule:
     @classmethod
     def is_practice(cls) -> bool:
         """Whether the rule is one of practice, off unless selected."""
-        return cls.code[:3] in PRACTICE
+        return cls.code[:-3] in PRACTICE
+
+    @classmethod
+    def is_ours(cls) -> bool:
+        """Whether the rule comes with this program."""
+        return cls.__module__.startswith(_HOME)
 
     @classmethod
     def paragraphs(cls) -> list[str]:

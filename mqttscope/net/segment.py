@@ -148,6 +148,24 @@ def endpoints(key: bytes) -> tuple[str, str]:
     )
 
 
+def read_endpoint(told: str) -> str:
+    """The text that `endpoints` gives for an address and port which somebody wrote; `ValueError` says what is wrong."""
+    host, colon, port = told.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ValueError("it is not HOST:PORT with a port from 1 to 65535")
+    in_brackets = host.startswith("[") and host.endswith("]")
+    try:
+        if in_brackets and "%" not in host:
+            return f"[{IPv6Address(host[1:-1])}]:{int(port)}"
+        if not in_brackets:
+            return f"{IPv4Address(host)}:{int(port)}"
+    except ValueError:
+        pass
+    if ":" in host and not in_brackets:
+        raise ValueError("an IPv6 address stands in brackets: [fd00::1]:1883")
+    raise ValueError(f"{host!r} is not an IP address: captures have no names of hosts")
+
+
 def ports(key: bytes) -> tuple[int, int]:
     """Source and destination port of a direction key."""
     at = 8 if is_ipv4_key(key) else 32

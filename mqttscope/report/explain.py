@@ -81,7 +81,9 @@ def versions(rule: type[Rule]) -> str:
 
 
 def area(rule: type[Rule]) -> str:
-    """The folder that a rule lies in, as words: ``flow control``."""
+    """The folder that a rule lies in, as words: ``flow control``; ``own rules`` for those that come from elsewhere."""
+    if not rule.is_ours():
+        return "own rules"
     return rule.__module__.split(".")[-2].replace("_", " ")
 
 

@@ -191,6 +191,9 @@ class Connection:
     """Whether the other side acknowledged the first FIN: it was still there."""
     server_unacknowledged: int = 0
     """Bytes that the server sent last and the client never acknowledged; known when the connection is closed."""
+    unseen_bytes: int = 0
+    """Bytes that a side acknowledged and that the capture never showed, beside those reported as gaps: a reset ended
+    the connection before more came; known when it is closed."""
     end_disowned: bool = False
     """Whether it was reset by a side that did not know it any more, as a device does after it has lost power."""
     discarded_segments: int = 0

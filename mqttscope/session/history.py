@@ -97,6 +97,8 @@ class Message:
     length: int
     packet: int
     timestamp_ns: int
+    cut: bool = False
+    """Whether the capture does not have all of it, so that its content is not known."""
 
 
 @dataclass(slots=True)
@@ -134,6 +136,8 @@ class PeerHistory:
     identifier."""
     positions: dict[int, int] = field(default_factory=dict)
     """Stream position after those PUBLISH packets."""
+    expiries: dict[int, int] = field(default_factory=dict)
+    """Message Expiry Intervals in seconds of those that had one, by packet identifier."""
     ended: dict[int, Ended] = field(default_factory=dict)
     """Exchanges that it began and that were answered in full, by packet identifier: the last one each."""
     owes_puback: dict[int, int] = field(default_factory=dict)
@@ -170,6 +174,18 @@ class PeerHistory:
     """Messages it sent lately, oldest first."""
     miscounted: int | None = None
     """Number of its last packet that was longer or shorter than its fields."""
+    confirmed: int = -1
+    """How far the other side had acknowledged its stream, by segments without data too, when a rule was last woken."""
+    unread: bool = False
+    """Whether the capture lacked something of its stream then, or had it after a hole: it may have been a FIN."""
+    closing_ns: int = 0
+    """When it sent the Close frame of its WebSocket; 0 while there is none."""
+    framed: int = 0
+    """Packets it had sent when the last frame of its WebSocket ended."""
+    frames: int = 0
+    """Frames of its WebSocket that held one packet each."""
+    odd_frame: str = ""
+    """What its last frame did instead, for messages; empty where it held one packet."""
 
     def has_sent(self, packet_identifier: int) -> bool:
         """Whether it sent a PUBLISH with this packet identifier on this connection."""
@@ -178,6 +194,19 @@ class PeerHistory:
     def in_step(self) -> bool:
         """Whether the capture has shown, proven, all that this side knew; else answers may precede questions."""
         return 0 <= self.acknowledged <= self.shown + 1  # a FIN counts one
+
+    def frame(self, count: int, *, within: bool) -> None:
+        """A frame of its WebSocket has ended, perhaps within a packet; ``count``: the packets it has sent so far."""
+        number, self.framed = count - self.framed, count
+        if within:
+            self.odd_frame = "ended inside a packet"
+        elif self.odd_frame == "ended inside a packet":
+            self.odd_frame = "began inside a packet"
+        elif number > 1:
+            self.odd_frame = f"held {number} packets"
+        else:
+            self.odd_frame = ""
+            self.frames += number
 
     def repeats(self, packet: packets.Publish, topic: str | None, before: Exchange) -> bool:
         """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""
@@ -201,6 +230,25 @@ _MISCOUNTS = (
     MalformedReason.REMAINING_LENGTH_WRONG,
     MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
 )
+
+
+@dataclass(slots=True)
+class Violation:
+    """A packet that breaks a rule, as far as what the other side does about it is judged."""
+
+    rule: str
+    sender: Direction
+    packet: int
+    frame: int
+    timestamp_ns: int
+    kind: str
+    """Name of the packet type; empty where it is not known."""
+    position: int
+    """Stream position of its sender after the segment that completed it."""
+    reason_code: int
+    """What the specification names for it; 0 where it names none."""
+    certain: bool
+    """Whether the bytes prove it."""
 
 
 @dataclass(slots=True)
@@ -230,6 +278,8 @@ class History:
     latest_ns: int = -1 << 63
     """The latest time of a segment with data."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    carries: bool = False
+    """Whether messages of the client's session that had no answer on an earlier connection matter to this one."""
     foreign: str = ""
     """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
     memories: dict[str, Any] = field(default_factory=dict)
@@ -238,8 +288,8 @@ class History:
     """Rules that want to be asked again, by code: from this time on, at the next event of the connection."""
     due_ns: int = NEVER_NS
     """The earliest of these times."""
-    reported: list[tuple[str, Direction, int, int]] = field(default_factory=list)
-    """Violations found lately: rule, direction, packet number, reason code that the specification names (0: none)."""
+    reported: list[Violation] = field(default_factory=list)
+    """Violations found lately."""
 
     def ask(self, code: str, when_ns: int, alarm: Callable[[int], None] | None = None) -> None:
         """Ask a rule again from that time on, or before where it said so already.
@@ -258,6 +308,10 @@ class History:
             del self.asked[code]
         self.due_ns = min(self.asked.values(), default=NEVER_NS)
         return found
+
+    def next_due_ns(self, now_ns: int) -> int:
+        """The earliest time to come at which a rule wants to be asked."""
+        return min((when_ns for when_ns in self.asked.values() if when_ns > now_ns), default=NEVER_NS)
 
     @property
     def behind_a_hole(self) -> bool:
@@ -392,7 +446,7 @@ class History:
         checksum = zlib.crc32(packet.payload)
         if topic is not None:
             recent = sender.recent
-            recent.append(Message(topic, checksum, len(packet.payload), number, timestamp_ns))
+            recent.append(Message(topic, checksum, len(packet.payload), number, timestamp_ns, bool(packet.missing)))
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
             if packet.retain and receiver is self.client and not packet.dup:
@@ -407,6 +461,12 @@ class History:
         sender.identifiers[identifier >> 3] |= 1 << (identifier & 7)
         sender.checksums[identifier] = checksum
         sender.positions[identifier] = sender.position
+        block = packet.properties
+        expiry = None if block is None or not block.items else block.message_expiry_interval
+        if expiry is not None:
+            sender.expiries[identifier] = expiry
+        elif sender.expiries:
+            sender.expiries.pop(identifier, None)
         kind = PacketType.PUBACK if qos == 1 else PacketType.PUBREC
         if receiver.ahead and self._was_ahead(sender, receiver, kind, identifier, number):
             sender.surplus += qos == 1

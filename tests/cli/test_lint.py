@@ -14,7 +14,9 @@ from click.testing import CliRunner, Result
 from mqttscope.cli import linting
 from mqttscope.cli.main import group
 from mqttscope.cli.options import FINDING_FORMATS
+from mqttscope.lint.catalogue import select
 from mqttscope.lint.examples import Step
+from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter
 from mqttscope.report.findings.shown import make_reporter
@@ -387,6 +389,47 @@ def test_show_settings_says_where_they_come_from(tmp_path: Path) -> None:
     assert "PUB103 wildcard-in-topic-name (error, certain)" in result.stdout
 
 
+def taken_over(path: Path) -> Path:
+    """A session that two connections have at once (SES307, which is likely)."""
+    speaks = client(Pingreq(), after=40), server(Pingresp())
+    return write_capture(path, *opened(), *on(1, *opened()), *speaks)
+
+
+def test_what_follows_is_certain_where_the_capture_holds_every_connection(tmp_path: Path) -> None:
+    made = taken_over(tmp_path / "a.pcapng")
+    likely = run(made, "--select", "SES307", "--format", "jsonl")
+    certain = run(made, "--select", "SES307", "--format", "jsonl", "--complete", "10.0.0.2:1883")
+    configure(tmp_path, '[lint]\ncomplete = ["10.0.0.2:1883"]\n')
+    configured = run(made, "--select", "SES307", "--format", "jsonl")
+
+    assert (likely.return_value, certain.return_value, configured.return_value) == (0, 1, 1)
+    assert json.loads(certain.stdout) == json.loads(likely.stdout) | {"confidence": "certain"}
+    assert configured.stdout == certain.stdout
+    assert certain.stderr == ""
+
+
+def test_a_server_that_never_appears_is_named(tmp_path: Path) -> None:
+    result = run(taken_over(tmp_path / "a.pcapng"), "--complete", "10.0.0.2:1883", "--complete", "[fd00::0:1]:1883")
+
+    assert "--complete [fd00::1]:1883: no connection of this server was seen" in result.stderr
+    assert "10.0.0.2" not in result.stderr
+
+
+def test_what_is_no_server_is_a_usage_error(tmp_path: Path) -> None:
+    assert "an IPv6 address stands in brackets" in refused(FAILING, "--complete", "fd00::1:1883")
+    assert "captures have no names of hosts" in refused(FAILING, "--complete", "broker:1883")
+    configure(tmp_path, '[lint]\ncomplete = ["10.0.0.2"]\n')
+    assert "lint.complete: '10.0.0.2': it is not HOST:PORT" in refused(FAILING)
+
+
+def test_show_settings_has_the_servers_that_are_complete() -> None:
+    given = ("--complete", "10.0.0.2:1883", "--complete", "[FD00::1]:1883", "--show-settings")
+
+    assert "complete: 10.0.0.2:1883\ncomplete: [fd00::1]:1883\n" in run(*given).stdout
+    shown = json.loads(run(*given, "--format", "json").stdout)
+    assert shown["complete"] == ["10.0.0.2:1883", "[fd00::1]:1883"]
+
+
 def test_show_settings_as_json(tmp_path: Path) -> None:
     configure(
         tmp_path,
@@ -652,16 +695,16 @@ def test_nothing_to_judge_makes_no_baseline(silent: Path, tmp_path: Path) -> Non
 
 
 def test_the_summary_says_how_many_findings_count() -> None:
-    assert run(FAILING).stdout.splitlines()[-1] == "3 errors (3 count), 1 note by 138 rules"
+    assert run(FAILING).stdout.splitlines()[-1] == f"3 errors (3 count), 1 note by {len(select())} rules"
     by_note = run(FAILING, "--fail-on", "info", "--ignore", "PUB103").stdout.splitlines()[-1]
-    assert by_note == "2 errors (2 count), 1 note (1 counts) by 137 rules"
+    assert by_note == f"2 errors (2 count), 1 note (1 counts) by {len(select()) - 1} rules"
 
 
 def test_what_does_not_count_is_no_error_on_github() -> None:
     path = ROOT / "captures" / "planted-violations" / "capture.pcapng"
     shown = json.loads(run(path, "--format", "json").stdout)["summary"]
     errors, counting = shown["findings"]["error"], shown["counting"]["error"]
-    github = run(path, "--format", "github").stdout
+    github = run(path, "--format", "github", "--every").stdout
 
     assert errors > counting > 1
     assert github.count("::error file=") == counting
@@ -699,7 +742,8 @@ def test_the_worst_is_shown_first_and_notes_are_folded(pumps: Path) -> None:
         lines = run(pumps, *more).stdout.splitlines()
         return [line.partition("]")[0] for line in lines if line.startswith(("error[", "warning[", "info["))]
 
-    assert heads() == ["error[PUB103", "warning[ENC103", "warning[ENC103", "info[CON108"]
+    assert heads() == ["error[PUB103", "warning[ENC103", "info[CON108"]
+    assert heads("--every") == ["error[PUB103", "warning[ENC103", "warning[ENC103", "info[CON108"]
     assert heads("--verbose") == heads()
     short, long = run(pumps).stdout, run(pumps, "--verbose").stdout
     assert "CONNECT    5.0" not in short
@@ -726,7 +770,7 @@ def test_what_is_hidden_is_counted_and_may_be_configured(pumps: Path, tmp_path: 
     configure(tmp_path, '[lint]\nmin-severity = "error"\n')
 
     last = run(pumps).stdout.splitlines()[-1]
-    assert last == "1 error (1 counts), 2 warnings, 1 note by 138 rules; 3 not shown (--min-severity)"
+    assert last == f"1 error (1 counts), 2 warnings, 1 note by {len(select())} rules; 3 not shown (--min-severity)"
     assert "ENC103" in run(pumps, "--min-severity", "warning").stdout
     junit = run(pumps, "--select", "ENC103", "--fail-on", "warning", "--format", "junit")
     assert junit.return_value == 1

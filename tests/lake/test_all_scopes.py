@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,9 +23,11 @@ from mqttscope.lake.keys import connection_id
 from mqttscope.lake.rows import finding_row
 from mqttscope.lake.schemas import FINDINGS
 from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import segments
+from mqttscope.lint.examples import Conversation, segments
+from mqttscope.lint.finding import Confidence
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.redact.findings import Hiding, conceal
@@ -35,10 +38,10 @@ from tests.lake.reading import CAPTURES, Fold, Row, all_of_them, options, read_s
 SCOPES = {rule.code: str(rule.scope) if rule.scope in WIDE else "connection" for rule in all_of_them()}
 
 
-def linted(paths: Sequence[Path]) -> list[Row]:
+def linted(paths: Sequence[Path], **changes: Any) -> list[Row]:
     """What the linter finds in all captures together, as rows."""
-    given = options()
-    linter, hiding = Linter(given.rules, strict=True), Hiding(given.secret_length, 256)
+    given = options(**changes)
+    linter, hiding = Linter(given.rules, strict=True, complete=given.complete), Hiding(given.secret_length, 256)
     numbers: Counter[tuple[int, str]] = Counter()
     rows = []
     for event in dissect(open_capture([*paths]), given.reading()):
@@ -114,16 +117,23 @@ def test_all_captures_in_pieces(tmp_path: Path) -> None:
 
 
 WIDE_RULES = [rule for rule in all_of_them() if rule.scope in WIDE]
+MOST = 250
+"""Conversations at a time; each has an address of its own."""
 CONVERSATIONS = [one for rule in WIDE_RULES for one in (*rule.good, *rule.bad)]
 
 
-def town(chance: random.Random, conversations: int) -> list[Segment]:
-    """Conversations of the rules of wide scope at a time, some with servers and Client Identifiers that they share."""
+def town(chance: random.Random, conversations: int | Sequence[Conversation]) -> list[Segment]:
+    """Conversations of the rules of wide scope at a time, some with servers and Client Identifiers that they share.
+
+    ``conversations``: which ones, or how many of all.
+    """
+    if isinstance(conversations, int):
+        conversations = [chance.choice(CONVERSATIONS) for _ in range(conversations)]
     made = []
-    for number in range(conversations):
+    for number, talk in enumerate(conversations):
         late_ns = chance.randrange(60_000_000_000)
         client, server = bytes((10, 0, number, 4)), bytes((198, 51, 100, chance.choice((0, 1, number + 2))))
-        for one in segments(chance.choice(CONVERSATIONS)):
+        for one in segments(talk):
             out = one.key[:4] == bytes((10, 0, 0, 4))
             key = direction_key(client + server if out else server + client, one.key[8:12])
             made.append(replace(one, key=key, timestamp_ns=one.timestamp_ns + late_ns))
@@ -131,7 +141,14 @@ def town(chance: random.Random, conversations: int) -> list[Segment]:
     return made
 
 
-def ingested(chance: random.Random, conversations: int, files: int, *, drops: bool = False) -> list[Row]:
+def ingested(
+    chance: random.Random,
+    conversations: int | Sequence[Conversation],
+    files: int,
+    *,
+    drops: bool = False,
+    **changes: Any,
+) -> list[Row]:
     """Take a town into a lake, cut into files, one by one; returns the findings, which have to be the linter's.
 
     ``drops``: files say at their ends that frames were dropped.
@@ -142,9 +159,9 @@ def ingested(chance: random.Random, conversations: int, files: int, *, drops: bo
         for part in parts:
             if drops:
                 part.write_bytes(part.read_bytes() + statistics(interface_drops=3))
-            write_lake([part], Path(name) / "lake", options())
+            write_lake([part], Path(name) / "lake", options(**changes))
         rows = in_lake(Path(name) / "lake")
-        same(rows, linted(parts))
+        same(rows, linted(parts, **changes))
     return rows
 
 
@@ -152,6 +169,16 @@ def ingested(chance: random.Random, conversations: int, files: int, *, drops: bo
 @given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5), drops=st.booleans())
 def test_several_clients_and_servers(chance: random.Random, files: int, drops: bool) -> None:
     ingested(chance, 6, files, drops=drops)
+
+
+def test_what_is_certain_where_every_connection_was_captured() -> None:
+    complete = frozenset({"198.51.100.0:1883"})
+    for drops in (False, True):
+        rows = ingested(random.Random(2), 60, 3, drops=drops, complete=complete)
+        likely = {rule.code for rule in WIDE_RULES if rule.confidence is Confidence.LIKELY}
+        certain = [row for row in rows if row["rule"] in likely and row["confidence"] == "certain"]
+
+        assert {row["server"] for row in certain} == complete
 
 
 @settings(max_examples=8, deadline=None)
@@ -166,7 +193,25 @@ def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
         same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], linted(parts))
 
 
-def test_every_rule_of_wide_scope_finds_something() -> None:
-    rows = ingested(random.Random(2), 120, 3)
+def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path: Path) -> None:
+    """A file ends between each CONNECT and its answer."""
+    talk = all_rules()["SEC305"].bad[0]
+    found = [as_frame(replace(one, frame=number)) for number, one in enumerate(segments(talk), 1)]
+    fold = Fold(options())
+    parts = cut(found, tmp_path, len(found), 0)
+    for part in parts:
+        fold.ingest(read_segments(part))
 
-    assert {row["rule"] for row in rows} >= {rule.code for rule in WIDE_RULES}
+    rows = [row for row in [*fold.findings, *fold.open] if row["rule"] == "SEC305"]
+    assert [row["severity"] for row in rows] == ["warning"]
+    assert "several passwords" in rows[0]["message"]
+
+
+def test_every_rule_of_wide_scope_finds_something() -> None:
+    among = [rule.bad[0] for rule in WIDE_RULES]
+    found = {
+        row["rule"] for seed in (2, 4, 5) for row in ingested(random.Random(seed), among * (MOST // len(among)), 3)
+    }
+
+    # Some need other settings than the usual ones for anything that is short.
+    assert found >= {rule.code for rule in WIDE_RULES if not all(one.settings for one in rule.bad)}

@@ -19,6 +19,7 @@ from mqttscope.dissect import Dissector, Options, segments
 from mqttscope.lake import state
 from mqttscope.lake.state import MAGIC, VERSION, NotSerializableError, StateError, dump, load
 from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
@@ -209,7 +210,8 @@ class Run:
 
     def begin(self) -> None:
         self.dissector = Dissector(self.options)
-        self.linter = Linter([rule() for rule in all_rules().values()], strict=True)
+        # What rules remember beyond a connection is kept apart from flows.
+        self.linter = Linter([rule() for rule in all_rules().values() if rule.scope not in WIDE], strict=True)
         self.report = JsonLines(self.sink)
 
     def feed(self, one: Segment | None) -> None:

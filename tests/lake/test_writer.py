@@ -307,6 +307,8 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
         write_lake([SEVERAL[1]], lake, LakeOptions(group="b"))
     with pytest.raises(LakeError, match="other options"):
         write_lake([SEVERAL[1]], lake, LakeOptions(group="a", payload_limit=3))
+    with pytest.raises(LakeError, match="other options"):
+        write_lake([SEVERAL[1]], lake, LakeOptions(group="a", complete=frozenset({"10.0.0.2:1883"})))
     with pytest.raises(LakeError, match="no table 'nonsense'"):
         read_table(lake, "nonsense")
     manifest = json.loads((lake / "manifest.json").read_text())

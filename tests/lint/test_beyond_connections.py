@@ -15,9 +15,15 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+from mqttscope.net.frame import CaptureDrops
 from mqttscope.net.segment import Segment
 
-RULES = {code: all_rules()[code] for code in ("SES303", "SES307", "RET406", "RET407", "DLV416")}
+SESSIONS = ("PUB311", "ACK311", "ACK312", "ACK313", "ACK314", "ALS305", *(f"SES30{digit}" for digit in range(3, 8)))
+SERVERS = (
+    *("RET405", "RET406", "RET407", "RET408", "RET409", "RET410", "RET411", "DLV416"),
+    *("WIL404", "WIL405", "WIL406", "WIL407", "WIL408", "CON426", "CON432"),
+)
+RULES = {code: all_rules()[code] for code in (*SESSIONS, *SERVERS)}
 
 
 def lint(rule: type[Rule], captured: list[Segment]) -> list[Finding]:
@@ -34,7 +40,9 @@ def test_nothing_is_an_error_that_rests_on_another_capture(rule: type[Rule]) -> 
     """Each connection in a file of its own: they may be of different servers with one address."""
     for example in rule.bad:
         captured = [replace(one, capture=_file(one)) for one in segments(example)]
-        assert len({_file(one) for one in captured}) > 1
+        if len({_file(one) for one in captured}) == 1:
+            assert rule.code == "PUB311", "it looks at one connection as well"
+            continue
 
         for one in lint(rule, captured):
             assert one.severity is not Severity.ERROR, example.title
@@ -62,6 +70,56 @@ def test_nothing_is_found_where_a_good_capture_ends_anywhere(rule: type[Rule]) -
         captured = segments(example)
         for length in range(0, len(captured), 3):
             assert lint(rule, captured[:length]) == [], example.title
+
+
+def judged(rule: type[Rule], captured: list[Segment], *, dropped: bool = False) -> list[Finding]:
+    """What is found where the user says that the captures hold every connection of the server."""
+    linter = Linter([rule()], strict=True, complete=frozenset({"10.0.0.2:1883"}))
+    if dropped:
+        linter.feed(CaptureDrops("example", 0, 10, 3))
+    return [one for event in dissect_segments(captured) for one in linter.feed(event)]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_what_is_likely_is_certain_where_every_connection_was_captured(rule: type[Rule]) -> None:
+    for example in rule.bad:
+        before, after = lint(rule, segments(example)), judged(rule, segments(example))
+        assert [one.fingerprint for one in before] == [one.fingerprint for one in after]
+        for was, now in zip(before, after, strict=True):
+            is_sure = was.confidence is not Confidence.HEURISTIC
+            assert now.confidence is (Confidence.CERTAIN if is_sure else Confidence.HEURISTIC), example.title
+
+
+def test_rules_that_are_likely_at_most_have_findings_that_become_certain() -> None:
+    for rule in (one for one in RULES.values() if one.confidence is Confidence.LIKELY):
+        found = [one for bad in rule.bad for one in judged(rule, segments(bad))]
+        assert any(one.confidence is Confidence.CERTAIN for one in found), rule.code
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_frames_that_were_dropped_belie_that_every_connection_was_captured(rule: type[Rule]) -> None:
+    for example in rule.bad:
+        for one in judged(rule, segments(example), dropped=True):
+            assert one.confidence is Confidence.HEURISTIC
+
+
+def test_other_servers_and_rules_of_one_connection_stay_as_they_are() -> None:
+    elsewhere = [replace(one, server="10.0.0.3:1883") for one in RULES["SES307"].bad]
+    narrow = all_rules()["ACK203"]
+
+    assert {one.confidence for bad in elsewhere for one in judged(RULES["SES307"], segments(bad))} == {
+        Confidence.LIKELY
+    }
+    for bad in narrow.bad:
+        assert judged(narrow, segments(bad)) == lint(narrow, segments(bad))
+
+
+def test_the_linter_says_which_of_the_servers_it_has_met() -> None:
+    linter = Linter([], complete=frozenset({"10.0.0.2:1883", "10.0.0.9:1883"}))
+    for event in dissect_segments(segments(RULES["SES307"].bad[0])):
+        linter.feed(event)
+
+    assert linter.met == {"10.0.0.2:1883"}
 
 
 def takes_over(number: int) -> tuple[Step, ...]:

@@ -25,6 +25,8 @@ TRUE_ERRORS: dict[str, dict[str, int]] = {
     "five-byte-length": {"ENC106": 1},
     # A client that was made to sleep past its Keep Alive.
     "keep-alive": {"KAL201": 1},
+    # A client that sends three messages where the broker takes two.
+    "receive-maximum-exceeded": {"FLW201": 2},
     # Connections that were made to be refused.
     "refused-connect": {"CON106": 1},
     "refused-protocol-level": {"CON102": 1},

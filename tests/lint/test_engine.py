@@ -477,7 +477,7 @@ def test_violations_can_be_looked_back_at() -> None:
         looks_at = Pingresp
 
         def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return self.report("", str([row[:3] for row in at.history.reported]))
+            return self.report("", str([(one.rule, one.sender, one.packet) for one in at.history.reported]))
 
     class First(Probe):
         code = "TST214"
@@ -516,7 +516,7 @@ class Thorough(Linter):
                 when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
                 needless = when is None or when in CONDITIONS or isinstance(packet, rule.always)
                 groups.append((None if needless else attrgetter(str(when)), ((rule, rule.check),)))
-        return tuple(groups)
+        return tuple(groups), ()
 
 
 @pytest.mark.parametrize("talk", [one for rule in all_rules().values() for one in (*rule.good, *rule.bad)][::3])

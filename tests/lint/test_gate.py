@@ -11,7 +11,7 @@ import pytest
 
 from mqttscope import filter as filters
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.lint import gate as gates
+from mqttscope.lint import grouping
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import (
@@ -326,7 +326,7 @@ def test_hidden_notes_are_no_finding_of_the_end() -> None:
 
 
 def test_clients_are_told_apart_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(grouping, "MAX_CLIENTS", 2)
     gate = with_all_rules()
     for name in ("a-1", "b-1", "c-1", "d-1"):
         gate.judge(note(name))

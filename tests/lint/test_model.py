@@ -98,6 +98,42 @@ def test_it_is_one_for_all_connections_of_its_key() -> None:
     assert said == ["opened, c1 CONNACK, c1 closed, opened, c2 CONNACK"]
 
 
+@dataclass(slots=True)
+class Chosen(Diary):
+    """Follows the messages with RETAIN 1 alone, and knows their topics."""
+
+    code: ClassVar[str] = "chosen"
+    when: ClassVar[Any] = {Publish: "retain"}
+
+    topics: dict[str, int] = field(default_factory=dict)
+
+    def follow(self, packet: Any, at: RuleContext) -> None:
+        Diary.follow(self, packet, at)
+        if isinstance(packet, Publish) and at.topic is not None:
+            self.topics[at.topic] = 1
+
+
+class AboutTopics(Rule):
+    """Is asked about the messages of these topics, and about each PINGREQ."""
+
+    code = "TST463"
+    severity = Severity.ERROR
+    looks_at: ClassVar[Any] = (Pingreq, Publish)
+    models = (Chosen,)
+    about = Chosen, "topics"
+
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        return self.report("", f"{packet.packet_type.name} {at.topic} {len(at.model(Chosen).lines)}")
+
+
+def test_a_model_may_follow_some_packets_alone_and_a_rule_be_about_its_topics() -> None:
+    says = client(Publish(topic_name="a"), Publish(topic_name="b"))
+    keeps = client(Publish(topic_name="a", retain=True))
+
+    found = told(*opened(), says, keeps, says, *PING, rules=(AboutTopics,))
+    assert found == ["PUBLISH a 3", "PINGREQ None 3"]
+
+
 def test_it_is_told_of_lost_bytes_and_of_times() -> None:
     late = client(Pingreq(), after=12)
     assert told(*opened(), lost(client(Publish(topic_name="a"))), server(Pingresp()), late)[0] == (

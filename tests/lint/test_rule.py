@@ -85,8 +85,8 @@ def test_the_first_digit_of_the_code_says_how_far_one_has_to_look(digit: str, sc
     assert made(code=f"TST{digit}00").scope is scope
 
 
-def test_the_slug_is_the_name_of_the_file() -> None:
-    assert Plain.slug == "test-rule"
+def test_the_slug_of_a_rule_from_elsewhere_is_the_name_of_its_class() -> None:
+    assert Plain.slug == "plain"
 
 
 def test_a_class_without_a_code_of_its_own_is_only_a_base() -> None:
@@ -94,7 +94,7 @@ def test_a_class_without_a_code_of_its_own_is_only_a_base() -> None:
         pass
 
     assert not hasattr(Base, "slug")
-    assert made(__module__="elsewhere").slug == "test-rule"
+    assert made(__module__="elsewhere").slug == "plain"
 
 
 def test_only_rules_of_their_folder_can_be_selected() -> None:

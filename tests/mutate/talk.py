@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from mqttscope.broker_test.export import answer
 from mqttscope.dissect import dissect_segments
@@ -13,6 +14,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
 from mqttscope.lint.examples import Step as Said
 from mqttscope.lint.finding import Finding
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import (
     Auth,
     Connack,
@@ -183,13 +185,18 @@ def _ranges(case: MutatedFlow) -> Iterator[tuple[int, int]]:
             position += len(step.data)
 
 
+@cache
+def judging() -> tuple[Rule, ...]:
+    """All rules but those of practice."""
+    return tuple(rule() for rule in all_rules().values() if not rule.is_practice())
+
+
 def judge(case: MutatedFlow) -> Judged:
     """Lint a case; findings that blame the other side are left out."""
     ranges = list(_ranges(case))
     first = min((start for start, _ in ranges), default=0)
     judged = Judged()
-    rules = [rule() for rule in all_rules().values() if not rule.is_practice()]
-    linter = Linter(rules, strict=True)
+    linter = Linter(judging(), strict=True)
     direction = DIRECTIONS[case.sender]
     position = 0
     for event in dissect_segments(segments(conversation(case))):

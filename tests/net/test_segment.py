@@ -14,6 +14,7 @@ from mqttscope.net.segment import (
     advance,
     distance,
     not_read,
+    read_endpoint,
     unread,
     unread_groups,
     unread_sentence,
@@ -108,3 +109,35 @@ def test_every_reason_can_be_said(name: str) -> None:
     assert UNREAD[name].reader in (READS, WITH_KEYS, NOTHING)
     assert UNREAD[name].group in ("not_ip", "not_tcp", "malformed", "truncated", "unsupported_link_type")
     assert UNREAD[name].words in (unread_sentence({name: 1}) or "")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("10.0.0.2:1883", "10.0.0.2:1883"),
+        ("[fd00::1]:1883", "[fd00::1]:1883"),
+        ("[FD00:0:0::1]:01883", "[fd00::1]:1883"),
+    ],
+)
+def test_an_endpoint_is_read_as_it_is_written_elsewhere(written: str, read: str) -> None:
+    assert read_endpoint(written) == read
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("10.0.0.2", "not HOST:PORT"),
+        ("10.0.0.2:", "port from 1 to 65535"),
+        ("10.0.0.2:0", "port from 1 to 65535"),
+        ("10.0.0.2:65536", "port from 1 to 65535"),
+        ("10.0.0.2:mqtt", "port from 1 to 65535"),
+        ("fd00::1:1883", "stands in brackets"),
+        ("[fe80::1%eth0]:1883", "not an IP address"),
+        ("[10.0.0.2]:1883", "not an IP address"),
+        ("broker.example:1883", "not an IP address: captures have no names of hosts"),
+        (":1883", "not an IP address"),
+    ],
+)
+def test_what_is_no_endpoint_says_why(written: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read_endpoint(written)

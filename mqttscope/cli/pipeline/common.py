@@ -14,7 +14,14 @@ import click
 
 from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.main import EXIT_USAGE, printable
-from mqttscope.cli.options import ConfigurationOptions, JudgingOptions, ProtocolOptions, RuleOptions, profile_option
+from mqttscope.cli.options import (
+    ConfigurationOptions,
+    JudgingOptions,
+    ProtocolOptions,
+    RuleOptions,
+    complete_option,
+    profile_option,
+)
 from mqttscope.cli.output import warn
 from mqttscope.cli.spark_session import PipelineFailedError, session
 from mqttscope.errors import MqttscopeError
@@ -110,20 +117,26 @@ class RowOptions:
     )  # fmt: skip
     rules: RuleOptions = group(RuleOptions)
     profile: str | None = profile_option()
+    complete: tuple[str, ...] = complete_option()
     configuration: ConfigurationOptions = group(ConfigurationOptions)
 
     def lake(self) -> LakeOptions:
         """The same with the configuration."""
         from mqttscope.cli.linting_settings import resolve
+        from mqttscope.cli.own_rules import let_be_remembered
         from mqttscope.lake.options import LakeOptions
 
-        judging = JudgingOptions(rules=self.rules, profile=self.profile, configuration=self.configuration)
+        judging = JudgingOptions(
+            rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
+        )  # fmt: skip
         found = resolve(judging, protocol=self.protocol)
+        let_be_remembered(found.rules)
         return LakeOptions(
             dissect=found.options,
             group=self.site,
             payload_limit=self.payload_limit,
             rules=tuple(found.rules),
+            complete=found.complete,
             secret_length=found.secret_length,
         )
 

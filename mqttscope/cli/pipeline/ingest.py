@@ -14,6 +14,7 @@ from mqttscope.cli import advice
 from mqttscope.cli.command import OUTPUT, READING, SPARK, argument, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import Output, describe, warn
+from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
 from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
 from mqttscope.mqtt.view import text, utf8
@@ -150,6 +151,7 @@ class IngestRun:
             return write_lake(names, root, self.options, faults=faults, progress=count)
 
     def _with_spark(self, root: Path, found: Sequence[Location]) -> Ingested:
+        refuse_on_spark(self.options.rules)
         try:
             from mqttscope.spark.ingest import ingest
             from mqttscope.spark.session import followed

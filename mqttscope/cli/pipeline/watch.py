@@ -17,6 +17,7 @@ import click
 from mqttscope.cli.command import OUTPUT, READING, argument, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, leaving, limit_ending, printable
 from mqttscope.cli.output import describe, warn
+from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
 from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session
 from mqttscope.mqtt.wire import counted
@@ -79,6 +80,7 @@ class WatchRun:
     def __init__(self, given: WatchOptions) -> None:
         self.given = given
         self.options = given.rows.lake()
+        refuse_on_spark(self.options.rules)
         self.errors = 0
 
     def execute(self) -> int:

@@ -46,12 +46,13 @@ class GitHub:
         """Write one finding."""
         if suppressed is not None:
             return
-        finding = shown.finding
+        finding, repeats = shown.finding, shown.repeats(self.painter)
         counts = self.counts(finding)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
         statements = f" [{cited(finding)}]" if finding.statements else ""
         told = (
             f"{message(finding, self.painter)}{sure}{statements}\nframe {finding.frame}, {flow(finding, self.painter)}"
+            + (f"\n{repeats}" if repeats else "")
         )
         named = {
             "file": escape(finding.capture.removeprefix("./")),
@@ -62,6 +63,16 @@ class GitHub:
         if command == "error" and not counts:
             command, told = "warning", f"{told}\nThis error does not count (--fail-on, --fail-confidence)."
         self._write(command, named, told)
+
+    def again(self, shown: ShownFinding) -> None:
+        """Write what became of a finding that was written when it came first."""
+        finding = shown.finding
+        named = {
+            "file": escape(finding.capture.removeprefix("./")),
+            "line": str(max(1, finding.frame)),
+            "title": f"{finding.rule} {finding.slug}, again",
+        }
+        self._write("notice", named, f"{message(finding, self.painter)}\n{shown.repeats(self.painter)}")
 
     def close(self, summary: Summary) -> None:
         """Write what the run as a whole has to say, as one notice, an error where it failed.
@@ -100,16 +111,19 @@ class GitLab:
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(self._between + line(self.issue(shown.finding)))
+            self.sink.write(self._between + line(self.issue(shown)))
             self._between = b",\n"
 
-    def issue(self, finding: Finding) -> dict[str, Any]:
+    def issue(self, shown: ShownFinding) -> dict[str, Any]:
         """The issue of a finding."""
-        known = finding.fingerprint
+        finding, repeats = shown.finding, shown.repeats(self.painter)
+        known = shown.cause or finding.fingerprint
         self._seen[known] += 1
         unique = hashlib.sha256(f"{known}:{self._seen[known]}".encode()).hexdigest()[:32]
         statements = f" [{cited(finding)}]" if finding.statements else ""
         told = f"{finding.rule} {message(finding, self.painter)}{statements}, {flow(finding, self.painter)}"
+        if repeats:
+            told += f" ({repeats})"
         return {
             "description": told,
             "check_name": f"{finding.rule} {finding.slug}",

@@ -43,6 +43,8 @@ class Summary:
     """As the user named them."""
     counts: Counter[Severity] = field(default_factory=Counter)
     """Findings that are not suppressed."""
+    causes: Counter[Severity] = field(default_factory=Counter)
+    """What of these was told as one, where findings of one cause are (`lint.grouping`)."""
     failing: Counter[Severity] | None = None
     """Those of them that count, so that the run fails; ``None`` where nothing depends on it."""
     hidden: Counter[Severity] = field(default_factory=Counter)
@@ -83,6 +85,11 @@ class Summary:
         """Whether nothing could be read, so that there is no more to say than that."""
         return self.truncated and self.packets == 0 and not self.counts and not self.suppressed
 
+    @property
+    def counted(self) -> str:
+        """The findings in words."""
+        return counted(self.counts, self.failing, self.fail_on, self.causes)
+
     def breaks(self, severity: Severity, confidence: Confidence) -> bool:
         """Whether a finding with these makes the run fail."""
         return severity.rank >= self.fail_on.rank and confidence.rank >= self.fail_confidence.rank
@@ -90,6 +97,9 @@ class Summary:
 
 class FindingReporter(Protocol):
     """Turns findings into output."""
+
+    def is_new(self, finding: Finding, suppressed: Suppression | None = None) -> bool:
+        """Whether a finding would be written, and not only be counted with another."""
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Take one finding; a suppressed one does not count."""
@@ -146,9 +156,12 @@ NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "n
 
 
 def counted(
-    counts: Counter[Severity], failing: Counter[Severity] | None = None, fail_on: Severity = Severity.ERROR
+    counts: Counter[Severity],
+    failing: Counter[Severity] | None = None,
+    fail_on: Severity = Severity.ERROR,
+    causes: Counter[Severity] | None = None,
 ) -> str:
-    """``3 errors (2 count), 1 warning``, or ``no findings``.
+    """``3 errors (2 count), 1 warning``, or ``no findings``; ``1 error (19 occurrences, 19 count)`` with ``causes``.
 
     From ``fail_on`` on, each severity says how many of its findings are among the ``failing`` ones.
     """
@@ -156,11 +169,14 @@ def counted(
     for severity, noun in NOUNS.items():
         if not counts[severity]:
             continue
-        said = plural(counts[severity], noun)
+        causes_of = (causes or counts)[severity] or counts[severity]
+        said, more = plural(causes_of, noun), []
+        if causes_of != counts[severity]:
+            more.append(f"{counts[severity]:,} occurrences")
         if failing is not None and severity.rank >= fail_on.rank:
             number = failing[severity]
-            said += f" ({number:,} count{'s' if number == 1 else ''})"
-        told.append(said)
+            more.append(f"{number:,} count{'s' if number == 1 else ''}")
+        told.append(f"{said} ({', '.join(more)})" if more else said)
     return ", ".join(told) or "no findings"
 
 
@@ -175,7 +191,7 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
     if summary.unread:
         return [(f"nothing could be read: {', '.join(summary.quality.errors)}", "error")]
     told = [(summary.nothing, "error")] if summary.nothing else []
-    first = f"{counted(summary.counts, summary.failing, summary.fail_on)} by {plural(len(summary.rules), 'rule')}"
+    first = f"{summary.counted} by {plural(len(summary.rules), 'rule')}"
     if summary.hidden.total():
         failing = f", of which {summary.hidden_failing:,} count" if summary.hidden_failing else ""
         first += f"; {summary.hidden.total():,} not shown (--min-severity{failing})"

@@ -8,7 +8,7 @@ too narrow the line continues indented.
 
 from __future__ import annotations
 
-from mqttscope.lint.finding import Confidence, Finding
+from mqttscope.lint.finding import Confidence
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import MAX_LINES, STYLES, Summary, cited, lines, message, place
@@ -27,18 +27,26 @@ class Concise:
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(encoded(self.lines(shown.finding)))
+            self.sink.write(encoded(self.lines(shown)))
 
-    def lines(self, finding: Finding) -> list[str]:
+    def again(self, shown: ShownFinding) -> None:
+        """Write what became of a finding that was written when it came first."""
+        self.sink.write(encoded(self.lines(shown, again=True)))
+
+    def lines(self, shown: ShownFinding, *, again: bool = False) -> list[str]:
         """The line of a finding."""
+        finding = shown.finding
         text = Wrapped(self.painter.line(), most=MAX_LINES)
         text.add(f"{place(finding, self.painter)}: ", "dim")
         text.add(finding.rule, STYLES[finding.severity])
-        text.add(f" {message(finding, self.painter)}")
+        text.add(f"{' again:' if again else ''} {message(finding, self.painter)}")
         if finding.confidence is not Confidence.CERTAIN:
             text.add(f" ({finding.confidence})", "note")
         if finding.statements:
             text.add(f" [{cited(finding)}]", "dim")
+        repeats = shown.repeats(self.painter)
+        if repeats:
+            text.add(f" ({repeats})", "note")
         return text.texts()
 
     def close(self, summary: Summary) -> None:

@@ -13,7 +13,7 @@ What a rule advises is said once, with its first finding.
 
 The packet that a finding points at, as `inspect` shows it: one line, and the bytes with carets under them.
 
-Findings in full, worst first: errors as they are found, then the warnings, then one line for each rule with notes.
+Findings in full, worst first: errors, then the warnings, then one line for each rule with notes.
 
     info[CON108]: CONNECT: 33 clients have Client Identifiers that ...  (client-id-length)  a.pcap: frame 4, ...
     info[OPS212]: pings every 5 s with a Keep Alive of 600 s, and 3 more notes  (ping-without-idle)  a.pcap: ...
@@ -147,6 +147,16 @@ class Full:
         if suppressed is None:
             self.sink.write(encoded([*self.block(shown), ""]))
 
+    def again(self, shown: ShownFinding) -> None:
+        """Write what became of a finding that was written when it came first."""
+        painter, finding = self.painter, shown.finding
+        text = Wrapped(painter.line(), most=MAX_LINES)
+        text.add(f"{finding.severity}[{finding.rule}]", STYLES[finding.severity])
+        text.add(f" again: {message(finding, painter)}")
+        text.add(f"  ({finding.slug})  {place(finding, painter)}", "dim")
+        text.add(f"  {shown.repeats(painter)}", "note")
+        self.sink.write(encoded([*text.texts(), ""]))
+
     def block(self, shown: ShownFinding) -> list[str]:
         """The lines of a finding."""
         painter, finding = self.painter, shown.finding
@@ -157,6 +167,8 @@ class Full:
         text.add(f"  ({finding.slug})", "dim")
         out = text.texts()
         out += self._told(place(finding, painter), "dim")
+        repeats = shown.repeats(painter)
+        out += self._told(repeats, "note") if repeats else []
         if shown.event is not None:
             out += self.packets.lines(shown.event)
             out += self.packets.dump(shown)
@@ -237,6 +249,11 @@ class Ranked:
         if folded is None:
             folded = self._folded[key] = _Folded(shown)
         folded.count += 1
+
+    def again(self, shown: ShownFinding) -> None:
+        """Write what became of an error; what waits for its turn says so itself."""
+        if shown.severity is Severity.ERROR:
+            self.full.again(shown)
 
     def close(self, summary: Summary) -> None:
         """Write what was kept, then the end."""

@@ -42,6 +42,7 @@ class _Case:
 
     told: dict[_Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[_Kind, int] = field(default_factory=lambda: defaultdict(int))
+    occurrences: dict[_Kind, int] = field(default_factory=lambda: defaultdict(int))
     kept: int = 0
 
 
@@ -71,13 +72,16 @@ class JUnit:
         case = cases.setdefault(shown.rule, _Case())
         kind = shown.severity, shown.confidence
         case.counts[kind] += 1
+        case.occurrences[kind] += shown.occurrences
         if case.kept < MAX_TOLD:
             case.kept += 1
             finding = shown.finding
             statements = f" [{cited(finding)}]" if finding.statements else ""
+            repeats = shown.repeats(self.painter)
             where = f"frame {finding.frame}, {flow(finding, self.painter)}"
             case.told[kind].append(
                 f"{where}: {finding.severity} ({finding.confidence}): {message(finding, self.painter)}{statements}"
+                + (f" ({repeats})" if repeats else "")
             )
 
     def close(self, summary: Summary) -> None:
@@ -130,7 +134,8 @@ def _body(case: _Case, failing: set[_Kind]) -> str:
         if not failed:
             body += f"      <system-out>{content(text)}</system-out>\n"
             continue
-        count = plural(sum(case.counts[kind] for kind in kinds), "finding")
+        number, occurrences = (sum(of[kind] for kind in kinds) for of in (case.counts, case.occurrences))
+        count = plural(number, "finding") + (f" ({occurrences:,} occurrences)" if occurrences != number else "")
         first = told[0] if told else ""
         worst = max((kind[0] for kind in kinds), key=lambda one: one.rank)
         body += (

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, field
 
 from mqttscope.lint.catalogue import all_rules, all_statements
-from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
-from mqttscope.report.findings.base import Summary, cited, counted, flow, message, sentences
+from mqttscope.report.findings.base import Summary, cited, flow, message, sentences
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.page import plural
 from mqttscope.report.style import Painter
@@ -37,6 +37,7 @@ class _Rule:
     severity: Severity
     slug: str
     count: int = 0
+    occurrences: int = 0
     suppressed: int = 0
     clients: set[int] = field(default_factory=set)
     together: int = 0
@@ -61,36 +62,41 @@ class Markdown:
         if row is None:
             row = self.found[shown.rule] = _Rule(shown.severity, shown.slug)
         if suppressed is not None:
-            row.suppressed += 1
+            row.suppressed += shown.occurrences
             return
         row.count += 1
+        row.occurrences += shown.occurrences
         row.severity = max(row.severity, shown.severity, key=lambda one: one.rank)
         if len(row.clients) < 100_000:
             row.clients.add(shown.client_key)
         row.together = max(row.together, shown.clients)
         if len(row.shown) < MAX_SHOWN:
-            row.shown.append(self._item(shown.finding))
+            row.shown.append(self._item(shown))
             row.statements.update(dict.fromkeys(shown.finding.statements))
 
-    def _item(self, finding: Finding) -> str:
+    def _item(self, shown: ShownFinding) -> str:
+        finding, repeats = shown.finding, shown.repeats(self.painter)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
         statements = f" \\[{safe(cited(finding))}\\]" if finding.statements else ""
         capture = safe(self.painter.safe(finding.capture))
         where = f"{capture}, frame {finding.frame}, {safe(flow(finding, self.painter))}"
-        return f"* {safe(message(finding, self.painter))}{sure}{statements}<br>{where}\n"
+        more = f"<br>{safe(repeats)}" if repeats else ""
+        return f"* {safe(message(finding, self.painter))}{sure}{statements}<br>{where}{more}\n"
 
     def close(self, summary: Summary) -> None:
         """Write the page."""
         order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].count, code))
-        heading = counted(summary.counts, summary.failing, summary.fail_on)
+        heading = summary.counted
         if summary.nothing and not summary.counts.total():
             heading = "nothing to judge"
         out = [f"### mqttscope: {heading}\n\n"]
         if order:
-            out.append("| rule | severity | findings | clients | suppressed |\n|---|---|---:|---:|---:|\n")
+            out.append("| rule | severity | findings | occurrences | clients | suppressed |\n")
+            out.append("|---|---|---:|---:|---:|---:|\n")
         for code in order:
             row = self.found[code]
-            numbers = f"{row.count:,} | {max(len(row.clients), row.together) or ''} | {row.suppressed or ''}"
+            clients = max(len(row.clients), row.together) or ""
+            numbers = f"{row.count:,} | {row.occurrences:,} | {clients} | {row.suppressed or ''}"
             out.append(f"| {code} {row.slug} | {SIGNS[row.severity]} | {numbers} |\n")
         told = [f"* {safe(self.painter.safe(one))}\n" for one, _ in sentences(summary)]
         out += ["\n" if order else "", *told, "\n"]

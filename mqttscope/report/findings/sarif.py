@@ -31,7 +31,7 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.lint.rule import Rule
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.escape import escape
-from mqttscope.report.explain import help_markdown, help_text, is_on, versions
+from mqttscope.report.explain import area, help_markdown, help_text, is_on, versions
 from mqttscope.report.findings.base import Summary, cited, message
 from mqttscope.report.findings.json import finding_view, line, summary_view
 from mqttscope.report.findings.shown import ShownFinding
@@ -43,6 +43,8 @@ PRECISIONS = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confid
 PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
 """The words of GitHub for the severity of a rule."""
 FINGERPRINT = "mqttscopeFingerprint/v1"
+CAUSE_FINGERPRINT = "mqttscopeCause/v1"
+"""Whichever finding of a cause comes first in the next capture, the result is the same."""
 GITHUB_FINGERPRINT = "primaryLocationLineHash"
 _OWN = ("rule", "schema", "message", "capture", "fingerprint", "related")
 """Keys of the JSON form that SARIF has places for."""
@@ -63,26 +65,31 @@ class Sarif:
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one result."""
-        self.sink.write(self._between + line(self.result(shown.finding, suppressed)))
+        self.sink.write(self._between + line(self.result(shown, suppressed)))
         self._between = b",\n"
 
-    def result(self, finding: Finding, suppressed: Suppression | None) -> dict[str, Any]:
+    def result(self, one: ShownFinding, suppressed: Suppression | None) -> dict[str, Any]:
         """The result of a finding."""
-        self._seen[finding.fingerprint] += 1
+        finding, repeats = one.finding, one.repeats(self.painter)
+        known = one.cause or finding.fingerprint
+        self._seen[known] += 1
         statements = f" Breaks {cited(finding)}." if finding.statements else ""
+        more = f" Found {repeats}." if repeats else ""
         told = message(finding, self.painter)
         shown: dict[str, Any] = {"ruleId": finding.rule}
         if finding.rule in self.index:
             shown["ruleIndex"] = self.index[finding.rule]
         shown |= {
             "level": LEVELS[finding.severity],
-            "message": {"text": plain(f"{told}{'' if told.endswith('.') else '.'}{statements}")},
+            "message": {"text": plain(f"{told}{'' if told.endswith('.') else '.'}{statements}{more}")},
             "locations": [self._location(finding)],
             "partialFingerprints": {
-                FINGERPRINT: finding.fingerprint,
-                GITHUB_FINGERPRINT: f"{finding.fingerprint}:{self._seen[finding.fingerprint]}",
+                CAUSE_FINGERPRINT if one.cause else FINGERPRINT: known,
+                GITHUB_FINGERPRINT: f"{known}:{self._seen[known]}",
             },
         }
+        if one.cause:
+            shown["occurrenceCount"] = one.occurrences
         if finding.related:
             shown["relatedLocations"] = [
                 {
@@ -104,6 +111,9 @@ class Sarif:
                 }
             ]
         own = {name: value for name, value in finding_view(finding).items() if name not in _OWN}
+        if one.cause:
+            # Of the first one: by it the baseline knows that, and not the others.
+            own |= {"fingerprint": finding.fingerprint, "lastTimestamp": self._clock.iso(one.last_ns)}
         shown["properties"] = {**own, "timestamp": self._clock.iso(finding.timestamp_ns)}
         return shown
 
@@ -219,7 +229,7 @@ def descriptor(rule: type[Rule]) -> dict[str, Any]:
         "help": {"text": plain(help_text(rule)), "markdown": help_markdown(rule)},
         "defaultConfiguration": {"enabled": is_on(rule), "level": LEVELS[rule.severity]},
         "properties": {
-            "tags": ["mqtt", rule.__module__.split(".")[-2].replace("_", "-")],
+            "tags": ["mqtt", area(rule).replace(" ", "-")],
             "precision": PRECISIONS[rule.confidence],
             "problem.severity": PROBLEMS[rule.severity],
             "confidence": str(rule.confidence),

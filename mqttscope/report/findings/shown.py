@@ -1,5 +1,8 @@
 """Formats of findings: made by name, and fed findings that are concealed, whatever a format does with them.
 
+Most formats get findings of one cause as one (`lint.grouping`): at the end, when it is known how many they are, in the
+order of their first; where traffic is live, the first at once, and what became of it at the end.
+
 A format is fed `ShownFinding` and nothing else, so that one which forgets to hide secrets cannot be written.  What it
 asks for is concealed then and once: most formats count more findings than they show.
 """
@@ -7,22 +10,27 @@ asks for is concealed then and once: most formats count more findings than they 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from functools import cached_property
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, Protocol, cast
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Suppression
+from mqttscope.lint.grouping import Group, Groups, cause, cause_fingerprint
 from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.redact.findings import Concealed, Hiding, concealed
+from mqttscope.redact.findings import Concealed, Hiding, client_name, concealed
 from mqttscope.redact.packets import BROKEN, Ranges, covered, hidden_ranges
-from mqttscope.report.base import Sink, View
-from mqttscope.report.findings.base import FindingReporter, Summary, everything
+from mqttscope.report.base import Clock, Sink, View
+from mqttscope.report.findings.base import MAX_MESSAGE, FindingReporter, Summary, everything
 from mqttscope.report.public import hidden_of, public_malformed, public_packet
+from mqttscope.report.style import Painter
 from mqttscope.session.connection import Connection
 
 FORMATS: dict[str, tuple[str, str]] = {
@@ -39,20 +47,63 @@ FORMATS: dict[str, tuple[str, str]] = {
 """Name of a format -> module, which is imported when the format is used, and class."""
 
 
+EACH = ("json", "jsonl")
+"""Formats that always have each finding: programs count for themselves."""
+OF_FILES = ("sarif", "junit", "github", "gitlab")
+"""Formats whose findings belong to a file: one cause in two captures is two findings."""
+STREAMED = ("full", "concise", "jsonl", "github")
+"""Formats that can be written while traffic passes."""
+
+
 class ShownFinding:
     """A finding of which a format may show everything that it can get."""
 
-    def __init__(self, finding: Finding, hiding: Hiding) -> None:
+    def __init__(self, finding: Finding, hiding: Hiding, group: Group | None = None) -> None:
+        """``group``: the findings that it stands for, of which it is the first."""
         self._hiding = hiding
         self._as_found = finding
+        self._group = group
         self.rule, self.slug = finding.rule, finding.slug
         self.severity: Severity = finding.severity
         self.confidence: Confidence = finding.confidence
         self.capture = finding.capture
-        self.clients = finding.clients
-        """How many clients it is about."""
         self.size = len(finding.raw)
         """Bytes of its packet."""
+
+    @property
+    def occurrences(self) -> int:
+        """How many findings it stands for, as far as that is known by now."""
+        return 1 if self._group is None else self._group.occurrences
+
+    @property
+    def clients(self) -> int:
+        """How many clients it is about."""
+        return max(self._as_found.clients, 0 if self._group is None else len(self._group.clients))
+
+    @property
+    def last_ns(self) -> int:
+        """Time of the last of its findings."""
+        return self._as_found.timestamp_ns if self._group is None else self._group.last_ns
+
+    @property
+    def cause(self) -> str:
+        """What its cause is known by in the next capture; empty where it stands for itself."""
+        return "" if self._group is None else cause_fingerprint(self._as_found)
+
+    def repeats(self, painter: Painter) -> str:
+        """``19 times from … to …, last in frame 900, 12 clients: 'a', 'b', 'c' and 9 more``; empty for a single one."""
+        group = self._group
+        if group is None or group.occurrences < 2:
+            return ""
+        clock, first = Clock(), self._as_found
+        where = f" of {painter.safe(group.last_capture)}" if group.last_capture != first.capture else ""
+        told = (
+            f"{group.occurrences:,} times from {_short(clock.iso(group.first_ns))} to"
+            f" {_short(clock.iso(group.last_ns))}, last in frame {group.last_frame}{where}"
+        )
+        if len(group.clients) > 1 or group.more:
+            told += f", {group.number_of_clients} clients: {painter.name(group.named(), MAX_MESSAGE)}"
+        return told
 
     def __repr__(self) -> str:
         return f"ShownFinding({self.finding!r})"
@@ -121,6 +172,11 @@ def _decoded(raw: bytes, missing: int, version: ProtocolVersion, *, whole: bool)
     return decode(raw, version)
 
 
+def _short(iso: str) -> str:
+    """A time to the millisecond."""
+    return re.sub(r"(\.\d{3})\d{6}", r"\1", iso)
+
+
 class FindingFormat(Protocol):
     """Turns findings into output; only ever fed by an `Entrance`."""
 
@@ -131,19 +187,69 @@ class FindingFormat(Protocol):
         """Write what is left at the end."""
 
 
+class LiveFormat(FindingFormat, Protocol):
+    """One that can be fed while traffic passes."""
+
+    def again(self, shown: ShownFinding) -> None:
+        """Write how often a finding came again that was written when it came first."""
+
+
 class Entrance(FindingReporter):
     """Where findings enter a format."""
 
-    def __init__(self, format_: FindingFormat, view: View) -> None:
+    def __init__(
+        self, format_: FindingFormat, view: View, *, grouped: bool = False, live: bool = False, by_capture: bool = False
+    ) -> None:
+        """``grouped``: pass findings of one cause on as one; with ``live`` at once, else when all are known.
+
+        ``by_capture``: what was found in two captures has two causes.
+        """
         self.format = format_
         self.hiding = view.hiding()
+        self._groups = Groups(partial(client_name, hiding=self.hiding)) if grouped else None
+        self._live, self._by_capture = live, by_capture
+        self._suppressed: dict[int, Suppression] = {}
+        """Why causes are suppressed, by the identity of their groups."""
+        self.causes: Counter[Severity] = Counter()
+        """Causes that are not suppressed, where findings are grouped."""
+
+    def _key(self, finding: Finding, suppressed: Suppression | None) -> tuple[Hashable, ...]:
+        return *cause(finding), suppressed, finding.capture if self._by_capture else ""
+
+    def is_new(self, finding: Finding, suppressed: Suppression | None = None) -> bool:
+        """Whether a finding would be passed on, and not only be counted with another."""
+        return self._groups is None or self._key(finding, suppressed) not in self._groups
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Pass one finding on, as it may be shown."""
-        self.format.feed(ShownFinding(finding, self.hiding), suppressed)
+        if self._groups is None:
+            self.format.feed(ShownFinding(finding, self.hiding), suppressed)
+            return
+        group = self._groups.add(self._key(finding, suppressed), finding)
+        if group.occurrences > 1:
+            return
+        self.causes[finding.severity] += suppressed is None
+        if suppressed is not None:
+            self._suppressed[id(group)] = suppressed
+        if self._live:
+            self.format.feed(ShownFinding(finding, self.hiding, group), suppressed)
+        self._end()
+
+    def _end(self, *, everything: bool = False) -> None:
+        """Pass on what is known of causes that are not followed any more."""
+        assert self._groups is not None
+        for group in self._groups.ended(everything=everything):
+            shown, suppressed = ShownFinding(group.first, self.hiding, group), self._suppressed.pop(id(group), None)
+            if not self._live:
+                self.format.feed(shown, suppressed)
+            elif suppressed is None and group.occurrences > 1:
+                cast(LiveFormat, self.format).again(shown)
 
     def close(self, summary: Summary) -> None:
         """End the report."""
+        if self._groups is not None:
+            self._end(everything=True)
+            summary = replace(summary, causes=self.causes)
         self.format.close(summary)
 
 
@@ -155,15 +261,24 @@ def make_reporter(
     counts: Callable[[Finding], bool] = everything,
     ranked: bool = False,
     verbose: bool = False,
-) -> FindingReporter:
+    every: bool = False,
+    live: bool = False,
+) -> Entrance:
     """The reporter of a format, which gets every finding without its secrets.
 
     ``counts`` says of a finding that is not suppressed whether the run fails by it.  With ``ranked`` the format
     ``full`` shows findings by severity instead of as they come, and notes in short unless it is ``verbose``.
+    ``every``: show each of several findings of one cause.  ``live``: show the first of them at once.
     """
     module, kind = ("full", "Ranked") if name == "full" and ranked else FORMATS[name]
     made = getattr(importlib.import_module(f"mqttscope.report.findings.{module}"), kind)
     special: dict[str, dict[str, Any]] = {
         "Ranked": {"verbose": verbose}, "Markdown": {"verbose": verbose}, "GitHub": {"counts": counts},
     }  # fmt: skip
-    return Entrance(cast(FindingFormat, made(sink, view, **special.get(kind, {}))), view)
+    return Entrance(
+        cast(FindingFormat, made(sink, view, **special.get(kind, {}))),
+        view,
+        grouped=not every and name not in EACH,
+        live=live and name in STREAMED,
+        by_capture=name in OF_FILES,
+    )

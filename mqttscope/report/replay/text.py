@@ -49,6 +49,9 @@ from mqttscope.session.connection import Connection
 class Findings(Protocol):
     """A report of findings."""
 
+    def is_new(self, finding: Finding, suppressed: Suppression | None = None) -> bool:
+        """Whether a finding would be written, and not only be counted with another."""
+
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
 
@@ -65,8 +68,9 @@ class Limited:
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding, unless there were too many."""
-        self.seen += suppressed is None
-        if suppressed is not None or self.seen <= self.most:
+        is_new = suppressed is None and self.report.is_new(finding)
+        self.seen += is_new
+        if not is_new or self.seen <= self.most:
             self.report.feed(finding, suppressed)
 
     def close(self, summary: Summary) -> None:

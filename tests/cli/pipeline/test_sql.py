@@ -29,7 +29,7 @@ def test_only_questions(lake: Path, query: str) -> None:
 def test_answers(lake: Path) -> None:
     text = ask(lake, "select rule, count(*) as found from findings group by rule order by 2 desc, 1", "--limit", "2")
     assert (text.code, text.text.splitlines()[0]) == (0, "rule    found")
-    assert text.text.splitlines()[2:] == ["SEC102     90", "OPS103     42"]
+    assert text.text.splitlines()[2:] == ["SEC102    103", "OPS103     44"]
     assert text.err == "mqttscope: there are more than 2 rows: --limit N shows N\n"
 
     made = json.loads(ask(lake, "select topic, payload from packets where type = 'publish'", "--format", "json").out)

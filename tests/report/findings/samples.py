@@ -114,11 +114,14 @@ def written(
     name: str,
     findings: Iterable[Finding | tuple[Finding, Suppression]],
     end: Summary | None = None,
+    *,
+    every: bool = False,
+    live: bool = False,
     **view: Any,
 ) -> str:
     """What a format writes."""
     sink = Lines()
-    reporter = make_reporter(name, sink, View(**{"width": 0, **view}))
+    reporter = make_reporter(name, sink, View(**{"width": 0, **view}), every=every, live=live)
     for one in findings:
         reporter.feed(*(one if isinstance(one, tuple) else (one, None)))
     reporter.close(clean() if end is None else end)

@@ -64,7 +64,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_every_line_is_a_command() -> None:
-    lines = written("github", [*many(), HOSTILE], summary()).split("\n")[:-1]
+    lines = written("github", [*many(), HOSTILE], summary(), every=True).split("\n")[:-1]
 
     assert len(lines) == len(many()) + 2
     for line in lines:
@@ -151,6 +151,13 @@ def issues(*findings: Any) -> list[dict[str, Any]]:
     return shown
 
 
+def every(*findings: Any) -> list[dict[str, Any]]:
+    """The issues where each finding is one."""
+    found = json.loads(written("gitlab", findings, summary(), every=True))
+    assert isinstance(found, list)
+    return found
+
+
 def test_an_issue() -> None:
     (shown,) = issues(replace(MADE, capture="./capture.pcap"))
 
@@ -169,10 +176,13 @@ def test_severities() -> None:
 
 
 def test_fingerprints_differ_and_come_again() -> None:
-    first = [one["fingerprint"] for one in issues(MADE, MADE, HOSTILE)]
+    elsewhere, other = replace(MADE, capture="b.pcap"), replace(MADE, fingerprint="f" * 32, topic="b")
+    first = [one["fingerprint"] for one in issues(MADE, other, elsewhere, HOSTILE)]
 
-    assert len(set(first)) == 3
-    assert [one["fingerprint"] for one in issues(MADE, MADE, HOSTILE)] == first
+    assert len(set(first)) == len(first) == 3
+    assert [one["fingerprint"] for one in issues(other, MADE, elsewhere, HOSTILE)] == first
+    assert issues(MADE, other)[0]["description"].endswith("last in frame 118)")
+    assert len({one["fingerprint"] for one in every(MADE, MADE, HOSTILE)}) == 3
 
 
 def test_no_findings_are_an_empty_list() -> None:

@@ -40,7 +40,7 @@ HINT = "notes are one line for each rule; --verbose shows each with its packet"
 
 def shown_ranked(*findings: Finding, verbose: bool = False, **view: Any) -> list[str]:
     sink = Lines()
-    reporter = make_reporter("full", sink, View(**{"width": 0, **view}), ranked=True, verbose=verbose)
+    reporter = make_reporter("full", sink, View(**{"width": 0, **view}), ranked=True, verbose=verbose, every=True)
     for one in findings:
         reporter.feed(one)
     reporter.close(clean())
@@ -69,12 +69,19 @@ def test_the_worst_comes_first_whatever_the_order_of_the_capture() -> None:
 
 def test_errors_are_written_as_they_are_found() -> None:
     sink = Lines()
-    reporter = make_reporter("full", sink, View(width=0), ranked=True)
-    reporter.feed(WARNING)
-    reporter.feed(MADE)
+    reporter = make_reporter("full", sink, View(width=0), ranked=True, live=True)
+    for one in (WARNING, MADE, WARNING, replace(MADE, frame=200)):
+        reporter.feed(one)
 
-    assert b"error[CON212]" in sink.data
+    assert sink.data.count(b"error[CON212]") == 1
     assert b"warning[CON212]" not in sink.data
+    reporter.close(clean())
+    end = sink.data.decode().split("\n\n", 1)[1]
+    times = "2 times from 2026-01-02T03:04:05.000Z to 2026-01-02T03:04:05.000Z, last in frame"
+    assert end.splitlines()[0].startswith("error[CON212] again: Password without User Name")
+    assert end.splitlines()[0].endswith(f"{times} 200")
+    assert end.count("warning[CON212]") == 1
+    assert f"  {times} 118\n" in end
 
 
 def test_verbose_shows_every_note_with_its_packet() -> None:

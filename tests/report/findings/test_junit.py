@@ -37,9 +37,9 @@ SCHEMA: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
 """What both Jenkins and Surefire take: attributes that must be there, those that may, and the children in order."""
 
 
-def parsed(findings: Iterable[Any], end: Any = None) -> ET.Element:
+def parsed(findings: Iterable[Any], end: Any = None, *, every: bool = True) -> ET.Element:
     """The document, its structure and numbers looked at."""
-    root = ET.fromstring(written("junit", findings, end).encode())
+    root = ET.fromstring(written("junit", findings, end, every=every).encode())
     assert root.tag == "testsuites"
     for element in root.iter():
         valid(element)
@@ -98,6 +98,15 @@ def test_a_failure_holds_all_findings_of_its_rule() -> None:
     assert failure.get("type") == "error"
     assert (failure.get("message") or "").startswith("2 findings; frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1): ")
     assert (failure.text or "").count("Password without User Name [3.1.1 MQTT-3.1.2-22]") == 2
+
+
+def test_findings_of_one_cause_are_one_line() -> None:
+    root = parsed([MADE, MADE, replace(MADE, client_identifier="dev2")], every=False)
+    failure = case(root, "capture.pcap", "CON212 second-connect").find("failure")
+
+    assert failure is not None
+    assert (failure.get("message") or "").startswith("2 findings (3 occurrences); frame 118, ")
+    assert [line.endswith(", last in frame 118)") for line in (failure.text or "").splitlines()] == [True, False]
 
 
 def test_what_does_not_fail_the_run_does_not_fail_the_case() -> None:

@@ -23,10 +23,12 @@ def rendered(text: str) -> str:
 
 def test_a_table_then_the_findings() -> None:
     text = written("markdown", [MADE, MADE, (MADE, IN_BASELINE), replace(MADE, rule="ENC101")])
+    times = "2 times from 2026-01-02T03&#58;04:05.000Z to 2026-01-02T03&#58;04:05.000Z, last in frame 118"
 
     assert text.startswith("### mqttscope: no findings\n\n| rule | severity |")
-    assert "| CON212 second-connect | 🔴 error | 2 | 1 | 1 |" in text
-    assert "<details><summary><b>CON212</b> second-connect (2)</summary>" in text
+    assert "| CON212 second-connect | 🔴 error | 1 | 2 | 1 | 1 |" in text
+    assert "<details><summary><b>CON212</b> second-connect (1)</summary>" in text
+    assert f"(dev1)<br>{times}\n" in text
     page = rendered(text)
     assert page.count("<tr>") == 3
     assert "Password without User Name [3.1.1 MQTT-3.1.2-22]<br>capture.pcap, frame 118, " in page
@@ -35,7 +37,7 @@ def test_a_table_then_the_findings() -> None:
 
 def test_notes_are_one_line_for_each_rule_unless_it_is_verbose() -> None:
     note = replace(MADE, severity=Severity.INFO, rule="OPS212", slug="ping-without-idle", message="pings early")
-    text = written("markdown", [note, MADE, note, replace(note, rule="ACK206", slug="resend")])
+    text = written("markdown", [note, MADE, note, replace(note, rule="ACK206", slug="resend")], every=True)
 
     assert text.count("<details>") == 1
     assert text.index("<details>") < text.index("* **OPS212** ping") < text.index("* **ACK206** resend: ")
@@ -56,7 +58,7 @@ def test_nothing_to_judge_is_the_heading() -> None:
 
 
 def test_many_findings_are_counted() -> None:
-    assert "\n* 5 more\n" in written("markdown", [MADE] * (MAX_SHOWN + 5))
+    assert "\n* 5 more\n" in written("markdown", [MADE] * (MAX_SHOWN + 5), every=True)
 
 
 def test_the_page_is_never_too_long() -> None:

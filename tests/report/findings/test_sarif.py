@@ -35,9 +35,9 @@ def schema() -> Any:
     return jsonschema.Draft4Validator(json.loads(text), format_checker=jsonschema.FormatChecker())
 
 
-def run_of(*findings: Any, end: Any = None) -> dict[str, Any]:
+def run_of(*findings: Any, end: Any = None, every: bool = False) -> dict[str, Any]:
     """The one run of a log that the schema takes."""
-    log = json.loads(written("sarif", findings, end))
+    log = json.loads(written("sarif", findings, end, every=every))
     assert [f"{list(error.path)}: {error.message}" for error in schema().iter_errors(log)] == []
     (run,) = log["runs"]
     assert isinstance(run, dict)
@@ -56,7 +56,8 @@ def test_the_schema_finds_faults() -> None:
 
 @pytest.mark.parametrize("end", [clean(), summary()], ids=["clean", "broken"])
 def test_logs_are_valid(end: Any) -> None:
-    assert len(run_of(*many(), end=end)["results"]) == len(many())
+    assert len(run_of(*many(), end=end, every=True)["results"]) == len(many())
+    assert 1 < len(run_of(*many(), end=end)["results"]) < len(many())
     assert run_of(end=end)["results"] == []
 
 
@@ -110,10 +111,25 @@ def test_levels() -> None:
 
 
 def test_fingerprints_stay_and_equal_ones_are_numbered_for_github() -> None:
-    prints = [one["partialFingerprints"] for one in run_of(MADE, MADE)["results"]]
+    prints = [one["partialFingerprints"] for one in run_of(MADE, MADE, every=True)["results"]]
 
     assert prints[0]["mqttscopeFingerprint/v1"] == prints[1]["mqttscopeFingerprint/v1"] == MADE.fingerprint
     assert [one["primaryLocationLineHash"][-2:] for one in prints] == [":1", ":2"]
+
+
+def test_findings_of_one_cause_are_one_result_that_is_known_again() -> None:
+    other = replace(MADE, fingerprint="f" * 32, topic="b", frame=200, timestamp_ns=MADE.timestamp_ns + 1_500_000_000)
+    elsewhere = replace(other, capture="b.pcap")
+    (one, there), (again, _) = run_of(MADE, other, elsewhere)["results"], run_of(other, MADE, elsewhere)["results"]
+
+    assert (one["occurrenceCount"], there["occurrenceCount"]) == (2, 1), "a cause of two files is two results"
+    assert one["partialFingerprints"] == again["partialFingerprints"] != there["partialFingerprints"]
+    assert one["partialFingerprints"].keys() == {"mqttscopeCause/v1", "primaryLocationLineHash"}
+    assert one["properties"]["fingerprint"] == MADE.fingerprint, "as the baseline knows it"
+    assert one["properties"]["lastTimestamp"] == "2026-01-02T03:04:06.500000000Z"
+    assert one["message"]["text"].endswith(
+        "Found 2 times from 2026-01-02T03:04:05.000Z to 2026-01-02T03:04:06.500Z, last in frame 200."
+    )
 
 
 def test_suppressed_results_are_kept_and_marked() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from dataclasses import fields
+from collections import Counter
+from dataclasses import fields, replace
 from types import ModuleType
 from typing import Any
 
@@ -13,14 +15,16 @@ import pytest
 from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.lint import grouping
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Finding
+from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.redact.findings import Hiding
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings import shown
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.shown import FORMATS, ShownFinding
+from mqttscope.report.findings.shown import FORMATS, STREAMED, ShownFinding
+from mqttscope.report.style import Painter
 from tests.cli.running import environment
 from tests.conftest import ROOT
 from tests.redact.leaks import Secrets
@@ -28,7 +32,7 @@ from tests.redact.mutants import Mutant, mutant
 from tests.redact.sinks import READING, Text, rules
 from tests.redact.splices import splice
 from tests.redact.test_fuzz import says
-from tests.report.findings.samples import CONNECT, MADE, SECRET, clean, many, summary, written
+from tests.report.findings.samples import CONNECT, IN_BASELINE, MADE, SECRET, clean, many, summary, written
 
 
 class Forgetful:
@@ -41,6 +45,7 @@ class Forgetful:
         """Write it all."""
         for name in (one for one in dir(ShownFinding) if not one.startswith("_")):
             self._write(getattr(shown, name))
+        self._write(shown.repeats(Painter(View(width=0))))
         self._write({name: value for name, value in vars(shown).items() if not name.startswith("_")})
         self._write([getattr(shown.finding, one.name) for one in fields(Finding)])
         event = shown.event
@@ -96,6 +101,7 @@ def test_it_would_leak_what_is_shown_on_request() -> None:
     for show in (False, True):
         reporter = shown.make_reporter("forgetful", sink, View(show_secrets=show))
         reporter.feed(MADE)
+        reporter.close(clean())
         assert (Secrets([SECRET]).leak(sink.whole()) is not None) is show
 
 
@@ -120,6 +126,87 @@ def test_a_finding_is_concealed_when_a_format_asks_and_once() -> None:
 
 def _values() -> dict[str, Any]:
     return {one.name: getattr(MADE, one.name) for one in fields(Finding)}
+
+
+TIMES = "from 2026-01-02T03:04:05.000Z to 2026-01-02T03:04:07.000Z, last in frame 300"
+
+
+def later(frame: int, seconds: int, **changes: Any) -> Finding:
+    return replace(MADE, frame=frame, timestamp_ns=MADE.timestamp_ns + seconds * 1_000_000_000, **changes)
+
+
+def test_findings_of_one_cause_are_one_line_at_the_place_of_the_first() -> None:
+    other = replace(MADE, rule="ENC101", message="something else")
+    lines = written("concise", [MADE, other, later(300, 2, message="worse"), later(200, 1)]).splitlines()
+
+    assert [line.partition(" (dev1): ")[2].partition(" [")[0] for line in lines[:-1]] == [
+        "CON212 Password without User Name",
+        "ENC101 something else",
+    ]
+    assert lines[0].endswith(f" (3 times {TIMES})")
+    assert " times " not in lines[1]
+
+
+def test_the_fault_of_a_server_is_one_finding_with_some_of_its_clients() -> None:
+    by_server = [later(300, 2 * (n > 0), direction="server_to_client", client_identifier=f"dev{n}") for n in range(900)]
+    by_client = [replace(one, direction="client_to_server") for one in by_server]
+
+    (line, _) = written("concise", by_server).splitlines()
+    assert line.endswith(f"(900 times {TIMES}, 900 clients: 'dev0', 'dev1', 'dev2' and 897 more)")
+    assert len(written("concise", by_client).splitlines()) == 901
+
+
+def test_every_finding_where_that_is_asked_for_and_in_formats_for_programs() -> None:
+    assert len(written("concise", [MADE] * 3, every=True).splitlines()) == 4
+    assert len(written("jsonl", [MADE] * 3).splitlines()) == 3
+    assert len(json.loads(written("json", [MADE] * 3))["findings"]) == 3
+
+
+def test_both_numbers_are_told() -> None:
+    end = clean()
+    end.counts, end.failing = Counter({Severity.ERROR: 41}), Counter({Severity.ERROR: 40})
+    findings = [later(n, 0, client_identifier=f"dev{n % 3}") for n in range(41)]
+
+    assert written("concise", findings, end).splitlines()[-1].startswith("3 errors (41 occurrences, 40 count) by ")
+    assert written("concise", findings, end, every=True).splitlines()[-1].startswith("41 errors (40 count) by ")
+
+
+def test_what_the_baseline_knows_is_told_apart_from_what_is_new() -> None:
+    results = json.loads(written("sarif", [MADE, (MADE, IN_BASELINE), (MADE, IN_BASELINE)]))["runs"][0]["results"]
+
+    assert [(one["occurrenceCount"], "suppressions" in one) for one in results] == [(1, False), (2, True)]
+    (line, _) = written("concise", [(MADE, IN_BASELINE), MADE]).splitlines()
+    assert " times " not in line
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_live_the_first_comes_at_once_and_the_sums_at_the_end(name: str) -> None:
+    sink = Text()
+    reporter = shown.make_reporter(name, sink, View(width=0), live=True)
+    reporter.feed(MADE)
+    assert b"Password without User Name" in sink.whole()
+    for frame in (200, 300):
+        assert reporter.is_new(MADE) is (name == "jsonl")
+        reporter.feed(later(frame, 2))
+    reporter.feed(replace(MADE, client_identifier="dev2"))
+    before = sink.whole()
+    reporter.close(clean())
+    end = sink.whole()[len(before) :].decode()
+
+    assert before.count(b"Password without User Name") == (4 if name == "jsonl" else 2)
+    assert end.count(f"3 times {TIMES}") == (name != "jsonl")
+    assert " 1 times" not in end
+
+
+def test_the_oldest_cause_makes_room_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "MAX_GROUPS", 2)
+    found = [replace(MADE, client_identifier=name) for name in "aabbccaa"]
+    lines = written("concise", found).splitlines()[:-1]
+
+    assert [line.partition(" (")[2][0] for line in lines] == ["a", "b", "c", "a"]
+    assert all("(2 times " in line for line in lines)
+    live = written("concise", found, live=True).splitlines()[:-1]
+    assert [" again: " in line for line in live] == [False, False, False, True, False, True, True, True]
 
 
 def test_the_command_offers_these_formats() -> None:

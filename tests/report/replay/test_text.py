@@ -59,7 +59,7 @@ def test_findings() -> None:
     ]
     assert len(findings) > 3
     sink = Lines()
-    report = Limited(make_reporter("concise", sink, View()), sink, 3)
+    report = Limited(make_reporter("concise", sink, View(), every=True, live=True), sink, 3)
     for finding in findings:
         report.feed(finding)
     report.close(Summary())

@@ -138,10 +138,10 @@ class PacketIdInUse(Rule):
             client(Publish(dup=True, qos=1, topic_name="b", packet_identifier=7)).marked("packet_identifier"),
         ),
         conversation(
-            "alike, but not marked as a repeat",
+            "alike, but with another QoS",
             *opened(V3_1_1),
             client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7), after=5).marked("packet_identifier"),
+            client(Publish(qos=2, topic_name="a", packet_identifier=7), after=5).marked("packet_identifier"),
         ),
     ]
 
@@ -155,9 +155,8 @@ class PacketIdInUse(Rule):
         identifier, unsure = running.packet_identifier, False
         if isinstance(packet, Publish):
             if running.kind == "publish" and at.party.repeats(packet, at.topic, running):
-                if packet.dup:
-                    return None
-                # A repeat without DUP, or a new message that says the same: wrong either way.
+                if packet.dup or packet.qos == running.qos:
+                    return None  # sent again; without DUP that is PUB311
                 unsure = True
         elif _same_request(packet, at, running):
             return None

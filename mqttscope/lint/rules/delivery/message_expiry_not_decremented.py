@@ -9,6 +9,7 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs
+from mqttscope.lint.rules.delivery import waited_until_ns
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -239,7 +240,7 @@ class MessageExpiryNotDecremented(BrokerRule):
         times = messages.get((zlib.crc32(packet.payload), len(packet.payload)))
         if times is None or len(times) > MAX_TIMES:
             return None
-        since_ns = self._since_ns(packet, topic or "", at)
+        since_ns = waited_until_ns(packet, topic or "", at)
         if since_ns is None:
             return None
         got = None if packet.properties is None else packet.properties.message_expiry_interval
@@ -264,16 +265,3 @@ class MessageExpiryNotDecremented(BrokerRule):
 
     def _doubt(self, got: int | None, best: Published, at: RuleContext) -> dict[str, Any]:
         return self.doubt(at, doubtful=got != best.expiry or best.capture != at.event.capture)
-
-    def _since_ns(self, packet: Publish, topic: str, at: RuleContext) -> int | None:
-        """Until when the message has waited in the server for certain; ``None`` where the capture does not say."""
-        connack = at.history.connack_sent
-        if connack is None:
-            return None
-        since_ns = connack.timestamp_ns
-        if packet.retain:
-            match = at.history.subscriptions.match(topic)
-            if not match.retain_as_published:
-                asked = [one.timestamp_ns for one in match.subscriptions if one.asks_for_retained]
-                since_ns = max(since_ns, min(asked, default=0))
-        return since_ns

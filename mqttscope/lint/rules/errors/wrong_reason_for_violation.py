@@ -67,6 +67,7 @@ class WrongReasonForViolation(Rule):
     looks_at = (Disconnect, Connack)
     when = "reason_code"
     needs = Needs.WHOLE_RECEIVER
+    reads_findings = True
     Memory = Damaged
 
     good = [
@@ -109,7 +110,7 @@ class WrongReasonForViolation(Rule):
         if got not in BLAMES:
             return None
         blamed = at.direction.opposite
-        rows = [(number, due, code) for code, side, number, due in at.history.reported if side is blamed]
+        rows = [(one.packet, one.reason_code, one.rule) for one in at.history.reported if one.sender is blamed]
         damaged = at.memory(self).last.get(str(blamed))
         if damaged is not None:
             rows.append((*damaged, "a malformed packet"))

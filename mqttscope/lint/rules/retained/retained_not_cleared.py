@@ -9,6 +9,7 @@ from mqttscope.lint.examples import client, closes, conversation, lost, on, open
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import (
     Connack,
@@ -279,18 +280,12 @@ class RetainedNotCleared(BrokerRule):
         if found.before is not None and zlib.crc32(packet.payload) != found.before.checksum:
             store.forget_topic(topic)  # somebody out of sight has set it again
             return None
-        table = at.history.subscriptions
-        match = table.match(topic)
-        connect = at.history.connect
-        if not match.subscriptions or not match.known or match.retain_as_published or match.extended:
-            return None
-        if connect is not None and connect.bridge:
+        asked = askers(topic, at)
+        if asked is None:
             return None
         if not found.accepted_ns:
             return None
         after_ns = found.accepted_ns + round(float(self.set["grace"]) * SECOND_NS)
-        asked = [*match.subscriptions, *match.ended]
-        asked += [one.replaced for one in match.subscriptions if one.replaced is not None]
         if any(one.timestamp_ns < after_ns for one in asked):
             return None  # it may have been under way already
         if store.waits_behind_a_hole(at):

@@ -1,48 +1,17 @@
 """SES303."""
 
-from dataclasses import dataclass
-
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.session_model import SECOND_NS, TAKEN_OVER, SessionModel
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Disconnect
+from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.mqtt.properties import Properties
-from mqttscope.session.connection import Connection
-from mqttscope.session.history import NEVER_NS
 
-SECOND_NS = 1_000_000_000
-ENDLESS = 0xFFFFFFFF
-"""Session Expiry Interval of a session that does not expire (5.0 3.1.2.11.2)."""
-_TAKEN_OVER = 0x8E
 _FOR_A_MINUTE = Properties(session_expiry_interval=60)
 _FOR_AN_HOUR = Properties(session_expiry_interval=3_600)
 _LEAVES = (client(Disconnect()), closes("client"))
-
-
-@dataclass(slots=True)
-class Book:
-    """What is known of the session of one client."""
-
-    owner: ConnectionKey | None = None
-    """The connection that has it, or had it last."""
-    capture: str = ""
-    """Where that one began."""
-    user_name: str | None = None
-    state: str = ""
-    """``live`` while the connection is open, then ``ended`` or ``kept``; empty where nothing is certain."""
-    until_ns: int = 0
-    """When it ended, or when it will."""
-    slack_ns: int = 0
-    """How long after that a server may still have it."""
-    told_ns: int = 0
-    """When the server told the owner that another connection takes the session over."""
-    lasting: bool = False
-    """Whether the owner's session outlives its connection."""
-    connack: Related | None = None
-    """What gave the owner its session."""
 
 
 class SessionPresentWrong(Rule):
@@ -68,11 +37,14 @@ class SessionPresentWrong(Rule):
         V3_1_1: {"MQTT-3.1.3-2": "", "MQTT-3.2.2-3": ""},
     }
     also = {V3_1_1: ("MQTT-3.1.2-4", "MQTT-3.2.2-2")}
-    looks_at = (Connack, Disconnect)
+    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
-    settings = {"tolerance": 60}
-    Memory = Book
+    settings = {
+        # Seconds for which a server may still have a session that has ended.
+        "tolerance": 60,
+    }
+    models = (SessionModel,)
 
     good = [
         conversation(
@@ -159,7 +131,7 @@ class SessionPresentWrong(Rule):
             "taken over, and lost in doing so",
             *opened(connect=_FOR_AN_HOUR),
             *on(1, *opened(clean_start=False, connect=_FOR_AN_HOUR)[:1]),
-            server(Disconnect(reason_code=_TAKEN_OVER)),
+            server(Disconnect(reason_code=TAKEN_OVER)),
             *on(1, server(Connack()).marked("session_present")),
             closes("server"),
         ),
@@ -171,57 +143,48 @@ class SessionPresentWrong(Rule):
         ),
     ]
 
-    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Compare CONNACK with the book of the client's session, and begin a new page."""
-        if isinstance(packet, Disconnect):
-            book: Book = at.memory(self)
-            if packet.reason_code == _TAKEN_OVER and book.owner == at.key:
-                book.told_ns = at.timestamp_ns
-            return None
-        assert isinstance(packet, Connack)
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Compare CONNACK with what is known of the client's session."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or at.history.connack is not None or packet.session_present is None:
             return None
-        if connect is None or sent is None or not at.connection.client_identifier:
+        if connect is None or sent is None or connect.clean_start or not connect.client_identifier:
             return None
-        book = at.memory(self)
-        found = None
-        if not connect.clean_start and connect.client_identifier and book.user_name == connect.user_name:
-            found = self._compare(book, packet.session_present, sent.timestamp_ns, at)
-        book.owner, book.user_name, book.state = at.key, connect.user_name, "live"
-        book.capture = at.connection.capture
-        book.told_ns = 0
-        book.lasting = _lasts(connect, packet, at)
-        event = at.event
-        book.connack = Related("the CONNACK before it", at.number, event.frame, event.timestamp_ns)
-        return found
+        model = at.model(SessionModel)
+        if not model.is_of(connect):
+            return None
+        return self._compare(model, packet.session_present, sent.timestamp_ns, at)
 
-    def _compare(self, book: Book, present: bool, asked_ns: int, at: RuleContext) -> Report | None:
+    def _compare(self, model: SessionModel, present: bool, asked_ns: int, at: RuleContext) -> Report | None:
         """What is wrong with Session Present, if anything is."""
-        now = at.timestamp_ns
-        if present and book.state in ("ended", "kept") and now > book.until_ns + book.slack_ns:
-            gone = (now - book.until_ns) / SECOND_NS
-            how = "ended with its connection" if book.state == "ended" else "had run out"
-            return self._told(book, present, f"its session {how} {gone:,.0f} s before", at)
-        if present or book.state not in ("live", "kept"):
+        now_ns = at.timestamp_ns
+        if model.live:
+            if not present and model.lasting and asked_ns <= model.told_ns <= now_ns:
+                return self._told(model, present, "taken over from another connection", at)
             return None
-        if book.lasting and book.state in ("live", "kept") and asked_ns <= book.told_ns <= now:
-            return self._told(book, present, "taken over from another connection", at)
-        if book.state == "kept" and now + book.slack_ns < book.until_ns:
+        until = model.kept_until(float(self.set["tolerance"]))
+        if until is None:
+            return None
+        until_ns, slack_ns = until
+        if present and now_ns > until_ns + slack_ns:
+            gone = (now_ns - until_ns) / SECOND_NS
+            how = "had run out" if model.kept_seconds else "ended with its connection"
+            return self._told(model, present, f"its session {how} {gone:,.0f} s before", at)
+        if not present and model.kept_seconds and now_ns + slack_ns < until_ns:
             why = "its session was to be kept, which a restart or an operator may have ended"
-            return self._told(book, present, why, at, severity=Severity.INFO, confidence=Confidence.HEURISTIC)
+            return self._told(model, present, why, at, severity=Severity.INFO, confidence=Confidence.HEURISTIC)
         return None
 
     def _told(
         self,
-        book: Book,
+        model: SessionModel,
         present: bool,
         why: str,
         at: RuleContext,
         severity: Severity | None = None,
         confidence: Confidence | None = None,
     ) -> Report:
-        if book.owner is not None and book.capture != at.event.capture and severity is None:
+        if model.capture != at.event.capture and severity is None:
             # The captures may be of different servers with one address.
             severity, confidence = Severity.WARNING, Confidence.HEURISTIC
         statements = None if present or at.version is V5 else ("MQTT-3.2.2-2", "MQTT-3.1.2-4")
@@ -231,61 +194,5 @@ class SessionPresentWrong(Rule):
             severity=severity,
             confidence=confidence,
             statements=statements,
-            related=() if book.connack is None else (book.connack,),
+            related=() if model.connack is None else (model.connack,),
         )
-
-    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """What becomes of the session when the connection that has it ends."""
-        if at.history.connack is None or not connection.client_identifier:
-            return None
-        book: Book = at.memory(self)
-        if book.owner != at.key:
-            return None
-        book.state = ""
-        how = connection.closed_how
-        if how not in ("fin", "reset") or at.client.gapped or at.party.malformed:
-            return None  # who knows when it ended, or what a DISCONNECT said
-        tolerance = float(self.set["tolerance"])
-        seconds = _kept_seconds(at)
-        # Both sides have ended an orderly connection, so the server knows; of a reset it may learn much later.
-        ending = SECOND_NS if how == "fin" else round(tolerance * SECOND_NS)
-        if seconds is None:
-            return None
-        if not seconds:
-            book.state, book.until_ns, book.slack_ns = "ended", at.timestamp_ns, ending
-        elif seconds == ENDLESS:
-            book.state, book.until_ns, book.slack_ns = "kept", NEVER_NS, 0
-        else:
-            book.state, book.until_ns = "kept", at.timestamp_ns + seconds * SECOND_NS
-            book.slack_ns = round(max(tolerance, seconds / 10) * SECOND_NS)
-        return None
-
-
-def _lasts(connect: Connect, connack: Connack, at: RuleContext) -> bool:
-    """Whether the session outlives the connection, as far as CONNECT and CONNACK say."""
-    if at.version is not V5:
-        return not connect.clean_start
-    for packet in (connack, connect):
-        said = None if packet.properties is None else packet.properties.session_expiry_interval
-        if said is not None:
-            return bool(said)
-    return False
-
-
-def _kept_seconds(at: RuleContext) -> int | None:
-    """How long the session is kept after the end of its connection; ``None`` where that is open."""
-    connect = at.history.connect
-    if connect is None or at.history.connack is None:
-        return None
-    if at.version is not V5:
-        return 0 if connect.clean_start else ENDLESS
-    seconds = at.connection.session_expiry_interval or 0
-    asked = None if connect.properties is None else connect.properties.session_expiry_interval
-    if (
-        seconds
-        and not asked
-        and at.history.client.disconnect is not None
-        and not _lasts(connect, at.history.connack, at)
-    ):
-        return None  # raised from 0, which is not allowed: a server may take it or not
-    return seconds

@@ -1,0 +1,191 @@
+"""``mqttscope explain``: why connections ended, and why messages did not arrive."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import click
+
+from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
+from mqttscope.cli.main import EXIT_UNREADABLE
+from mqttscope.cli.options import FileOptions, ProtocolOptions, captures_argument, colour_option
+
+if TYPE_CHECKING:
+    from mqttscope.events import Event
+    from mqttscope.explain import Explanation
+
+
+@options
+class ExplainOptions:
+    """The options of ``explain``."""
+
+    captures: tuple[str, ...] = captures_argument()
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    files: FileOptions = group(FileOptions)
+    clients: tuple[str, ...] = option(
+        SELECTION, "--client", multiple=True, metavar="ID",
+        help="All connections of these clients, however they ended (* is any text).",
+    )  # fmt: skip
+    connection: tuple[int, ...] = option(
+        SELECTION, "--connection", type=click.IntRange(0), metavar="N", multiple=True,
+        help="The connection with this number, however it ended; may be repeated.",
+    )  # fmt: skip
+    every: bool = option(SELECTION, "--all", is_flag=True, help="All connections, those without trouble too.")
+    message: str | None = option(
+        SELECTION, "--message", metavar="TOPIC",
+        help="Why messages to this topic or Topic Filter did not arrive, instead of ends.",
+    )  # fmt: skip
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json", "markdown")), default="text", show_default=True,
+        help="Format of the report.",
+    )  # fmt: skip
+    time_format: str = option(
+        OUTPUT, "--time", type=click.Choice(("iso", "local", "epoch", "relative")), default="iso", show_default=True,
+        help="Times in UTC, local time, seconds since 1970, or since the first time shown.",
+    )  # fmt: skip
+    output: str | None = option(
+        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
+    )
+    colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name
+        from mqttscope.mqtt.topics import topic_filter_problem
+
+        if self.message is not None:
+            problem = topic_filter_problem(self.message)
+            if problem is not None:
+                raise click.UsageError(f"--message: {problem}")
+            if self.every or self.connection:
+                raise click.UsageError("--message goes with --client alone, not with --connection or --all")
+        if self.output is not None:
+            refuse_inputs(self.output, self.captures)
+            refuse_name(self.output, "--output", REPORT)
+
+    def asked(self) -> str:
+        """Which connections were asked for, in words; empty where all trouble is."""
+        if self.every:
+            return "all connections"
+        parts = [f"connection {', '.join(map(str, self.connection))}"] if self.connection else []
+        parts += [f"client {', '.join(self.clients)}"] if self.clients else []
+        return " and ".join(parts)
+
+    def is_of(self, client_identifier: str) -> bool:
+        """Whether a client was asked for, by its Client Identifier or how that is shown."""
+        return any(fnmatchcase(client_identifier, one) for one in self.clients)
+
+
+@make_command(
+    ExplainOptions,
+    epilog="""\b
+Examples:
+  mqttscope explain site.pcapng
+  mqttscope explain site.pcapng --client 'pump-*' --format markdown
+  mqttscope explain site.pcapng --message plant/7/alarm
+
+Exit code 3 when a capture could not be read to its end, or holds no MQTT.
+""",
+)
+def command(given: ExplainOptions) -> int:
+    """Explain why connections ended, and why messages did not arrive: causes with evidence, and what to change.
+
+    Without --client, --connection or --all, every end is explained that is no DISCONNECT of the client. CAPTURE is a
+    file, a glob, a directory, or - for standard input.
+    """
+    from mqttscope.cli import advice
+    from mqttscope.cli.output import FileSink, Output, Watch, awaited, make_view, warn
+    from mqttscope.cli.reading import Reading
+    from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.explain import Explainer
+    from mqttscope.explain.messages import MessageWatch
+    from mqttscope.lint.catalogue import select
+    from mqttscope.lint.engine import Linter
+    from mqttscope.report.explanations.base import make_reporter
+
+    view = make_view(
+        colour=given.colour, time_format=given.time_format, payload="none", payload_limit=0, show_secrets=False
+    )
+    file = None
+    if given.output is not None:
+        file = FileSink(given.output, given.captures)
+        view.width, view.colour, view.unicode = 0, bool(given.colour), True
+    sink = Output(immediate=awaited(given.captures)) if file is None else file
+    reporter = make_reporter(given.form, sink, view, every=bool(given.asked()))
+    watch = Watch(progress=True)
+    reading = Reading(given.captures, given.files)
+    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
+    explainer = Explainer()
+    messages = None if given.message is None else MessageWatch(given.message)
+    segments = explainer.watch.segments(reading.segments(watch.skipped, explainer.watch.frames))
+    events = watch.events(dissect_segments(segments, dissector=dissector))
+    choice, linter = Choice(given), None if messages is not None else Linter([rule() for rule in select().values()])
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        for event in events:
+            if messages is not None:
+                messages.feed(event)
+                continue
+            if given.clients:
+                choice.note(event)
+            for one in explainer.feed(event, [] if linter is None else linter.feed(event)):
+                if choice.takes(one):
+                    reporter.feed(one)
+    except KeyboardInterrupt as error:
+        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
+        interrupt = error
+    for one in filter(choice.takes, explainer.close()):
+        reporter.feed(one)
+    if messages is not None:
+        trace = messages.trace()
+        if given.clients:
+            for message in trace.messages:
+                message.deliveries = tuple(each for each in message.deliveries if given.is_of(each.client))
+        reporter.trace(trace)
+    reporter.close(explainer.totals if messages is None else None, asked=given.asked())
+    sink.flush()
+    if file is not None:
+        file.close()
+    if interrupt is not None:
+        raise interrupt
+    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
+    told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
+    if dissector.connections:
+        told.append(
+            advice.selected_nothing(dissector, given.connection, filtered=False, matched=bool(choice.shown), whole=True)
+        )
+    elif not watch.errors:
+        told.insert(0, advice.nothing_found(dissector))
+    for text in filter(None, told):
+        warn(text)
+    return EXIT_UNREADABLE if watch.errors or not dissector.connections else 0
+
+
+class Choice:
+    """The explanations that the user asked for."""
+
+    def __init__(self, given: ExplainOptions) -> None:
+        self.given = given
+        self.shown = 0
+        self._chosen: set[int] = set()
+        """Connections of the clients that were asked for."""
+
+    def note(self, event: Event) -> None:
+        """Look whose connection has ended."""
+        from mqttscope.events import ConnectionClosed
+
+        if isinstance(event, ConnectionClosed):
+            connection = event.connection
+            if self.given.is_of(connection.client_identifier or ""):
+                self._chosen.add(connection.number)
+
+    def takes(self, found: Explanation) -> bool:
+        """Whether to show an explanation."""
+        given = self.given
+        if given.connection and found.connection not in given.connection:
+            return False
+        if given.clients and found.connection not in self._chosen:
+            return False
+        taken = bool(given.asked()) or not found.is_quiet
+        self.shown += taken
+        return taken

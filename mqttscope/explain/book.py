@@ -1,0 +1,189 @@
+"""What the connections of a server have to do with each other: who came again, who ended together, whose will came.
+
+Every table is bounded; what had to make room is counted in ``dropped``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from mqttscope.explain import describe
+from mqttscope.explain.model import Evidence
+from mqttscope.explain.story import Story
+
+MAX_CLIENTS = 50_000
+"""Clients whose connections are remembered."""
+MAX_CONNECTS = 16
+"""CONNECT packets of a client that are remembered."""
+MAX_SERVERS = 256
+MAX_ENDS = 1_024
+"""Ends and beginnings of a server's connections that are remembered."""
+MAX_WILLS = 1_000
+"""Wills that may still be published."""
+WILL_NS = 10_000_000_000
+"""How long after its delay a will is waited for."""
+SECOND = 1_000_000_000
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A CONNECT."""
+
+    connection: int
+    client: str
+    server: str
+    timestamp_ns: int
+    frame: int
+    capture: str
+    accepted: bool | None = None
+    """``None`` while it is not answered."""
+
+
+@dataclass(slots=True)
+class End:
+    """The end of a connection."""
+
+    connection: int
+    client: str
+    client_identifier: str | None
+    timestamp_ns: int
+    frame: int
+    by: str | None
+    explained: bool
+    """Whether it has a reason of its own: what was said, a Keep Alive, a takeover, a violation."""
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A will that may be published."""
+
+    story: Story
+    from_ns: int
+    until_ns: int
+
+
+@dataclass(slots=True)
+class Book:
+    """The connections of all servers."""
+
+    arrivals: OrderedDict[tuple[str, str], deque[Arrival]] = field(default_factory=OrderedDict)
+    """By the host of the server and the Client Identifier."""
+    ends: OrderedDict[str, deque[End]] = field(default_factory=OrderedDict)
+    """By the endpoint of the server."""
+    begun: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
+    """Accepted CONNECT packets by the endpoint of the server."""
+    open: Counter[str] = field(default_factory=Counter)
+    """Open connections of a server."""
+    wills: dict[int, Evidence] = field(default_factory=dict)
+    """Published wills by the number of their connection."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    _awaited: OrderedDict[str, list[_Awaited]] = field(default_factory=OrderedDict)
+    """By topic."""
+
+    def arrived(self, story: Story, client_identifier: str, timestamp_ns: int, frame: int, capture: str) -> None:
+        """A client has sent CONNECT."""
+        connection = story.connection
+        key = host(connection.server), client_identifier
+        known = self.arrivals.get(key)
+        if known is None:
+            if len(self.arrivals) >= MAX_CLIENTS:
+                self.arrivals.popitem(last=False)
+                self.dropped["clients"] += 1
+            known = self.arrivals[key] = deque(maxlen=MAX_CONNECTS)
+        self.arrivals.move_to_end(key)
+        known.append(Arrival(connection.number, connection.client, connection.server, timestamp_ns, frame, capture))
+
+    def answered(self, story: Story, client_identifier: str | None, accepted: bool) -> None:
+        """The server has answered with CONNACK."""
+        connection = story.connection
+        for one in self.arrivals.get((host(connection.server), client_identifier or ""), ()):
+            if one.connection == connection.number:
+                one.accepted = accepted
+        if accepted:
+            said = story.connack or story.connect
+            frame, now = (said.frame, said.timestamp_ns) if said is not None else (0, connection.opened_ns)
+            _of(self.begun, connection.server).append(
+                Arrival(connection.number, connection.client, connection.server, now, frame, connection.capture, True)
+            )
+
+    def opened(self, story: Story) -> None:
+        """A connection is known."""
+        self.open[story.connection.server] += 1
+
+    def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
+        """A connection has ended; ``explained``: something of its own is known that ended it."""
+        connection = story.connection
+        self.open[connection.server] -= 1
+        if self.open[connection.server] <= 0:
+            del self.open[connection.server]
+        said = bool(story.disconnects) or (story.connack is not None and bool(story.connack.code))
+        _of(self.ends, connection.server).append(
+            End(
+                connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
+                by, said or explained,
+            )
+        )  # fmt: skip
+        normal = story.disconnects.get("client")
+        if story.will_topic and (normal is None or normal.code):
+            self._await(story)
+
+    def published(self, topic: str | None, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
+        """A server has delivered a message: it may be somebody's will."""
+        found = self._awaited.get(topic) if topic else None
+        if not found:
+            return
+        # The last one that ended: a client that comes and goes has the same will each time.
+        for one in reversed(found):
+            number = one.story.connection.number
+            if number != connection and one.from_ns <= timestamp_ns <= one.until_ns and number not in self.wills:
+                shown = describe.name(topic)
+                self.wills[number] = Evidence(
+                    f"the will was published: {shown}, as connection #{connection} received it"
+                    f" {describe.span(timestamp_ns - one.story.ended_ns)} after the end",
+                    frame, timestamp_ns, capture,
+                )  # fmt: skip
+
+    def other_arrivals(self, story: Story, start_ns: int, end_ns: int) -> list[Arrival]:
+        """CONNECT packets with the same Client Identifier on other connections in a time, in order."""
+        identifier = story.connection.client_identifier
+        if not identifier:
+            return []
+        known = self.arrivals.get((host(story.connection.server), identifier), ())
+        number = story.connection.number
+        return [one for one in known if one.connection != number and start_ns <= one.timestamp_ns <= end_ns]
+
+    def ends_near(self, server: str, at_ns: int, before_ns: int, after_ns: int) -> list[End]:
+        """Ends of the connections of a server around a time."""
+        return [one for one in self.ends.get(server, ()) if -before_ns <= one.timestamp_ns - at_ns <= after_ns]
+
+    def begun_in(self, server: str, start_ns: int, end_ns: int) -> list[Arrival]:
+        """Connections that a server accepted in a time."""
+        return [one for one in self.begun.get(server, ()) if start_ns <= one.timestamp_ns <= end_ns]
+
+    def _await(self, story: Story) -> None:
+        topic = story.will_topic or ""
+        if topic not in self._awaited and len(self._awaited) >= MAX_WILLS:
+            self._awaited.popitem(last=False)
+            self.dropped["wills"] += 1
+        delay = story.will_delay * SECOND
+        waiting = self._awaited.setdefault(topic, [])
+        waiting.append(_Awaited(story, story.ended_ns - SECOND, story.ended_ns + delay + WILL_NS))
+        del waiting[:-8]
+
+
+def host(endpoint: str) -> str:
+    """The address of an endpoint."""
+    return endpoint.rpartition(":")[0]
+
+
+def _of(table: OrderedDict[str, deque[T]], server: str) -> deque[T]:
+    known = table.get(server)
+    if known is None:
+        if len(table) >= MAX_SERVERS:
+            table.popitem(last=False)
+        known = table[server] = deque(maxlen=MAX_ENDS)
+    return known

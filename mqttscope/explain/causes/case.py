@@ -1,0 +1,157 @@
+"""One ended connection with all that is known around it, and the sentences that several causes need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mqttscope.explain import describe
+from mqttscope.explain.advice import ADVICE
+from mqttscope.explain.book import Arrival, Book
+from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.segments import Half, SegmentWatch
+from mqttscope.explain.story import Story
+from mqttscope.session.connection import Connection
+
+SECOND = 1_000_000_000
+SHORTLY_NS = 5 * SECOND
+"""So long before an end what went wrong may be its cause."""
+AT_ONCE_NS = SECOND
+"""So soon after something an end is most probably its answer."""
+DISORDER_NS = 200_000
+"""So much may frames of a capture be out of order: a takeover comes before the end that it causes."""
+RETURN_NS = 120 * SECOND
+"""So long after an end its client may come back because of it."""
+MEANING = {"client": "the client", "server": "the broker"}
+
+
+@dataclass(slots=True)
+class Case:
+    """A connection that has ended, or the capture."""
+
+    story: Story
+    book: Book
+    watch: SegmentWatch
+
+    @property
+    def connection(self) -> Connection:
+        """The connection."""
+        return self.story.connection
+
+    @property
+    def by(self) -> str | None:
+        """Who closed the transport first; ``None`` where the capture has one direction, which does not show that."""
+        return None if self.connection.one_sided else self.connection.closed_by
+
+    @property
+    def how(self) -> str:
+        """How the transport ended."""
+        return self.connection.closed_how or "capture_end"
+
+    @property
+    def ended_ns(self) -> int:
+        """When it ended."""
+        return self.story.ended_ns
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a FIN or RST ended it."""
+        return self.how in ("fin", "reset") and not self.story.finished
+
+    def half(self, side: str) -> Half | None:
+        """What TCP shows of what a side sent."""
+        facts = self.story.facts
+        if facts is None:
+            return None
+        return facts.half(self.connection.client if side == "client" else self.connection.server)
+
+    def closing(self) -> Evidence:
+        """How the transport ended, as a sentence."""
+        story = self.story
+        who = MEANING.get(self.connection.closed_by or "", "one side")
+        shown = {
+            "fin": f"{who} closed the connection (FIN)",
+            "reset": f"{who} reset the connection (RST)",
+            "port_reused": "a new connection began between the same endpoints, without an end of this one",
+            "idle": "nothing was captured of the connection any more",
+            "evicted": "the connection was not followed any more: too many others were open",
+        }.get(self.how, "the capture ends, and the connection is open")
+        return Evidence(shown, story.ended_frame, story.ended_ns, story.ended_capture or None)
+
+    def came_back(self, most_ns: int = RETURN_NS) -> Arrival | None:
+        """The client's next connection after this one ended."""
+        later = self.book.other_arrivals(self.story, self.ended_ns + 1, self.ended_ns + most_ns)
+        return later[0] if later else None
+
+    def violations(self, by: str, within_ns: int = SHORTLY_NS) -> list[Broken]:
+        """What a side broke shortly before the end, the last one first."""
+        start = self.ended_ns - within_ns
+        return [
+            one for one in reversed(self.story.broken) if one.by == by and start <= one.timestamp_ns <= self.ended_ns
+        ]
+
+    def last_packet(self, side: str) -> list[Evidence]:
+        """The last packet of a side, where there is one."""
+        last = self.story.last_of(side)
+        if last is None:
+            return []
+        before = describe.span(self.ended_ns - last.timestamp_ns)
+        return [self.story.evidence(last, f"the last packet of {MEANING[side]}, {before} before the end: {last.what}")]
+
+
+def candidate(
+    cause: Cause,
+    certainty: Certainty,
+    headline: str,
+    reasons: Iterable[Evidence | None] = (),
+    doubts: Iterable[Evidence | None] = (),
+    broken: Iterable[Broken] = (),
+    *,
+    advice: tuple[str, ...] = (),
+    usual: bool = True,
+    weight: int = 50,
+    reason_code: int | None = None,
+) -> Candidate:
+    """A cause with the advice for it; ``advice`` comes first, and stands alone where the ``usual`` one is of no use."""
+    return Candidate(
+        cause, certainty, headline, in_order(reasons), tuple(one for one in doubts if one),
+        tuple(dict.fromkeys(broken)), (*advice, *(ADVICE[cause] if usual else ())), weight, reason_code,
+    )  # fmt: skip
+
+
+def in_order(found: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
+    """Evidence by time; a sentence without a time stays after the one before it."""
+    placed: list[tuple[int, int, Evidence]] = []
+    at = -(1 << 63)
+    for number, one in enumerate(each for each in found if each is not None):
+        at = at if one.timestamp_ns is None else one.timestamp_ns
+        placed.append((at, number, one))
+    return tuple(one for _, _, one in sorted(placed, key=lambda each: each[:2]))
+
+
+def other_side(side: str) -> str:
+    """The other one."""
+    return "server" if side == "client" else "client"
+
+
+def twin(case: Case) -> Arrival | None:
+    """The connection that took the session over: a CONNECT with the same Client Identifier just before the end."""
+    ended = case.ended_ns
+    found = case.book.other_arrivals(case.story, ended - SHORTLY_NS, ended + DISORDER_NS)
+    return next((one for one in reversed(found) if one.accepted is not False and _is_later(case, one)), None)
+
+
+def _is_later(case: Case, one: Arrival) -> bool:
+    connect = case.story.connect
+    return connect is None or one.timestamp_ns > connect.timestamp_ns
+
+
+def twin_sentence(case: Case, other: Arrival) -> Evidence:
+    """The connection that took over, as a sentence."""
+    ago = describe.span(abs(case.ended_ns - other.timestamp_ns))
+    order = "before" if other.timestamp_ns <= case.ended_ns else "after"
+    return Evidence(
+        f"connection #{other.connection} from {other.client} sent CONNECT with the same Client Identifier {ago}"
+        f" {order} the end",
+        other.frame, other.timestamp_ns, other.capture,
+    )  # fmt: skip

@@ -1,0 +1,266 @@
+"""Causes that other packets show: a takeover, a violation, a refusal, a large packet, a server that went away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqttscope.explain import describe
+from mqttscope.explain.advice import BY_VIOLATION
+from mqttscope.explain.book import End, host
+from mqttscope.explain.causes.case import (
+    AT_ONCE_NS,
+    MEANING,
+    SECOND,
+    SHORTLY_NS,
+    Case,
+    candidate,
+    other_side,
+    twin,
+    twin_sentence,
+)
+from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.mqtt.constants import PacketType
+
+TOGETHER_NS = 2 * SECOND
+"""Connections that end within this time end together."""
+LEAST_TOGETHER = 3
+"""So many do, where others stay."""
+GONE_NS = 60 * SECOND
+"""So long after its end a server that restarts refuses connections."""
+MANY_TAKEOVERS = 3
+"""So many CONNECT packets of one Client Identifier are a fight for it."""
+
+
+def taken_over(case: Case) -> Iterator[Candidate]:
+    """Another connection took the session over, and the server did not say so."""
+    story = case.story
+    other = twin(case)
+    if other is None or case.by != "server" or story.disconnects or (story.connack is not None and story.connack.code):
+        return
+    apart = abs(case.ended_ns - other.timestamp_ns)
+    certainty = Certainty.LIKELY if apart <= AT_ONCE_NS else Certainty.HYPOTHESIS
+    same_host = host(other.client) == host(case.connection.client)
+    reasons: list[Evidence | None] = [twin_sentence(case, other)]
+    if other.accepted:
+        reasons.append(
+            Evidence(f"the broker accepted it; a broker then ends the older connection (#{story.connection.number})")
+        )
+    doubts = []
+    if other.accepted is None:
+        doubts.append(Evidence("no CONNACK of that connection was captured"))
+    if other.server != case.connection.server:
+        doubts.append(Evidence(f"it went to another port of the broker: {other.server}"))
+    advice: tuple[str, ...] = ()
+    silent = story.silent_ns or 0
+    if not same_host:
+        headline = (
+            f"The session was taken over: another host, {other.client}, connected with the same Client Identifier."
+        )
+        advice = (f"Two hosts use one Client Identifier: {case.connection.client} and {other.client}.",)
+    else:
+        headline = f"The session was taken over by a new connection from the same host, {other.client}."
+        if silent > 10 * SECOND:
+            reasons.append(
+                Evidence(
+                    f"the old connection had been silent for {describe.span(silent)}: the device may have given it up"
+                    " without an end that arrived"
+                )
+            )
+    rivals = case.book.other_arrivals(story, case.ended_ns - GONE_NS, case.ended_ns + GONE_NS)
+    number = len(rivals) + 1
+    hosts = {host(case.connection.client), *(host(one.client) for one in rivals)}
+    if number > MANY_TAKEOVERS and len(hosts) > 1:
+        reasons.append(
+            Evidence(f"this Client Identifier connected {number} times within two minutes: they displace each other")
+        )
+    reasons.append(case.closing())
+    yield candidate(Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, weight=90)
+
+
+def violation(case: Case) -> Iterator[Candidate]:
+    """A side broke the protocol, and the other one closed soon after."""
+    story = case.story
+    if case.by is None or not case.is_closed or (story.connack is not None and story.connack.code):
+        return
+    if set(story.disconnects) - {other_side(case.by)}:
+        return
+    blamed = other_side(case.by)
+    found = [one for one in case.violations(blamed) if not one.rule.startswith("KAL") and not _is_about_end(one, case)]
+    if not found:
+        return
+    # What the specification has a reason code for ends connections; other violations are borne by most.
+    found.sort(key=lambda one: (-one.timestamp_ns, _code(one) is None))
+    first = found[0]
+    apart = case.ended_ns - first.timestamp_ns
+    at_once = apart <= AT_ONCE_NS and not _went_on(case, first)
+    code = _code(first)
+    cause = BY_VIOLATION.get(code or 0, Cause.PROTOCOL_VIOLATION)
+    certainty = Certainty.LIKELY if at_once and first.confidence == "certain" else Certainty.HYPOTHESIS
+    doubts = []
+    if not at_once:
+        doubts.append(
+            Evidence(f"{describe.span(apart)} passed between the violation and the end, or answers came after it")
+        )
+    reasons = [
+        Evidence(
+            f"{MEANING[blamed]} broke the protocol: {first.message} [{first.rule}]", first.frame, first.timestamp_ns
+        ),
+        case.closing(),
+    ]
+    headline = (
+        f"{MEANING[case.by].capitalize()} closed {describe.span(apart)} after {MEANING[blamed]} had broken the"
+        f" protocol: {first.message}."
+    )
+    yield candidate(
+        cause, certainty, headline, reasons, doubts, found[:3],
+        advice=_advice_of(first), weight=85 if certainty is Certainty.LIKELY else 45, reason_code=code,
+    )  # fmt: skip
+
+
+def not_authorized(case: Case) -> Iterator[Candidate]:
+    """Something was refused shortly before the end."""
+    story = case.story
+    if not story.refusals or not case.is_closed or story.disconnects:
+        return
+    last = story.refusals[-1]
+    apart = case.ended_ns - last.timestamp_ns
+    if apart > 6 * SHORTLY_NS or (case.by == "server" and apart > SHORTLY_NS):
+        return
+    version = case.connection.version
+    text = describe.reason(last.kind, last.code, version)
+    cause = Cause.QUOTA_EXCEEDED if last.code in (0x96, 0x97) else Cause.NOT_AUTHORIZED
+    denied = last.code in (0x80, 0x87, 0x97)
+    certainty = Certainty.LIKELY if apart <= AT_ONCE_NS and denied else Certainty.HYPOTHESIS
+    who = MEANING.get(case.by or "", "one side").capitalize()
+    reasons = [
+        Evidence(
+            f"the broker refused {one.what}: {describe.reason(one.kind, one.code, version)}",
+            one.frame,
+            one.timestamp_ns,
+        )
+        for one in list(story.refusals)[-3:]
+    ]
+    doubts = []
+    if last.code == 0x80:
+        doubts.append(Evidence("the code says only that it failed; the usual reason is an access rule"))
+    yield candidate(
+        cause, certainty, f"{who} closed {describe.span(apart)} after the broker had refused {last.what}: {text}.",
+        [*reasons, case.closing()], doubts, weight=70, reason_code=last.code,
+    )  # fmt: skip
+
+
+def closed_on_packet(case: Case) -> Iterator[Candidate]:
+    """The server closed right after a packet of the client, without a word: its size, or what it asks for."""
+    story = case.story
+    last = story.last_of("client")
+    if case.by != "server" or last is None or story.disconnects or story.connack is None or story.connack.code:
+        return
+    if not case.is_closed or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
+        return
+    answered = story.last_of("server")
+    is_answered = answered is not None and answered.timestamp_ns > last.timestamp_ns
+    if story.latest_kind not in (PacketType.PUBLISH, PacketType.SUBSCRIBE) or is_answered:
+        return
+    seen = story.evidence(last, f"the client's last packet: {last.what}")
+    apart = describe.span(case.ended_ns - last.timestamp_ns)
+    first = Evidence(f"the broker closed {apart} later, and sent nothing before")
+    limit = case.connection.server_side.maximum_packet_size
+    if story.latest_kind == PacketType.PUBLISH and story.latest > 4 * max(story.largest, 64):
+        size = Evidence(f"it has {story.latest:,} bytes; the largest one before it had {story.largest:,}")
+        doubts = (
+            [] if limit is None or story.latest > limit else [Evidence(f"the broker announced to take {limit:,} bytes")]
+        )
+        yield candidate(
+            Cause.PACKET_TOO_LARGE, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
+            f"The broker closed on a PUBLISH of {story.latest:,} bytes, by far the largest of this client: most"
+            " probably it is over the broker's limit.",
+            [seen, size, first, case.closing()], doubts, weight=60,
+        )  # fmt: skip
+    doubts = [Evidence("nothing in the capture says so: before 5.0 a broker cannot refuse a PUBLISH")]
+    asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
+    yield candidate(
+        Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
+        f"The broker closed {apart} after {last.what.split(' (')[0]}: it may not be allowed for this client.",
+        [seen, first, case.closing()], doubts, weight=60 if asks else 40,
+    )  # fmt: skip
+
+
+def server_restart(case: Case) -> Iterator[Candidate]:
+    """The server ended several connections together, or refused new ones afterwards."""
+    story, server = case.story, case.connection.server
+    if case.how not in ("fin", "reset") or case.by != "server" or story.disconnects or story.own:
+        return
+    near = case.book.ends_near(server, case.ended_ns, TOGETHER_NS, TOGETHER_NS)
+    together = [
+        one for one in near if one.by == "server" and not one.explained and one.connection != story.connection.number
+    ]
+    refused = case.watch.unanswered(server, case.ended_ns, case.ended_ns + GONE_NS)
+    stayed = case.book.open.get(server, 0)
+    count = len(together) + 1
+    whole = count >= 2 and count > stayed - len(case.book.begun_in(server, case.ended_ns, case.ended_ns + GONE_NS))
+    if not refused and count < LEAST_TOGETHER and not whole:
+        return
+    reasons: list[Evidence | None] = []
+    if together:
+        names = ", ".join(f"#{one.connection}" for one in together[:8]) + (", …" if len(together) > 8 else "")
+        reasons.append(
+            Evidence(
+                f"the broker ended {count} connections within {describe.span(_spread(together, case.ended_ns))}:"
+                f" this one and {names}", together[0].frame, together[0].timestamp_ns,
+            )
+        )  # fmt: skip
+    if refused:
+        one = refused[0]
+        reasons.append(
+            Evidence(
+                f"{describe.span(one.timestamp_ns - case.ended_ns)} later it refused a connection of {one.client}"
+                " (RST to its SYN): nothing listened on the port", one.frame, one.timestamp_ns, one.capture,
+            )
+        )  # fmt: skip
+    back = case.book.begun_in(server, refused[-1].timestamp_ns, case.ended_ns + 10 * GONE_NS) if refused else []
+    if back:
+        reasons.append(
+            Evidence(
+                f"it accepted clients again {describe.span(back[0].timestamp_ns - case.ended_ns)} after the end",
+                back[0].frame, back[0].timestamp_ns, back[0].capture,
+            )
+        )  # fmt: skip
+    reasons.append(case.closing())
+    sure = bool(refused) or count >= LEAST_TOGETHER
+    headline = "The broker stopped or restarted: " + (
+        f"it ended {count} connections together" if together else "it ended the connection"
+    )
+    headline += ", and refused new ones." if refused else "."
+    yield candidate(
+        Cause.SERVER_RESTART, Certainty.LIKELY if sure else Certainty.HYPOTHESIS, headline, reasons,
+        weight=88 if refused and together else 82,
+    )  # fmt: skip
+
+
+def _spread(together: list[End], ended_ns: int) -> int:
+    times = [ended_ns, *(one.timestamp_ns for one in together)]
+    return max(times) - min(times)
+
+
+def _went_on(case: Case, found: Broken) -> bool:
+    """Whether the closing side answered after the violation: it had not minded."""
+    last = case.story.last_of(case.by or "server")
+    return last is not None and last.timestamp_ns > found.timestamp_ns + AT_ONCE_NS // 10
+
+
+def _is_about_end(found: Broken, case: Case) -> bool:
+    """Whether it is about the end itself, which is no reason for it."""
+    return found.frame == case.story.ended_frame and not any(
+        one.frame == found.frame for one in (*case.story.last["client"], *case.story.last["server"])
+    )
+
+
+def _code(found: Broken) -> int | None:
+    rule = all_rules().get(found.rule)
+    return None if rule is None else rule.reason_code
+
+
+def _advice_of(found: Broken) -> tuple[str, ...]:
+    rule = all_rules().get(found.rule)
+    return () if rule is None else (rule.paragraphs()[-1],)

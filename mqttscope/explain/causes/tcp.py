@@ -1,0 +1,319 @@
+"""Causes that TCP shows: a path that was lost, a device that started again, a RST of neither side; and plain ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqttscope.explain import describe
+from mqttscope.explain.book import host
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, other_side, twin
+from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.segments import Half, Seen
+from mqttscope.net.segment import ACK, SYN, distance
+
+LEAST_REPEATS = 2
+"""Segments that come again without an answer so often show that the path is lost."""
+SILENCE_NS = 3 * SECOND
+"""So long after the other side's last segment."""
+LATE_NS = 5 * SECOND
+"""So much longer than it may be a client is silent before that is told of an open connection."""
+BOTH_NS = SECOND // 5
+"""A RST of each side within this time, from one device between them."""
+
+
+def without_packets(case: Case) -> Iterator[Candidate]:
+    """The TCP connection was refused, or not answered, or nobody sent anything on it."""
+    story, connection = case.story, case.connection
+    client, server = case.half("client"), case.half("server")
+    if sum(story.counts.values()) or connection.transport != "tcp" or client is None or server is None:
+        return
+    if client.data or server.data or connection.one_sided == "server_to_client":
+        return
+    syn = next((one for one in client.recent if one.flags & SYN), None)
+    asked = Evidence("the client sent SYN", syn.frame, syn.timestamp_ns, syn.capture) if syn is not None else None
+    if asked is not None and not server.begun and server.resets:
+        one = server.resets[0]
+        yield candidate(
+            Cause.NOT_LISTENING, Certainty.CERTAIN,
+            f"Nothing listened on {connection.server}: its host refused the TCP connection.",
+            [asked, Evidence("the host answered with RST", one.frame, one.timestamp_ns, one.capture)], weight=100,
+        )  # fmt: skip
+    elif asked is not None and not server.begun:
+        many = client.repeats
+        again = Evidence(f"it sent SYN {many} times again, and nothing answered" if many else "nothing answered")
+        yield candidate(
+            Cause.UNREACHABLE, Certainty.LIKELY if many else Certainty.HYPOTHESIS,
+            f"Nothing answered the client's attempt to connect to {connection.server}.", [asked, again], weight=100,
+        )  # fmt: skip
+    elif case.is_closed:
+        yield candidate(
+            Cause.NO_MQTT, Certainty.CERTAIN,
+            "The connection was opened and closed, and nobody sent anything, as health checks and port scans do.",
+            [case.closing()], weight=100,
+        )  # fmt: skip
+
+
+def half_open(case: Case) -> Iterator[Candidate]:
+    """One side sent again and again, and nothing of the other one came any more."""
+    story = case.story
+    if story.disconnects:
+        return
+    for side in ("server", "client"):
+        sender, silent = case.half(side), case.half(other_side(side))
+        if sender is None or silent is None or not silent.segments or case.connection.one_sided:
+            continue
+        last, repeat = silent.last, sender.last_repeat
+        if sender.repeats < LEAST_REPEATS or repeat is None or last is None or sender.unanswered_ns is None:
+            continue
+        waited = repeat.timestamp_ns - max(last.timestamp_ns, sender.unanswered_ns)
+        if waited < 0 or repeat.timestamp_ns - sender.unanswered_ns < SECOND // 2:
+            continue
+        yield _half_open(case, side, sender, silent, repeat)
+        return
+    yield from _overdue(case)
+
+
+def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) -> Candidate:
+    story = case.story
+    other = other_side(side)
+    began = sender.unanswered_ns or 0
+    last = silent.last
+    reasons: list[Evidence | None] = [
+        Evidence(
+            f"{MEANING[side]} sent segments {sender.repeats} times again for"
+            f" {describe.span(repeat.timestamp_ns - began)}, and nothing acknowledged"
+            f" {sender.outstanding_bytes:,} bytes",
+            sender.unanswered_frame, began,
+        ),
+    ]  # fmt: skip
+    if last is not None:
+        reasons.append(
+            Evidence(
+                f"the last segment of {MEANING[other]} came {describe.span(story.ended_ns - last.timestamp_ns)} before"
+                " the end", last.frame, last.timestamp_ns, last.capture,
+            )
+        )  # fmt: skip
+    resets = [one for one in silent.resets if one.timestamp_ns > began]
+    late = None
+    if resets:
+        late = Evidence(
+            f"{MEANING[other]} answered at last with RST: it did not know the connection any more", resets[0].frame,
+            resets[0].timestamp_ns, resets[0].capture,
+        )  # fmt: skip
+        reasons.append(late)
+    back = _returned(case, began)
+    reasons.append(back)
+    reasons.append(case.closing())
+    proofs = bool(back) + bool(late)
+    certainty = Certainty.LIKELY if proofs or sender.repeats >= 4 else Certainty.HYPOTHESIS
+    doubts = []
+    if side == "client" and not silent.resets and not back:
+        doubts.append(Evidence(f"{MEANING[other]} may have been down: that looks the same from here"))
+    headline = (
+        f"The path was lost while the connection was open: {MEANING[side]} sent, and nothing of {MEANING[other]} came"
+        " any more (a dead link, or a NAT or firewall that forgot the connection)."
+    )
+    weight = 78 if case.by != "server" or proofs else 70
+    return candidate(Cause.HALF_OPEN, certainty, headline, reasons, doubts, weight=weight + 2 * proofs)
+
+
+def _overdue(case: Case) -> Iterator[Candidate]:
+    """Open at the end of the capture, with a client that is silent for longer than it may be."""
+    story, keep_alive = case.story, case.connection.keep_alive
+    last = story.last_of("client")
+    if not story.finished or not keep_alive or last is None or case.connection.one_sided == "server_to_client":
+        return
+    silent = case.watch.now_ns - last.timestamp_ns
+    if silent <= keep_alive * SECOND * 3 // 2 + LATE_NS:
+        return
+    yield candidate(
+        Cause.HALF_OPEN, Certainty.HYPOTHESIS,
+        f"The client has been silent for {describe.span(silent)} where the capture ends, longer than one and a half"
+        f" times its Keep Alive of {keep_alive} s: it or the path may be gone.",
+        [
+            story.evidence(last, f"the client's last packet: {last.what}"),
+            _returned(case, last.timestamp_ns),
+            case.closing(),
+        ],
+        [Evidence("no end of the connection was captured")], weight=60,
+    )  # fmt: skip
+
+
+def _returned(case: Case, since_ns: int) -> Evidence | None:
+    """The client's new connection while the old one was lost."""
+    found = case.book.other_arrivals(case.story, since_ns, case.ended_ns + RETURN_NS)
+    if not found:
+        return None
+    one = found[0]
+    same = "from another port" if host(one.client) == host(case.connection.client) else "from another address"
+    return Evidence(
+        f"the client came back {same} as #{one.connection} ({one.client})", one.frame, one.timestamp_ns, one.capture
+    )
+
+
+def device_restart(case: Case) -> Iterator[Candidate]:
+    """A side did not know the connection any more."""
+    story = case.story
+    if story.disconnects:
+        return
+    if case.how == "port_reused":
+        yield candidate(
+            Cause.DEVICE_RESTART, Certainty.LIKELY,
+            "The client opened a new connection from the same port without ending this one: it had lost its state, as"
+            " after a reset or a loss of power.",
+            [*case.last_packet("client"), case.closing()], weight=75,
+        )  # fmt: skip
+        return
+    if case.how != "reset" or not case.connection.end_disowned or case.by is None:
+        return
+    asked = [one for one in (case.half(other_side(case.by)) or Half()).recent if one.timestamp_ns <= case.ended_ns]
+    reasons: list[Evidence | None] = []
+    if asked:
+        one = asked[-1]
+        reasons.append(
+            Evidence(f"{MEANING[other_side(case.by)]} sent a segment of the connection", one.frame, one.timestamp_ns)
+        )
+    who = MEANING[case.by]
+    reasons.append(
+        Evidence(
+            f"{who} answered with a RST that acknowledges nothing: its stack did not know the connection",
+            story.ended_frame, story.ended_ns,
+        )
+    )  # fmt: skip
+    if case.by == "client":
+        yield candidate(
+            Cause.DEVICE_RESTART, Certainty.LIKELY,
+            "The client had lost the connection's state, as after a reset or a loss of power: it answered the broker's"
+            " segment with a RST.",
+            reasons,
+            [Evidence("a NAT or firewall that forgot the connection can answer in the place of the client, too")],
+            weight=70,
+        )  # fmt: skip
+    else:
+        yield candidate(
+            Cause.SERVER_RESTART, Certainty.LIKELY,
+            "The broker did not know the connection any more: it or its machine had restarted, or a load balancer"
+            " before it had forgotten the connection.",
+            reasons, weight=70,
+        )  # fmt: skip
+
+
+def middlebox(case: Case) -> Iterator[Candidate]:
+    """The RST does not look like the segments of the side that it names as its sender."""
+    if case.how != "reset" or case.by is None:
+        return
+    sender, peer = case.half(case.by), case.half(other_side(case.by))
+    if sender is None or peer is None or not sender.resets:
+        return
+    reset = next((one for one in sender.resets if one.frame == case.story.ended_frame), sender.resets[0])
+    strong, weak = list(_oddities(case, sender, peer, reset)), list(_weak_oddities(sender, reset))
+    if not strong:
+        return
+    certainty = Certainty.LIKELY if len(strong) + len(weak) > 1 else Certainty.HYPOTHESIS
+    place = (reset.frame, reset.timestamp_ns, reset.capture)
+    who = MEANING[case.by]
+    doubts = []
+    if reset.ttl is not None and reset.ttl == sender.usual_ttl:
+        doubts.append(Evidence(f"its TTL is that of the other segments of {who}", *place))
+    yield candidate(
+        Cause.MIDDLEBOX_RESET, certainty,
+        f"The RST names {who} as its sender, and does not look like {who}'s other segments: a firewall, a load"
+        " balancer or another device between the two most probably sent it.",
+        [*(Evidence(one, *place) for one in (*strong, *weak)), case.closing()], doubts,
+        weight=84 if len(strong) > 1 else 76,
+    )  # fmt: skip
+
+
+def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str]:
+    """What tells the RST from its alleged sender's segments."""
+    usual = sender.usual_ttl
+    who = MEANING[case.by or ""]
+    if reset.ttl is not None and usual is not None and reset.ttl != usual and len(sender.ttls) <= 2:
+        yield f"the RST has TTL {reset.ttl}; all other segments of {who} have {usual}"
+    if (
+        distance(sender.end, reset.sequence) not in (0, 1, -1)
+        and not case.connection.end_disowned
+        and not sender.finished
+    ):
+        off = distance(sender.end, reset.sequence)
+        if off > 1 or not sender.outstanding:
+            yield f"its sequence number is {abs(off):,} bytes {'after' if off > 0 else 'before'} where {who} stood"
+    after = [one for one in sender.recent if one.timestamp_ns > reset.timestamp_ns and one.length]
+    if after:
+        yield f"{who} sent data after its RST, as if it knew nothing of it (frame {after[0].frame})"
+    both = [one for one in peer.resets if abs(one.timestamp_ns - reset.timestamp_ns) <= BOTH_NS]
+    if both and not reset.flags & ACK == both[0].flags & ACK == 0 and distance(peer.end, both[0].sequence) == 0:
+        yield f"both sides were reset at the same time (frame {both[0].frame})"
+
+
+def _weak_oddities(sender: Half, reset: Seen) -> Iterator[str]:
+    """What adds to that, and says little alone."""
+    known = [one.identification for one in sender.recent if one.identification is not None]
+    before = [one for one in known if one]
+    if reset.identification is not None and len(before) >= 2:
+        nearest = min((reset.identification - one) & 0xFFFF for one in before)
+        if reset.identification and nearest > 4_096:
+            yield f"its IP identification {reset.identification} is far from those of the other segments ({before[-1]})"
+    windows = {one.window for one in sender.recent}
+    if reset.window and reset.window not in windows and len(windows) == 1:
+        yield f"its window {reset.window:,} is not the one of the other segments ({next(iter(windows)):,})"
+
+
+def plain_end(case: Case) -> Iterator[Candidate]:
+    """What is left to say where nothing shows a cause."""
+    story, connection = case.story, case.connection
+    if connection.transport == "tls" and not connection.decrypted:
+        if case.is_closed and case.how == "reset":
+            yield _plain(case)
+        else:
+            yield candidate(
+                Cause.UNREADABLE, Certainty.CERTAIN,
+                "What was said is encrypted, so that only the end of the transport can be seen.", [case.closing()],
+                weight=5,
+            )  # fmt: skip
+        return
+    if not case.is_closed:
+        last = case.last_packet("client") + case.last_packet("server")
+        told = {
+            "capture_end": "The connection is open where the capture ends: how it ended is unknown.",
+            "idle": "Nothing more was captured of the connection: whether and how it ended is unknown.",
+            "evicted": "Too many connections were open to follow this one: whether and how it ended is unknown.",
+        }
+        how = "capture_end" if story.finished else case.how
+        yield candidate(
+            Cause.STILL_OPEN, Certainty.CERTAIN, told.get(how, "How the connection ended was not captured."),
+            [*last, case.closing()], weight=5,
+        )  # fmt: skip
+        return
+    yield _plain(case)
+
+
+def _plain(case: Case) -> Candidate:
+    reasons = [*case.last_packet("client"), *case.last_packet("server"), case.closing()]
+    if case.by is None:
+        cause = Cause.CLIENT_CLOSED if case.connection.closed_by == "client" else Cause.SERVER_CLOSED
+        headline = (
+            "The connection was closed; the capture has one direction alone, so that it does not show by whom first."
+        )
+        return candidate(cause, Certainty.HYPOTHESIS, headline, reasons, weight=10)
+    if case.by == "server":
+        headline = "The broker closed the connection, and nothing in the capture says why."
+        cause = Cause.SERVER_CLOSED
+        if case.how == "reset":
+            headline = "The broker reset the connection (RST), and nothing in the capture says why."
+            cause = Cause.SERVER_RESET
+        return candidate(cause, Certainty.HYPOTHESIS, headline, reasons, weight=10)
+    sure = Certainty.LIKELY
+    doubts = []
+    if case.how == "reset":
+        headline, cause = "The client reset the connection (RST) without a DISCONNECT.", Cause.CLIENT_RESET
+    else:
+        headline, cause = "The client closed the connection without a DISCONNECT.", Cause.CLIENT_CLOSED
+    if case.connection.client_side.gapped:
+        sure = Certainty.HYPOTHESIS
+        doubts.append(Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them"))
+    back = twin(case) or case.came_back()
+    if back is not None:
+        reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,
+                                    back.timestamp_ns, back.capture))  # fmt: skip
+    return candidate(cause, sure, headline, reasons, doubts, case.violations("server"), weight=20)

@@ -1,0 +1,163 @@
+"""Causes that time shows: the Keep Alive, and a PINGRESP that did not come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqttscope.explain import describe
+from mqttscope.explain.causes.case import SECOND, Case, candidate, twin, twin_sentence
+from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
+
+EARLY_NS = SECOND // 2
+"""So much earlier than the limit a server may close: its clock is not the capture's, nor its place."""
+LATE_NS = 10 * SECOND
+"""So much later servers close that look at their clients now and then."""
+PATIENT_NS = 2 * SECOND
+"""A client that closes sooner after its PINGREQ did not do so because of that."""
+
+
+def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
+    """The arithmetic of the Keep Alive; empty where there is none."""
+    story, keep_alive = case.story, case.connection.keep_alive
+    last = story.last_of("client")
+    if not keep_alive or last is None:
+        return []
+    if story.server_keep_alive is not None:
+        said = f"Server Keep Alive {keep_alive} s in the CONNACK"
+        if story.announced_keep_alive is not None:
+            said += f" (the CONNECT asked for {story.announced_keep_alive} s)"
+        place = story.connack
+    else:
+        said, place = f"Keep Alive {keep_alive} s in the CONNECT", story.connect
+    limit = describe.seconds(keep_alive * 1.5)
+    where = (None, None) if place is None else (place.frame, place.timestamp_ns)
+    after = describe.span(ended_ns - last.timestamp_ns)
+    return [
+        Evidence(f"{said}: the broker waits 1.5 × {keep_alive} s = {limit} for a packet of the client", *where),
+        story.evidence(last, f"the client's last packet: {last.what}"),
+        Evidence(f"the broker ended the connection {after} after it (limit {limit})", story.ended_frame, ended_ns),
+    ]
+
+
+def keep_alive(case: Case) -> Iterator[Candidate]:
+    """The server closed when the client had been silent for one and a half times the Keep Alive."""
+    story, limit_s = case.story, case.connection.keep_alive
+    silent = story.silent_ns
+    if case.by != "server" or not case.is_closed or not limit_s or silent is None or story.disconnects:
+        return
+    if story.connack is not None and story.connack.code:
+        return
+    limit = limit_s * SECOND * 3 // 2
+    slack = LATE_NS + limit_s * SECOND // 4
+    if silent < limit_s * SECOND - EARLY_NS:
+        return
+    reasons: list[Evidence | None] = list(keep_alive_sentences(case, case.ended_ns))
+    doubts: list[Evidence | None] = []
+    certainty, weight = Certainty.LIKELY, 80
+    if silent < limit - EARLY_NS:
+        certainty, weight = Certainty.HYPOTHESIS, 55
+        doubts.append(Evidence("the broker closed before one and a half times the Keep Alive had passed"))
+    elif silent > limit + slack:
+        certainty, weight = Certainty.HYPOTHESIS, 60
+        late = describe.span(silent - limit)
+        doubts.append(Evidence(f"the broker closed {late} later than the limit, which few brokers do"))
+    if case.connection.client_side.gapped:
+        certainty = Certainty.HYPOTHESIS
+        doubts.append(Evidence("bytes of the client are missing in the capture: a packet may have been among them"))
+    other = twin(case)
+    if other is not None:
+        weight -= 30
+        doubts.append(twin_sentence(case, other))
+    link, advice = _of_the_link(case)
+    headline = f"The Keep Alive ran out: the client sent nothing for {describe.span(silent)}, and"
+    headline += f" {describe.seconds(limit_s * 1.5)} are allowed" + (f"; {link[0]}." if link else ".")
+    reasons += [one for one in link if isinstance(one, Evidence)]
+    yield candidate(
+        Cause.KEEP_ALIVE, certainty, headline, reasons, doubts,
+        [one for one in case.violations("client", silent + SECOND) if one.rule.startswith("KAL")],
+        advice=advice, usual=not advice, weight=weight,
+    )  # fmt: skip
+
+
+_PATH = (
+    "Choose a Keep Alive that is shorter than the idle time-out of NAT and firewalls on the path, and longer than the"
+    " usual gaps of the link."
+)
+
+
+def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
+    """Whether the client was still there while it was silent: a few words for the headline, and the evidence."""
+    client, server = case.half("client"), case.half("server")
+    story = case.story
+    last = story.last_of("client")
+    if client is None or server is None or last is None:
+        return [], ()
+    if server.outstanding_bytes or server.repeats:
+        said = f"{server.outstanding_bytes:,} bytes of the broker were never acknowledged"
+        if server.repeats:
+            said += f", and were sent again {server.repeats} times"
+        where = server.last_repeat
+        told = Evidence(said, where.frame, where.timestamp_ns) if where else Evidence(said)
+        return (
+            ["the client was out of reach", told],
+            (
+                "Look at the link of the device at that time (signal, power, NAT): it did not even acknowledge at TCP.",
+                _PATH,
+            ),
+        )
+    resets = [one for one in client.resets if one.timestamp_ns >= case.ended_ns]
+    if resets:
+        told = Evidence(
+            "the client answered the end of the connection with RST: its stack had lost the connection, as after a"
+            " restart", resets[0].frame, resets[0].timestamp_ns,
+        )  # fmt: skip
+        return ["the device had lost the connection", told], (
+            "Look for resets in the log of the device: watchdog, supply voltage, crash.",
+        )
+    alive = [one for one in client.recent if last.timestamp_ns + SECOND < one.timestamp_ns <= case.ended_ns]
+    answered = [one for one in client.recent if one.timestamp_ns > case.ended_ns]
+    if alive:
+        one = alive[-1]
+        told = Evidence("its TCP acknowledged in that time: the device was there, and its MQTT was silent", one.frame,
+                        one.timestamp_ns)  # fmt: skip
+        return ["its TCP was alive", told], ()
+    if answered:
+        one = answered[0]
+        told = Evidence(
+            "its TCP answered the end of the connection: the device was there, and its MQTT was silent", one.frame,
+            one.timestamp_ns,
+        )  # fmt: skip
+        return ["its TCP was alive", told], ()
+    if server.outstanding:
+        return (
+            ["and nothing of the client answered the end", Evidence("the broker's FIN was not acknowledged")],
+            ("Look at the link and the power of the device at that time.", _PATH),
+        )
+    return [], ()
+
+
+def no_ping_response(case: Case) -> Iterator[Candidate]:
+    """The client closed while it waited for a PINGRESP."""
+    story, ping = case.story, case.story.ping
+    if case.by != "client" or ping is None or story.disconnects or not case.is_closed:
+        return
+    waited = case.ended_ns - ping.timestamp_ns
+    if waited < PATIENT_NS or case.connection.server_side.gapped or case.connection.one_sided:
+        return
+    client = case.half("client")
+    reached = client is not None and client.is_acknowledged and not client.outstanding and not client.repeats
+    reasons = [
+        story.evidence(ping, "the client sent PINGREQ"),
+        Evidence(f"no PINGRESP came in the {describe.span(waited)} until the client closed"),
+        Evidence(
+            "the broker's TCP acknowledged the PINGREQ: it reached the machine, and the broker did not answer"
+            if reached
+            else "nothing acknowledged the PINGREQ: it, or its answer, was lost on the way"
+        ),
+        case.closing(),
+    ]
+    yield candidate(
+        Cause.NO_PING_RESPONSE, Certainty.LIKELY,
+        f"The client gave the connection up: its PINGREQ had no answer for {describe.span(waited)}.",
+        reasons, broken=case.violations("server"), weight=75 if reached else 65,
+    )  # fmt: skip

@@ -1,0 +1,300 @@
+"""Puts events together: stories of connections while they last, and explanations some time after their ends."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.explain import describe
+from mqttscope.explain.book import Book
+from mqttscope.explain.causes import mqtt, said, tcp, timing
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case
+from mqttscope.explain.model import Candidate, Cause, Evidence, Explanation, Moment, Totals
+from mqttscope.explain.segments import SegmentWatch
+from mqttscope.explain.story import Story
+from mqttscope.lint.finding import Finding
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import Direction
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+MAX_WAITING = 5_000
+"""Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
+MAX_COMPETING = 4
+"""Causes of one end that are named."""
+
+DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+    tcp.without_packets,
+    said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
+    timing.no_ping_response, mqtt.taken_over, mqtt.violation, mqtt.not_authorized, mqtt.closed_on_packet,
+    mqtt.server_restart, tcp.half_open, tcp.device_restart, tcp.middlebox, tcp.plain_end,
+)  # fmt: skip
+"""All that look at an end."""
+OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+    tcp.without_packets,
+    timing.keep_alive,
+    mqtt.taken_over,
+    mqtt.violation,
+)
+"""Those of them that look at what one connection alone did."""
+SAID = 100
+"""The weight from which on a packet says the cause: nothing competes with it."""
+STRONG = 60
+"""The weight from which on a hypothesis goes before the bare fact."""
+PLAIN_WEIGHT = 20
+PLAIN = frozenset(
+    (
+        Cause.CLIENT_CLOSED, Cause.CLIENT_RESET, Cause.SERVER_CLOSED, Cause.SERVER_RESET, Cause.STILL_OPEN,
+        Cause.UNREADABLE,
+    )
+)  # fmt: skip
+"""What is said where nothing shows why."""
+NEVER = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.CLIENT_DISCONNECT, Cause.STILL_OPEN, Cause.UNREADABLE))
+
+
+class Explainer:
+    """Feed it each event with the linter's findings before the next event is taken; it yields explanations.
+
+    ``watch`` has to see the segments before the dissector does.
+    """
+
+    def __init__(self, watch: SegmentWatch | None = None) -> None:
+        self.watch = watch or SegmentWatch()
+        self.book = Book()
+        self.totals = Totals()
+        self.stories: dict[int, Story] = {}
+        """Open connections by number."""
+        self._waiting: OrderedDict[int, Story] = OrderedDict()
+        """Ended ones."""
+        self._now_ns = 0
+
+    def feed(self, event: Event, findings: Iterable[Finding] = ()) -> list[Explanation]:
+        """Take one event; returns the explanations for which nothing more is waited for."""
+        kind = type(event)
+        if kind is PacketEvent:
+            self._packet(event, findings)  # type: ignore[arg-type]
+        elif kind is ConnectionOpened:
+            self._opened(event.connection)  # type: ignore[union-attr]
+            self._findings(findings)
+        elif isinstance(event, MalformedEvent | UnparsedEvent):
+            self._story(event.connection).damaged(event)
+            self._findings(findings)
+            if isinstance(event, MalformedEvent) and event.malformed.packet is not None:
+                self._identified(event, event.malformed.packet)
+        elif isinstance(event, GapEvent):
+            self._story(event.connection).gap = True
+            self._findings(findings)
+        elif isinstance(event, ConnectionClosed):
+            self._findings(findings)
+            self._closed(event)
+        else:
+            self._findings(findings)
+        now = getattr(event, "timestamp_ns", None)
+        if now is not None and now > self._now_ns:
+            self._now_ns = now
+        return list(self._due()) if self._waiting else []
+
+    def close(self) -> list[Explanation]:
+        """The capture has ended: explain what is left."""
+        left = [self._explain(story) for story in self._waiting.values()]
+        self._waiting.clear()
+        if self.book.dropped or self.watch.forgotten:
+            self.totals.dropped = dict(self.book.dropped)
+            if self.watch.forgotten:
+                self.totals.dropped["flows"] = self.watch.forgotten
+        return left
+
+    def _story(self, connection: Connection) -> Story:
+        story = self.stories.get(connection.number)
+        if story is None:
+            story = self._opened(connection)
+        return story
+
+    def _opened(self, connection: Connection) -> Story:
+        story = self.stories[connection.number] = Story(connection)
+        self.totals.connections += 1
+        self.book.opened(story)
+        return story
+
+    def _packet(self, event: PacketEvent, findings: Iterable[Finding]) -> None:
+        connection = event.connection
+        story = self.stories.get(connection.number) or self._opened(connection)
+        story.packet(event)
+        for one in findings:
+            self._finding(one)
+        found = event.packet
+        if type(found) is packets.Publish:
+            if event.direction is not C2S:
+                self.book.published(event.topic, connection.number, event.timestamp_ns, event.frame, event.capture)
+        else:
+            self._identified(event, found)
+
+    def _identified(self, event: PacketEvent | MalformedEvent, found: object) -> None:
+        """CONNECT and CONNACK say who came."""
+        connection = event.connection
+        if isinstance(found, packets.Connect) and event.direction is C2S:
+            if connection.client_identifier:
+                story = self._story(connection)
+                self.book.arrived(story, connection.client_identifier, event.timestamp_ns, event.frame, event.capture)
+        elif isinstance(found, packets.Connack) and event.direction is not C2S:
+            story = self._story(connection)
+            self.book.answered(story, connection.client_identifier, accepted=not found.reason_code)
+
+    def _findings(self, findings: Iterable[Finding]) -> None:
+        for one in findings:
+            self._finding(one)
+
+    def _finding(self, finding: Finding) -> None:
+        story = self.stories.get(finding.connection) or self._waiting.get(finding.connection)
+        if story is not None:
+            story.finding(finding)
+
+    def _closed(self, event: ConnectionClosed) -> None:
+        connection = event.connection
+        story = self._story(connection)
+        del self.stories[connection.number]
+        story.ended_ns, story.ended_frame, story.ended_capture = event.timestamp_ns, event.frame, event.capture
+        story.finished = connection.closed_how == "capture_end"
+        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
+        case = Case(story, self.book, self.watch)
+        story.own = any(one.certainty.rank for detect in OWN for one in detect(case))
+        self.book.ended(story, case.by, explained=story.own)
+        self._waiting[connection.number] = story
+        self._waiting.move_to_end(connection.number)
+
+    def _due(self) -> Iterator[Explanation]:
+        """Explanations of connections whose ends lie far enough back."""
+        while self._waiting:
+            number, story = next(iter(self._waiting.items()))
+            if len(self._waiting) <= MAX_WAITING and self._now_ns - story.ended_ns <= RETURN_NS:
+                return
+            del self._waiting[number]
+            if self._now_ns - story.ended_ns <= RETURN_NS:
+                self.book.dropped["waiting ends"] += 1
+            yield self._explain(story)
+
+    def _explain(self, story: Story) -> Explanation:
+        case = Case(story, self.book, self.watch)
+        found = ranked(one for detect in DETECTORS for one in detect(case))
+        made = self._made(case, found)
+        totals = self.totals
+        if made.cause is Cause.STILL_OPEN:
+            totals.open += 1
+        elif made.cause is Cause.UNREADABLE:
+            totals.unreadable += 1
+        elif made.is_quiet:
+            totals.quiet += 1
+        else:
+            totals.causes[str(made.cause)] = totals.causes.get(str(made.cause), 0) + 1
+        return made
+
+    def _made(self, case: Case, found: tuple[Candidate, ...]) -> Explanation:
+        story, connection = case.story, case.connection
+        return Explanation(
+            connection=connection.number,
+            capture=connection.capture,
+            client=connection.client,
+            server=connection.server,
+            client_identifier=None
+            if connection.client_identifier is None
+            else describe.name(connection.client_identifier),
+            version=connection.version.text,
+            version_known=connection.version_known,
+            transport=connection.transport,
+            opened_ns=connection.opened_ns,
+            opened_frame=connection.frame,
+            ended_ns=story.ended_ns,
+            ended_frame=story.ended_frame,
+            ended_by=connection.closed_by,
+            ended_how=case.how,
+            candidates=found,
+            timeline=tuple(timeline(case)),
+            left_out=sum(story.counts.values()) - sum(len(one) for one in story.last.values()),
+            afterwards=tuple(self._afterwards(case, found[0].cause)),
+            notes=tuple(notes(case)),
+        )
+
+    def _afterwards(self, case: Case, cause: Cause) -> Iterator[Evidence]:
+        will = self.book.wills.get(case.connection.number)
+        if will is not None:
+            yield will
+        back = case.came_back()
+        if back is not None and cause not in NEVER:
+            after = describe.span(back.timestamp_ns - case.ended_ns)
+            yield Evidence(
+                f"the client came back {after} later as #{back.connection} ({back.client})", back.frame,
+                back.timestamp_ns, back.capture,
+            )  # fmt: skip
+
+
+def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Candidates, most probable first; each cause once.
+
+    How a connection ended (`PLAIN`) goes before weak hypotheses about why, and after everything better.
+    """
+    by_cause: dict[Cause, Candidate] = {}
+    for one in sorted(found, key=_rank, reverse=True):
+        by_cause.setdefault(one.cause, one)
+    kept = list(by_cause.values())
+    first = kept[0]
+    if first.cause in (Cause.NORMAL, Cause.NO_MQTT, Cause.UNREADABLE, Cause.UNREACHABLE) or first.weight >= SAID:
+        return (first,)
+    return tuple(one for one in kept if one is first or one.cause not in PLAIN)[:MAX_COMPETING]
+
+
+def _rank(one: Candidate) -> tuple[float, int]:
+    if one.cause in PLAIN and one.weight <= PLAIN_WEIGHT:
+        return (0.5 if one.cause is not Cause.STILL_OPEN else -1, one.weight)
+    return (2 * one.certainty.rank + (one.weight >= STRONG), one.weight)
+
+
+def timeline(case: Case) -> Iterator[Moment]:
+    """The last packets of both sides, and what TCP did after them."""
+    story, connection = case.story, case.connection
+    moments = list(story.moments())
+    if case.how in ("fin", "reset"):
+        what = "FIN" if case.how == "fin" else "RST"
+        moments.append(
+            Moment(story.ended_ns, story.ended_frame, connection.closed_by or "", f"TCP {what}", story.ended_capture)
+        )
+        also = connection.also_closed
+        if also is not None and connection.closed_by:
+            other = "server" if connection.closed_by == "client" else "client"
+            what = "FIN" if also.how == "fin" else "RST"
+            moments.append(Moment(also.timestamp_ns, also.frame, other, f"TCP {what}", also.capture))
+    for side in ("client", "server"):
+        half = case.half(side)
+        if half is not None and half.last_repeat is not None and half.repeats:
+            one = half.last_repeat
+            times = "once" if half.repeats == 1 else f"{half.repeats} times"
+            moments.append(
+                Moment(
+                    one.timestamp_ns,
+                    one.frame,
+                    side,
+                    f"TCP: sent again {times} without an acknowledgement",
+                    one.capture,
+                )
+            )
+    return iter(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
+
+
+def notes(case: Case) -> Iterator[str]:
+    """What the capture lacks of the connection."""
+    connection = case.connection
+    if connection.one_sided:
+        side = "client" if connection.one_sided == "client_to_server" else "server"
+        yield f"The capture has only what {MEANING[side]} sent."
+    if connection.gap_bytes:
+        yield f"The capture lacks {connection.gap_bytes:,} bytes of the connection."
+    if not connection.handshake_seen and connection.connect_packet is None:
+        yield "The connection was open when the capture began."

@@ -1,0 +1,731 @@
+"""Why a message did not arrive: who published it, who got it, and what kept it from each client that might want it.
+
+`MessageWatch` takes the events of a run, each before its packet is applied, and remembers the messages of one topic or
+Topic Filter and the subscriptions of all clients; both are bounded, and what had no room is told.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from enum import StrEnum
+from typing import Protocol
+
+from mqttscope.events import ConnectionClosed, Event, GapEvent, PacketEvent
+from mqttscope.explain import describe
+from mqttscope.explain.book import host
+from mqttscope.explain.model import Evidence
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt.topics import matches, parse_shared
+from mqttscope.mqtt.wire import counted
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+MAX_MESSAGES = 1_000
+"""Messages of the topic that are followed."""
+MAX_CLIENTS = 10_000
+"""Clients whose subscriptions are remembered."""
+MAX_FILTERS = 1_000
+"""Subscriptions of a client that are remembered."""
+MAX_SHOWN = 20
+"""Messages that did not arrive everywhere and are told one by one."""
+MAX_TOLD = 20
+"""Clients of a message that are told one by one."""
+MAX_PENDING = 10_000
+"""Messages without an acknowledgement."""
+MAX_DISTINCT = 100_000
+"""Different filters of all clients that are remembered."""
+MAX_HELD = 200_000
+"""Clients that had a subscription when a message was published, over all messages."""
+MAX_COMPARED = 500_000
+"""Comparisons of topics with filters that do not match them."""
+MAX_COMPARED_LENGTH = 256
+"""Characters of a topic that filters are compared with by their letters."""
+LIKE = 0.75
+"""How like the topic a filter has to be to be named, from 0 to 1."""
+SECOND = 1_000_000_000
+_KEEP = (
+    "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
+    " Present 0."
+)
+NO_SUBSCRIBERS = 0x10
+
+
+class Fate(StrEnum):
+    """What became of a message for one client."""
+
+    DELIVERED = "delivered"
+    NOT_CONCERNED = "not_concerned"
+    """It is not meant for the client: No Local, or another member of the share got it."""
+    NO_SUBSCRIPTION = "no_subscription"
+    SUBSCRIBED_LATER = "subscribed_later"
+    UNSUBSCRIBED = "unsubscribed"
+    SUBSCRIPTION_REFUSED = "subscription_refused"
+    MESSAGE_REFUSED = "message_refused"
+    """The broker refused the PUBLISH."""
+    OFFLINE = "offline"
+    SESSION_GONE = "session_gone"
+    EXPIRED = "expired"
+    QUOTA_FULL = "quota_full"
+    TOO_LARGE = "too_large"
+    NOT_CAPTURED = "not_captured"
+    """It may be in a gap of the capture, or in a direction that the capture does not have."""
+    CONNECTION_ENDED = "connection_ended"
+    NOT_SENT = "not_sent"
+    """It should have come."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """The fate of a message for one client."""
+
+    client: str
+    connection: int | None
+    fate: Fate
+    said: str
+    frame: int | None = None
+    timestamp_ns: int | None = None
+    capture: str | None = None
+    advice: tuple[str, ...] = ()
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether the client wanted the message and did not get it."""
+        return self.fate not in (Fate.DELIVERED, Fate.NOT_CONCERNED)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A subscription."""
+
+    topic_filter: str
+    plain_filter: str
+    shared: bool
+    qos: int
+    no_local: bool
+    asked_ns: int
+    frame: int
+    capture: str
+    code: int | None = None
+    ended_ns: int | None = None
+    ended_frame: int = 0
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """A client with its subscriptions, which may survive its connections."""
+
+    name: str
+    server: str
+    """Host."""
+    connection: Connection | None = None
+    """While it is open."""
+    number: int = -1
+    """Of its last connection."""
+    filters: dict[str, Wanted] = field(default_factory=dict)
+    complete: bool = True
+    """Whether all its subscriptions are known."""
+    requests: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    left_ns: int = 0
+    left_frame: int = 0
+    keeps: bool = False
+    """Whether its session survives the connection."""
+    returns: list[tuple[int, int, bool, int]] = field(default_factory=list)
+    """Its later connections: time, frame, session present, number."""
+    gaps: list[int] = field(default_factory=list)
+    """Times of gaps in what the server sent it."""
+
+
+@dataclass(slots=True)
+class Held:
+    """How a client stood to a message when it was published."""
+
+    wanted: Wanted | None
+    online: bool
+    number: int
+    full: bool = False
+    """Whether the Receive Maximum of the client was used up."""
+    largest: int | None = None
+    """Maximum Packet Size of the client."""
+    one_sided: bool = False
+    keeps: bool = False
+    """Whether the session had survived the end of its connection, where the client was away."""
+
+
+@dataclass(slots=True)
+class Published:
+    """A message as its publisher sent it."""
+
+    client: str
+    connection: int
+    server: str
+    topic: str
+    qos: int
+    retain: bool
+    size: int
+    checksum: int
+    expiry: int | None
+    frame: int
+    timestamp_ns: int
+    capture: str
+    key: tuple[str, str]
+    """Of the publisher."""
+    code: int | None = None
+    """Of its acknowledgement."""
+    answer: Evidence | None = None
+    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    got: dict[tuple[str, str], tuple[int, int, str, int]] = field(default_factory=dict)
+    """Time, frame, capture and connection of its deliveries."""
+
+
+@dataclass(slots=True)
+class MessageFate:
+    """One message and its clients."""
+
+    topic: str
+    said: str
+    published: Published | None
+    evidence: tuple[Evidence, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+
+
+@dataclass(slots=True)
+class Trace:
+    """What became of the messages that were asked for."""
+
+    messages: list[MessageFate]
+    told: list[str]
+    """About all of them."""
+
+
+class _Making(Protocol):
+    """Makes the fate of a client, with the place that shows it."""
+
+    def __call__(self, fate: Fate, said: str, *advice: str, frame: int = 0, now: int = 0) -> Delivery: ...
+
+
+class MessageWatch:
+    """Follows the messages of a topic.  Feed it events, then ask for the `trace`."""
+
+    def __init__(self, topic_filter: str) -> None:
+        self.topic_filter = topic_filter
+        self.published: dict[int, Published] = {}
+        """By their number."""
+        self.good = 0
+        """Messages that went to all who wanted them, and had to make room for others."""
+        self.unknown: list[tuple[str, str, Evidence]] = []
+        """Deliveries of messages whose publishing was not captured: topic, client, place."""
+        self.beyond = 0
+        """Other messages that had to make room."""
+        self.dropped = 0
+        """Clients beyond `MAX_CLIENTS`."""
+        self.clients: OrderedDict[tuple[str, str], Subscriber] = OrderedDict()
+        self.joined = 0
+        """Clients whose subscriptions were made before the capture."""
+        self.unheld = 0
+        """Clients beyond `MAX_HELD`."""
+        self._pending: OrderedDict[tuple[int, int], Published] = OrderedDict()
+        self._filters: dict[str, dict[tuple[str, str], None]] = {}
+        """Clients by what their filters are compared with; some may have subscribed to something else since."""
+        self._found: dict[str, list[str]] = {}
+        """Matching filters by topic, as long as no filter is added."""
+        self.uncompared = 0
+        """Topics beyond `MAX_COMPARED`."""
+        self._near: dict[str, dict[str, tuple[float, str]]] = {}
+        """Filters that are like a topic and do not match it, with the difference in words, by topic."""
+        self._held = self._compared = self._count = 0
+        self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
+        """Numbers of messages by server, topic and checksum of the payload."""
+        self._complete: dict[int, None] = {}
+        """Numbers of messages that went to all who wanted them."""
+
+    def feed(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, PacketEvent):
+            self._packet(event)
+        elif isinstance(event, GapEvent):
+            known = self.clients.get(_key(event.connection))
+            if known is not None and event.direction is not C2S and len(known.gaps) < MAX_FILTERS:
+                known.gaps.append(event.timestamp_ns)
+        elif isinstance(event, ConnectionClosed):
+            known = self.clients.get(_key(event.connection))
+            if known is not None and known.connection is event.connection:
+                interval = event.connection.session_expiry_interval
+                version = event.connection.version
+                kept = bool(interval) if version == ProtocolVersion.V5 else event.connection.clean_start is False
+                known.connection, known.keeps = None, kept
+                if event.connection.closed_how != "capture_end":
+                    known.left_ns, known.left_frame = event.timestamp_ns, event.frame
+
+    def _packet(self, event: PacketEvent) -> None:
+        found, from_client = event.packet, event.direction is C2S
+        if isinstance(found, packets.Publish):
+            if event.topic and matches(self.topic_filter, event.topic):
+                if from_client:
+                    self._publish(event, found)
+                else:
+                    self._deliver(event, found)
+            return
+        kind = found.packet_type
+        if kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
+            self._acknowledged(event)
+        elif kind == PacketType.CONNACK and not from_client and not found.reason_code:  # type: ignore[attr-defined]
+            self._accepted(event)
+        elif isinstance(found, packets.Subscribe) and from_client:
+            self._subscribe(event, found)
+        elif isinstance(found, packets.Suback) and not from_client:
+            self._granted(event, found)
+        elif isinstance(found, packets.Unsubscribe) and from_client:
+            known = self._client(event.connection)
+            for one in found.topic_filters or ():
+                wanted = known.filters.get(one)
+                if wanted is not None and wanted.ended_ns is None:
+                    wanted.ended_ns, wanted.ended_frame = event.timestamp_ns, event.frame
+
+    def _client(self, connection: Connection) -> Subscriber:
+        key = _key(connection)
+        known = self.clients.get(key)
+        if known is None:
+            if len(self.clients) >= MAX_CLIENTS:
+                self.clients.popitem(last=False)
+                self.dropped += 1
+            name = describe.name(connection.client_identifier) if connection.client_identifier else connection.client
+            known = self.clients[key] = Subscriber(name, key[0])
+            if connection.connect_packet is None:
+                known.complete = False
+        known.connection, known.number = connection, connection.number
+        return known
+
+    def _accepted(self, event: PacketEvent) -> None:
+        connection = event.connection
+        before = _key(connection) in self.clients
+        known = self._client(connection)
+        present = bool(event.packet.session_present)  # type: ignore[attr-defined]
+        if before and len(known.returns) < MAX_FILTERS:
+            known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
+        if not present:
+            known.filters = {name: one for name, one in known.filters.items() if one.ended_ns is not None}
+            known.complete = True
+        elif not before:
+            known.complete = False
+
+    def _subscribe(self, event: PacketEvent, found: packets.Subscribe) -> None:
+        known = self._client(event.connection)
+        rows = found.subscriptions or ()
+        if found.packet_identifier is not None:
+            if len(known.requests) >= MAX_FILTERS:
+                del known.requests[next(iter(known.requests))]
+            known.requests[found.packet_identifier] = tuple(row.topic_filter for row in rows)
+        for row in rows:
+            if len(known.filters) >= MAX_FILTERS and row.topic_filter not in known.filters:
+                known.complete = False
+                continue
+            share = parse_shared(row.topic_filter) if event.connection.version == ProtocolVersion.V5 else None
+            plain = row.topic_filter if share is None else share[1]
+            if plain not in self._filters:
+                if len(self._filters) >= MAX_DISTINCT:
+                    known.complete = False
+                    continue
+                self._filters[plain] = {}
+                self._found.clear()
+            self._filters[plain][_key(event.connection)] = None
+            known.filters[row.topic_filter] = Wanted(
+                row.topic_filter, plain, share is not None, row.maximum_qos,
+                bool(row.no_local), event.timestamp_ns, event.frame, event.capture,
+            )  # fmt: skip
+
+    def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
+        known = self._client(event.connection)
+        asked = known.requests.pop(found.packet_identifier or 0, ())
+        for one, code in zip(asked, found.reason_codes or (), strict=False):
+            wanted = known.filters.get(one)
+            if wanted is not None:
+                wanted.code = code
+                wanted.qos = min(wanted.qos, code) if code < 0x80 else wanted.qos
+
+    def _publish(self, event: PacketEvent, found: packets.Publish) -> None:
+        connection = event.connection
+        if found.qos and found.dup and (connection.number, found.packet_identifier or 0) in self._pending:
+            return
+        publisher = self._client(connection)
+        block = found.properties
+        key = _key(connection)
+        made = Published(
+            publisher.name, connection.number, key[0], event.topic or "", found.qos, bool(found.retain),
+            len(found.raw) + found.missing, zlib.crc32(found.payload),
+            None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
+            key,
+        )  # fmt: skip
+        if len(self.published) >= MAX_MESSAGES:
+            self._make_room()
+        self._count += 1
+        self.published[self._count] = made
+        self._expected.setdefault((made.server, made.topic, made.checksum), {})[self._count] = None
+        if found.qos and found.packet_identifier is not None:
+            if len(self._pending) >= MAX_PENDING:
+                self._pending.popitem(last=False)
+            self._pending[connection.number, found.packet_identifier] = made
+        for other in self._matching(made.topic):
+            one = self.clients.get(other)
+            if one is None or one.server != made.server:
+                continue
+            held = _held(one, made.topic)
+            if held is None:
+                continue
+            if self._held >= MAX_HELD:
+                self.unheld += 1
+                continue
+            self._held += 1
+            made.held[other] = held
+
+    def _make_room(self) -> None:
+        """Let go of the oldest message that went to all who wanted it, else of the oldest one."""
+        if self._complete:
+            number = next(iter(self._complete))
+            del self._complete[number]
+            self.good += 1
+        else:
+            number = next(iter(self.published))
+            self.beyond += 1
+        one = self.published.pop(number)
+        self._held -= len(one.held)
+        place = one.server, one.topic, one.checksum
+        del self._expected[place][number]
+        if not self._expected[place]:
+            del self._expected[place]
+
+    def _matching(self, topic: str) -> Iterable[tuple[str, str]]:
+        """Clients that have, or had, a filter which matches a topic."""
+        known = self._found.get(topic)
+        if known is None:
+            if len(self._found) >= MAX_MESSAGES:
+                self._found.clear()
+            known = self._found[topic] = [one for one in self._filters if matches(one, topic, shared=False)]
+        return dict.fromkeys(key for one in known for key in self._filters[one])
+
+    def _acknowledged(self, event: PacketEvent) -> None:
+        identifier = getattr(event.packet, "packet_identifier", None) or 0
+        made = self._pending.pop((event.connection.number, identifier), None)
+        if made is not None:
+            code = getattr(event.packet, "reason_code", None) or 0
+            after = describe.span(event.timestamp_ns - made.timestamp_ns)
+            kind = event.packet.packet_type
+            text = describe.reason(kind, code, event.connection.version) if code else "success"
+            made.code = code
+            made.answer = Evidence(
+                f"the broker acknowledged it {after} later: {kind.name} {text}", event.frame, event.timestamp_ns,
+                event.capture,
+            )  # fmt: skip
+
+    def _deliver(self, event: PacketEvent, found: packets.Publish) -> None:
+        connection = event.connection
+        known = self._client(connection)
+        key = _key(connection)
+        checksum = zlib.crc32(found.payload)
+        for number in self._expected.get((key[0], event.topic or "", checksum), ()):
+            one = self.published[number]
+            if key not in one.got:
+                one.got[key] = event.timestamp_ns, event.frame, event.capture, connection.number
+                if _is_complete(one):
+                    self._complete[number] = None
+                return
+        if self.good or self.beyond:
+            return  # it may be one of those that had to make room
+        if not found.dup and len(self.unknown) < MAX_MESSAGES:
+            retained = ", as a retained message" if found.retain else ""
+            self.unknown.append(
+                (
+                    event.topic or "", known.name,
+                    Evidence(f"{known.name} received it{retained}", event.frame, event.timestamp_ns, event.capture),
+                )
+            )  # fmt: skip
+
+    def trace(self) -> Trace:
+        """What became of the messages; call it when the capture has ended."""
+        told: list[str] = []
+        fates = [self._fate(one) for one in self.published.values()]
+        troubled: list[MessageFate] = []
+        idle: list[MessageFate] = []
+        for one in fates:
+            if any(each.is_trouble for each in one.deliveries):
+                troubled.append(one)
+            elif not any(each.fate is Fate.DELIVERED for each in one.deliveries):
+                idle.append(one)
+        shown = (troubled + idle)[:MAX_SHOWN] or fates[:3]
+        shown.sort(key=lambda one: one.published.timestamp_ns if one.published else 0)
+        shape = describe.name(self.topic_filter)
+        if fates:
+            good = len(fates) - len(troubled) - len(idle) + self.good
+            told.append(
+                f"{counted(len(fates) + self.good, 'message')} to {shape} in the capture: {good:,} went to every"
+                f" captured client that wanted them, {len(troubled):,} did not, {len(idle):,} were delivered to no"
+                " captured client."
+            )
+        elif not self.unknown:
+            told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
+        if len(troubled) + len(idle) > MAX_SHOWN:
+            told.append(f"{len(troubled) + len(idle) - MAX_SHOWN:,} more of them are not shown.")
+        if self.unknown:
+            topic, client, place = self.unknown[0]
+            many = len(self.unknown)
+            what = "One delivery is of a message" if many == 1 else f"{many:,} deliveries are of messages"
+            told.append(
+                f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
+                f" first: {describe.name(topic)} to {client}, frame {place.frame}."
+            )
+        unknown = sum(1 for one in self.clients.values() if not one.complete)
+        if unknown:
+            told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
+        if self.beyond:
+            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; {self.beyond:,} earlier ones are not.")
+        if self.dropped:
+            told.append(f"limit: {MAX_CLIENTS:,} clients are followed; {self.dropped:,} were forgotten.")
+        if self.unheld or self.uncompared:
+            told.append("limit: of some messages not all clients are told that had a subscription, or one like it.")
+        return Trace(shown, told)
+
+    def _fate(self, one: Published) -> MessageFate:
+        deliveries: list[Delivery] = []
+        near = self._near_of(one.topic)
+        keys = [*one.got, *one.held, *self._matching(one.topic)]
+        keys += [key for plain in near for key in self._filters[plain]]
+        for key in dict.fromkeys(keys):
+            client = self.clients.get(key)
+            if client is None or client.server != one.server:
+                continue
+            made = self._delivery(one, key, client)
+            if made is not None:
+                deliveries.append(made)
+        deliveries.sort(key=lambda each: (not each.is_trouble, each.fate is Fate.NOT_CONCERNED, each.client))
+        trouble = sum(each.is_trouble for each in deliveries)
+        got = sum(each.fate is Fate.DELIVERED for each in deliveries)
+        evidence = [
+            Evidence(
+                f"{one.client} published it with QoS {one.qos}" + (", retained" if one.retain else "")
+                + f" ({counted(one.size, 'byte')})", one.frame, one.timestamp_ns, one.capture,
+            )
+        ]  # fmt: skip
+        if one.answer is not None:
+            evidence.append(one.answer)
+        elif one.qos:
+            evidence.append(Evidence("no acknowledgement of the broker was captured"))
+        else:
+            evidence.append(Evidence("with QoS 0 nothing says whether the broker got it"))
+        if one.code == NO_SUBSCRIBERS:
+            evidence.append(Evidence("the broker says that nobody had a subscription for it then"))
+        said = f"delivered to {counted(got, 'client')}" if got else "delivered to no captured client"
+        if trouble:
+            said = f"{said}, not to {trouble:,}" if got else f"not delivered to {counted(trouble, 'client')}"
+        if one.code is not None and one.code >= 0x80:
+            said = f"refused by the broker ({describe.code(one.code)})"
+        if not deliveries:
+            evidence.append(Evidence("no captured client had a subscription that it matches, or one like it"))
+        left = len(deliveries) - MAX_TOLD
+        if left > 0:
+            evidence.append(Evidence(f"{left:,} more clients are not shown"))
+        return MessageFate(describe.name(one.topic), said, one, tuple(evidence), tuple(deliveries[:MAX_TOLD]))
+
+    def _delivery(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
+        """The fate for one client; ``None`` where it has nothing to do with the message."""
+        got = one.got.get(key)
+        if got is not None:
+            now, frame, capture, number = got
+            after = describe.span(now - one.timestamp_ns)
+            return Delivery(client.name, number, Fate.DELIVERED, f"received it {after} later", frame, now, capture)
+        held = one.held.get(key)
+        if held is None or held.wanted is None:
+            return self._without(one, client)
+        wanted, name = held.wanted, describe.name(held.wanted.topic_filter)
+
+        def made(
+            fate: Fate, said: str, *advice: str, frame: int = wanted.frame, now: int = wanted.asked_ns
+        ) -> Delivery:
+            return Delivery(client.name, held.number, fate, said, frame, now, wanted.capture, advice)
+
+        if wanted.ended_ns is not None and wanted.ended_ns <= one.timestamp_ns:
+            ago = describe.span(one.timestamp_ns - wanted.ended_ns)
+            return made(
+                Fate.UNSUBSCRIBED, f"had ended its subscription to {name} {ago} before", frame=wanted.ended_frame,
+                now=wanted.ended_ns,
+            )  # fmt: skip
+        if wanted.code is not None and wanted.code >= 0x80:
+            return made(
+                Fate.SUBSCRIPTION_REFUSED,
+                f"the broker refused its subscription to {name} ({describe.code(wanted.code)})",
+                "Allow the subscription in the broker's access rules, and let the client read the codes of a SUBACK.",
+            )  # fmt: skip
+        if one.code is not None and one.code >= 0x80:
+            return made(
+                Fate.MESSAGE_REFUSED, f"the broker refused the message ({describe.code(one.code)})",
+                "Allow the publisher to write to the topic (0x87), or raise the quota (0x97).",
+            )  # fmt: skip
+        if wanted.no_local and key == one.key:
+            return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
+        if wanted.shared and self._share_got(one, wanted):
+            return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
+        return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
+
+    def _online(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
+        wanted = held.wanted
+        assert wanted is not None
+        name = describe.name(wanted.topic_filter)
+        if held.largest is not None and one.size > held.largest:
+            return made(
+                Fate.TOO_LARGE, f"takes packets of at most {held.largest:,} bytes (Maximum Packet Size); this one has"
+                f" {one.size:,}", "Raise the Maximum Packet Size of the client, or send smaller messages.",
+            )  # fmt: skip
+        if held.one_sided or any(now >= one.timestamp_ns - SECOND for now in client.gaps):
+            return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
+        if held.full:
+            return made(
+                Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
+                "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
+            )  # fmt: skip
+        if client.connection is None and client.left_ns >= one.timestamp_ns and client.number == held.number:
+            after = describe.span(client.left_ns - one.timestamp_ns)
+            return made(
+                Fate.CONNECTION_ENDED, f"its connection ended {after} after the message was published",
+                frame=client.left_frame, now=client.left_ns,
+            )  # fmt: skip
+        return made(
+            Fate.NOT_SENT,
+            f"should have got it: it is subscribed to {name}, and the broker did not send it in this capture",
+            "Look in the log of the broker: a full queue, an access rule for reading, or a plugin that drops it.",
+        )  # fmt: skip
+
+    def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
+        wanted = held.wanted
+        assert wanted is not None
+        back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
+        was = "was not connected"
+        if client.left_ns:
+            was += f" (since {describe.span(one.timestamp_ns - client.left_ns)})"
+        place = {"frame": client.left_frame, "now": client.left_ns}
+        if not held.keeps:
+            return made(
+                Fate.SESSION_GONE, f"{was}, and its session had ended with its connection", _KEEP, **place,
+            )  # fmt: skip
+        if back is not None and not back[2]:
+            return made(
+                Fate.SESSION_GONE, f"{was}, and came back as #{back[3]} without its session (Session Present 0)",
+_KEEP, **place,
+            )  # fmt: skip
+        if min(one.qos, wanted.qos) == 0:
+            return made(
+                Fate.OFFLINE, f"{was}; brokers need not keep messages of QoS 0 for it",
+                "Publish and subscribe with QoS 1, so that the broker keeps messages for clients that are away.",
+                **place,
+            )  # fmt: skip
+        if back is None:
+            return made(Fate.OFFLINE, f"{was}, and did not come back in the capture", **place)
+        if one.expiry is not None and back[0] - one.timestamp_ns >= one.expiry * SECOND:
+            return made(
+                Fate.EXPIRED, f"{was} for longer than the message was to live ({one.expiry} s)",
+                "Raise the Message Expiry Interval of the publisher.", **place,
+            )  # fmt: skip
+        return made(
+            Fate.NOT_SENT,
+            f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
+            "Look at the limit of the broker's queue for clients that are away.", **place,
+        )  # fmt: skip
+
+    def _share_got(self, one: Published, wanted: Wanted) -> bool:
+        return any(wanted.topic_filter in self.clients[key].filters for key in one.got if key in self.clients)
+
+    def _without(self, one: Published, client: Subscriber) -> Delivery | None:
+        """Nothing matched when it was published: something did later, or something is like it."""
+        for wanted in client.filters.values():
+            if matches(wanted.plain_filter, one.topic, shared=False) and wanted.asked_ns > one.timestamp_ns:
+                after = describe.span(wanted.asked_ns - one.timestamp_ns)
+                return Delivery(
+                    client.name, client.number, Fate.SUBSCRIBED_LATER,
+                    f"subscribed to {describe.name(wanted.topic_filter)} {after} later", wanted.frame, wanted.asked_ns,
+                    wanted.capture,
+                    ("Subscribe before publishing, or publish with RETAIN what later subscribers need.",),
+                )  # fmt: skip
+        near = self._near_of(one.topic)
+        like = [each for each in client.filters.values() if each.ended_ns is None and each.plain_filter in near]
+        if not like:
+            return None
+        wanted = max(like, key=lambda each: near[each.plain_filter])
+        name, why = describe.name(wanted.topic_filter), near[wanted.plain_filter][1]
+        return Delivery(
+            client.name, client.number, Fate.NO_SUBSCRIPTION,
+            f"has no subscription that it matches; the nearest is {name}{why}", wanted.frame, wanted.asked_ns,
+            wanted.capture, (f"Subscribe to what is published: {describe.name(one.topic)}.",),
+        )  # fmt: skip
+
+    def _near_of(self, topic: str) -> dict[str, tuple[float, str]]:
+        """Filters that are like a topic and do not match it: how much, and the difference in words."""
+        known = self._near.get(topic)
+        if known is None:
+            known = self._near[topic] = {}
+            for plain in self._filters:
+                if self._compared >= MAX_COMPARED:
+                    self.uncompared += 1
+                    break
+                self._compared += 1
+                found = likeness(topic, plain)
+                if found is not None:
+                    known[plain] = found
+        return known
+
+
+def likeness(topic: str, plain: str) -> tuple[float, str] | None:
+    """How like a topic a filter is that does not match it, from 0 to 1, and the difference; ``None``: not at all."""
+    if matches(plain, topic, shared=False):
+        return None
+    if matches(plain.lower(), topic.lower(), shared=False):
+        return 1.0, " (upper and lower case differ)"
+    bare = plain.strip("/")
+    if bare and matches(bare, topic.strip("/"), shared=False):
+        return 1.0, " (a slash at an end is a level of its own)"
+    if matches(plain.rstrip("/") + "/#", topic, shared=False):
+        return 1.0, " (without /# it has no levels below)"
+    if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
+        return None
+    pair = SequenceMatcher(None, plain, topic)
+    if pair.quick_ratio() < LIKE:
+        return None
+    ratio = pair.ratio()
+    return (ratio, "") if ratio >= LIKE else None
+
+
+def _key(connection: Connection) -> tuple[str, str]:
+    return host(connection.server), connection.client_identifier or connection.client
+
+
+def _held(client: Subscriber, topic: str) -> Held | None:
+    """How a client stands to a topic: its best subscription, if any."""
+    found: Wanted | None = None
+    for one in client.filters.values():
+        if matches(one.plain_filter, topic, shared=False) and (found is None or _rank(one) > _rank(found)):
+            found = one
+    if found is None:
+        return None
+    connection = client.connection
+    if connection is None:
+        return Held(found, online=False, number=client.number, keeps=client.keeps)
+    full = connection.server_side.in_flight >= connection.client_side.receive_maximum
+    return Held(
+        found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided)
+    )
+
+
+def _is_complete(one: Published) -> bool:
+    """Whether all got it that had a subscription for it when it was published."""
+    for key, held in one.held.items():
+        wanted = held.wanted
+        if wanted is None or key in one.got or wanted.shared or (wanted.no_local and key == one.key):
+            continue
+        if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
+            return False
+    return True
+
+
+def _rank(one: Wanted) -> tuple[bool, bool, int]:
+    return one.ended_ns is None, one.code is None or one.code < 0x80, one.qos

@@ -1,0 +1,214 @@
+"""What an explanation says: plain values, which reporters show and programs read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """Why a connection ended."""
+
+    NORMAL = "normal"
+    """The client sent DISCONNECT with success."""
+    CLIENT_DISCONNECT = "client_disconnect"
+    """The client sent DISCONNECT with another reason, which no other member names."""
+    BAD_CREDENTIALS = "bad_credentials"
+    CLIENT_IDENTIFIER_REJECTED = "client_identifier_rejected"
+    NOT_AUTHORIZED = "not_authorized"
+    """The CONNECT, a subscription or a message was not authorised."""
+    BANNED = "banned"
+    UNSUPPORTED_VERSION = "unsupported_version"
+    SERVER_UNAVAILABLE = "server_unavailable"
+    """It said that it is unavailable or busy."""
+    QUOTA_EXCEEDED = "quota_exceeded"
+    """A quota, or the rate of messages or of connections."""
+    USE_ANOTHER_SERVER = "use_another_server"
+    CONNECT_REFUSED = "connect_refused"
+    """The CONNACK refused for a reason that no other member names."""
+    NOT_LISTENING = "not_listening"
+    """The server's host refused the TCP connection."""
+    UNREACHABLE = "unreachable"
+    """Nothing answered the SYN."""
+    NO_MQTT = "no_mqtt"
+    """Nobody sent anything."""
+    NO_CONNACK = "no_connack"
+    """The CONNECT was not answered."""
+    KEEP_ALIVE = "keep_alive"
+    TAKEN_OVER = "taken_over"
+    PACKET_TOO_LARGE = "packet_too_large"
+    RECEIVE_MAXIMUM = "receive_maximum"
+    TOPIC_ALIAS = "topic_alias"
+    NOT_SUPPORTED = "not_supported"
+    """Something that the server had said not to support: QoS, RETAIN, kinds of subscriptions."""
+    PROTOCOL_VIOLATION = "protocol_violation"
+    ADMINISTRATIVE_ACTION = "administrative_action"
+    SERVER_RESTART = "server_restart"
+    """It was shut down, restarted or crashed."""
+    SERVER_DISCONNECT = "server_disconnect"
+    """The server sent DISCONNECT with a reason that no other member names."""
+    TLS_FAILURE = "tls_failure"
+    NO_PING_RESPONSE = "no_ping_response"
+    """The client waited for a PINGRESP in vain."""
+    HALF_OPEN = "half_open"
+    """The path between the two was lost and neither was told: a dead link, or a NAT that forgot the connection."""
+    DEVICE_RESTART = "device_restart"
+    """The client lost its state, as a reset or a loss of power makes it."""
+    MIDDLEBOX_RESET = "middlebox_reset"
+    """A device between the two sent the RST."""
+    CLIENT_CLOSED = "client_closed"
+    """The client closed the transport without DISCONNECT."""
+    CLIENT_RESET = "client_reset"
+    SERVER_CLOSED = "server_closed"
+    """The server closed the transport, and nothing shows why."""
+    SERVER_RESET = "server_reset"
+    STILL_OPEN = "still_open"
+    """The capture ends while the connection is open."""
+    UNREADABLE = "unreadable"
+    """What was spoken is encrypted, and the end of its transport says nothing."""
+
+
+QUIET = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.STILL_OPEN, Cause.UNREADABLE))
+"""Ends that nobody asks about."""
+
+
+class Certainty(StrEnum):
+    """How sure a cause is."""
+
+    CERTAIN = "certain"
+    """A packet says so."""
+    LIKELY = "likely"
+    """What was captured fits, and what would fit as well was not seen."""
+    HYPOTHESIS = "hypothesis"
+    """It fits, and so may other causes."""
+
+    @property
+    def rank(self) -> int:
+        """Higher is surer."""
+        return _RANKS[self]
+
+
+_RANKS = {Certainty.HYPOTHESIS: 0, Certainty.LIKELY: 1, Certainty.CERTAIN: 2}
+
+
+@dataclass(slots=True, frozen=True)
+class Evidence:
+    """One sentence, and where it can be seen."""
+
+    text: str
+    frame: int | None = None
+    timestamp_ns: int | None = None
+    capture: str | None = None
+    """Where it is not the capture of the explanation."""
+
+
+@dataclass(slots=True, frozen=True)
+class Broken:
+    """A statement of the specification that was broken, as a rule of the linter found it."""
+
+    statements: tuple[str, ...]
+    """With their version: ``5.0 MQTT-3.3.1-4``."""
+    by: str
+    """``client`` or ``server``."""
+    rule: str
+    slug: str
+    message: str
+    confidence: str
+    frame: int
+    timestamp_ns: int
+
+
+@dataclass(slots=True, frozen=True)
+class Candidate:
+    """One cause that fits, with what speaks for it and against it."""
+
+    cause: Cause
+    certainty: Certainty
+    headline: str
+    """One sentence."""
+    reasons: tuple[Evidence, ...] = ()
+    """What speaks for it, in order."""
+    doubts: tuple[Evidence, ...] = ()
+    """What speaks against it."""
+    broken: tuple[Broken, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What to change, the most useful first."""
+    weight: int = 0
+    """Ranks candidates of one certainty; higher is more probable."""
+    reason_code: int | None = None
+    """Of the packet that said so."""
+
+
+@dataclass(slots=True, frozen=True)
+class Moment:
+    """One packet or one act of TCP."""
+
+    timestamp_ns: int
+    frame: int
+    by: str
+    """``client`` or ``server``; empty where it is neither."""
+    what: str
+    capture: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Explanation:
+    """Why one connection ended."""
+
+    connection: int
+    capture: str
+    client: str
+    server: str
+    client_identifier: str | None
+    version: str
+    version_known: bool
+    transport: str
+    opened_ns: int
+    opened_frame: int
+    ended_ns: int
+    ended_frame: int
+    ended_by: str | None
+    """``client`` or ``server``; ``None`` where the capture does not show it."""
+    ended_how: str
+    """As in ``Connection.closed_how``."""
+    candidates: tuple[Candidate, ...]
+    """Never empty, most probable first."""
+    timeline: tuple[Moment, ...]
+    """The last packets of both sides and what TCP did, in order of time."""
+    left_out: int = 0
+    """Packets before the timeline."""
+    afterwards: tuple[Evidence, ...] = ()
+    """What came of it: a will, the client's return."""
+    notes: tuple[str, ...] = ()
+    """What the capture lacks."""
+
+    @property
+    def first(self) -> Candidate:
+        """The most probable cause."""
+        return self.candidates[0]
+
+    @property
+    def cause(self) -> Cause:
+        """The most probable cause."""
+        return self.candidates[0].cause
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody asks about an end like this."""
+        return self.cause in QUIET
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was explained in one run."""
+
+    connections: int = 0
+    quiet: int = 0
+    """Ended as they should."""
+    open: int = 0
+    """Still open where the capture ends."""
+    unreadable: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    """Ends that somebody asks about, by their cause."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """What had to be forgotten at a limit, by its name."""

@@ -1,0 +1,277 @@
+"""What TCP did at the end of a flow: who sent what without an answer, and what a RST looks like beside its sender.
+
+`SegmentWatch` looks at segments on their way to the dissector, which keeps none of this: whoever asks for no
+explanation pays nothing for it.  The facts of a flow are bounded, and so is the number of flows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, endpoints, flow_key, is_ipv4_key, plain_key
+
+MAX_FLOWS = 20_000
+"""Flows whose segments are remembered; the one that was silent for longest is forgotten first."""
+MAX_GENERATIONS = 4
+"""Connections, one after the other, of the same endpoints."""
+MAX_SEEN = 8
+"""Last segments of each direction, and resets, that are remembered."""
+MAX_TTLS = 8
+"""Values of TTL of one direction that are told apart."""
+MAX_KNOCKS = 256
+"""Connection attempts of one server that came to nothing, and servers of which these are remembered."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """One segment, with what its IP header says of its sender."""
+
+    frame: int
+    timestamp_ns: int
+    capture: str
+    flags: int
+    sequence: int
+    acknowledgment: int
+    length: int
+    window: int
+    ttl: int | None
+    """TTL or Hop Limit; ``None`` where the frame was not at hand."""
+    identification: int | None
+    """Of IPv4."""
+
+
+@dataclass(slots=True)
+class Half:
+    """One direction of a flow."""
+
+    segments: int = 0
+    data: int = 0
+    """Segments with data."""
+    begun: bool = False
+    end: int = 0
+    """Sequence number after what was sent so far."""
+    acknowledged: int = 0
+    """The highest number that the other side acknowledged of it."""
+    is_acknowledged: bool = False
+    """Whether it ever did."""
+    last: Seen | None = None
+    unanswered_ns: int | None = None
+    """Since when something of it waits for an acknowledgement."""
+    unanswered_frame: int = 0
+    repeats: int = 0
+    """Segments that came again since then."""
+    last_repeat: Seen | None = None
+    probes: int = 0
+    """TCP keep-alive probes since the other side's last segment."""
+    finished: Seen | None = None
+    """The first FIN."""
+    resets: deque[Seen] = field(default_factory=lambda: deque(maxlen=MAX_SEEN))
+    recent: deque[Seen] = field(default_factory=lambda: deque(maxlen=MAX_SEEN))
+    """The last segments, resets aside."""
+    ttls: dict[int, int] = field(default_factory=dict)
+    """How often each TTL was seen, resets aside."""
+    windows_of_zero: int = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Bytes that nobody acknowledged; SYN and FIN count one each."""
+        return max(0, distance(self.acknowledged, self.end)) if self.is_acknowledged else 0
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """The same without the FIN."""
+        return max(0, self.outstanding - bool(self.finished))
+
+    @property
+    def usual_ttl(self) -> int | None:
+        """The TTL that nearly all segments have; ``None`` where there is none such."""
+        if not self.ttls:
+            return None
+        value, count = max(self.ttls.items(), key=lambda one: one[1])
+        return value if count * 10 >= sum(self.ttls.values()) * 8 else None
+
+
+@dataclass(slots=True)
+class FlowFacts:
+    """Both directions of one connection."""
+
+    key: bytes
+    """Direction key of the first segment."""
+    first_ns: int
+    first_frame: int
+    halves: tuple[Half, Half] = field(default_factory=lambda: (Half(), Half()))
+    """Of the sender of the first segment, and of the other side."""
+    syn_sequence: int | None = None
+    has_data: bool = False
+    """Whether a segment had data: the handshake is over."""
+
+    def half(self, endpoint: str) -> Half:
+        """The direction that an endpoint sends in."""
+        return self.halves[0] if endpoints(self.key)[0] == endpoint else self.halves[1]
+
+
+@dataclass(slots=True)
+class Knock:
+    """A connection attempt that came to nothing."""
+
+    client: str
+    frame: int
+    timestamp_ns: int
+    capture: str
+    refused: bool
+    """By a RST; else nobody answered."""
+
+
+class SegmentWatch:
+    """Feed it frames and segments; ask it for the facts of a flow."""
+
+    def __init__(self) -> None:
+        self.flows: OrderedDict[bytes, list[FlowFacts]] = OrderedDict()
+        self.knocks: OrderedDict[str, deque[Knock]] = OrderedDict()
+        """By the endpoint of the server."""
+        self.now_ns = -(1 << 63)
+        """The latest time of a segment."""
+        self.forgotten = 0
+        """Flows whose facts had to make room."""
+        self._frame: Frame | None = None
+
+    def frames(self, frames: Iterator[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
+        """Pass frames on; the latest one is remembered until its segment comes."""
+        for frame in frames:
+            if type(frame) is Frame:
+                self._frame = frame
+            yield frame
+
+    def segments(
+        self, items: Iterable[Segment | CaptureNotice | Plaintext]
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """Pass segments on, each after it was looked at."""
+        for item in items:
+            if type(item) is Segment:
+                self.feed(item)
+            yield item
+
+    def facts(self, key: bytes, opened_ns: int) -> FlowFacts | None:
+        """The facts of the flow that a connection with this direction key had, opened at this time."""
+        known = self.flows.get(flow_key(plain_key(key))) if key else None
+        if not known:
+            return None
+        found = next((one for one in reversed(known) if one.first_ns <= opened_ns), None)
+        return known[0] if found is None and len(known) == 1 else found
+
+    def feed(self, segment: Segment) -> None:
+        """Look at one segment."""
+        if segment.timestamp_ns > self.now_ns:
+            self.now_ns = segment.timestamp_ns
+        key = plain_key(segment.key)
+        together = flow_key(key)
+        known = self.flows.get(together)
+        begins = segment.flags & (SYN | ACK) == SYN
+        if known is None:
+            if len(self.flows) >= MAX_FLOWS:
+                self.flows.popitem(last=False)
+                self.forgotten += 1
+            known = self.flows[together] = [FlowFacts(key, segment.timestamp_ns, segment.frame)]
+        else:
+            self.flows.move_to_end(together)
+            if begins and (known[-1].syn_sequence != segment.sequence or known[-1].has_data):
+                known.append(FlowFacts(key, segment.timestamp_ns, segment.frame))
+                del known[:-MAX_GENERATIONS]
+        facts = known[-1]
+        if begins:
+            facts.syn_sequence = segment.sequence
+        from_first = key == facts.key
+        own, other = facts.halves if from_first else facts.halves[::-1]
+        seen = self._seen(segment, key)
+        if segment.flags & RST:
+            own.resets.append(seen)
+            if not own.begun and other.segments and other.end == (other.recent[0].sequence + 1) & 0xFFFFFFFF:
+                self._knock(facts, from_first, seen)
+        else:
+            _take(own, other, seen)
+            facts.has_data = facts.has_data or bool(seen.length)
+
+    def unanswered(self, server: str, start_ns: int, end_ns: int) -> list[Knock]:
+        """Attempts to connect to a server in a time that were refused."""
+        return [one for one in self.knocks.get(server, ()) if start_ns <= one.timestamp_ns <= end_ns]
+
+    def _knock(self, facts: FlowFacts, from_first: bool, seen: Seen) -> None:
+        """A SYN was answered with RST."""
+        source, destination = endpoints(facts.key)
+        server, client = (source, destination) if from_first else (destination, source)
+        known = self.knocks.get(server)
+        if known is None:
+            if len(self.knocks) >= MAX_KNOCKS:
+                self.knocks.popitem(last=False)
+            known = self.knocks[server] = deque(maxlen=MAX_KNOCKS)
+        known.append(Knock(client, seen.frame, seen.timestamp_ns, seen.capture, refused=True))
+
+    def _seen(self, segment: Segment, key: bytes) -> Seen:
+        ttl = identification = None
+        frame = self._frame
+        if frame is not None and frame.number == segment.frame and frame.capture == segment.capture:
+            ttl, identification = ip_facts(frame.data, key)
+        return Seen(
+            segment.frame, segment.timestamp_ns, segment.capture, segment.flags, segment.sequence,
+            segment.acknowledgment, len(segment.payload) + segment.missing, segment.window, ttl, identification,
+        )  # fmt: skip
+
+
+def _take(own: Half, other: Half, seen: Seen) -> None:
+    """A segment that is no reset moves both directions on."""
+    flags = seen.flags
+    size = seen.length + bool(flags & SYN) + bool(flags & FIN)
+    end = (seen.sequence + size) & 0xFFFFFFFF
+    own.segments += 1
+    own.data += bool(seen.length)
+    own.last = seen
+    own.recent.append(seen)
+    if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):
+        own.ttls[seen.ttl] = own.ttls.get(seen.ttl, 0) + 1
+    if not seen.window:
+        own.windows_of_zero += 1
+    other.probes = 0
+    if not own.begun:
+        own.begun, own.end = True, seen.sequence
+    new = distance(own.end, end)
+    if new > 0:
+        own.end = end
+        if own.unanswered_ns is None:
+            own.unanswered_ns, own.unanswered_frame = seen.timestamp_ns, seen.frame
+    elif size and not (seen.length <= 1 and not flags & (SYN | FIN) and distance(end, own.acknowledged) >= 0):
+        own.repeats += 1
+        own.last_repeat = seen
+    elif seen.length <= 1 and distance(seen.sequence, own.end) == 1:
+        own.probes += 1
+    if flags & FIN and own.finished is None:
+        own.finished = seen
+    if flags & ACK:
+        gained = distance(other.acknowledged, seen.acknowledgment) if other.is_acknowledged else 1
+        if gained > 0:
+            other.acknowledged, other.is_acknowledged = seen.acknowledgment, True
+            other.repeats, other.last_repeat = 0, None
+            if distance(seen.acknowledgment, other.end) <= 0:
+                other.unanswered_ns = None
+
+
+def ip_facts(data: bytes, key: bytes) -> tuple[int | None, int | None]:
+    """TTL and identification of the innermost IP header of a frame, found by the addresses of its segment.
+
+    Identification is that of IPv4.  Both are ``None`` where the header is not found.
+    """
+    if is_ipv4_key(key):
+        at = data.rfind(key[:8], 0, len(data))
+        while at >= 12:
+            if data[at - 12] >> 4 == 4 and data[at - 3] == 6:
+                return data[at - 4], int.from_bytes(data[at - 8 : at - 6], "big")
+            at = data.rfind(key[:8], 0, at + 7)
+        return None, None
+    at = data.rfind(key[:32])
+    while at >= 8:
+        if data[at - 8] >> 4 == 6:
+            return data[at - 1], None
+        at = data.rfind(key[:32], 0, at + 31)
+    return None, None

@@ -1,0 +1,230 @@
+"""What is remembered of one connection to explain its end: its last packets, what was announced, refused and broken."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.explain import describe
+from mqttscope.explain.model import Broken, Evidence, Moment
+from mqttscope.explain.segments import FlowFacts
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.redact.findings import Hiding, conceal
+from mqttscope.session.connection import Connection
+
+C2S = Direction.CLIENT_TO_SERVER
+MAX_PACKETS = 8
+"""Last packets of each side that are remembered."""
+MAX_REFUSALS = 8
+"""Last refused subscriptions and messages."""
+MAX_BROKEN = 16
+"""Last errors of the linter."""
+MAX_WAITING = 64
+"""Messages without an acknowledgement whose topics are remembered."""
+
+
+@dataclass(slots=True)
+class Said:
+    """A packet that matters for the end."""
+
+    timestamp_ns: int
+    frame: int
+    code: int
+    text: str
+    """Its Reason String; empty without one."""
+
+
+@dataclass(slots=True)
+class Refusal:
+    """A subscription or a message that was refused."""
+
+    timestamp_ns: int
+    frame: int
+    what: str
+    """What was refused: ``the subscription to a/#``."""
+    code: int
+    kind: PacketType
+
+
+@dataclass(slots=True)
+class Story:
+    """One connection, from its first packet to its end."""
+
+    connection: Connection
+    last: dict[str, deque[Moment]] = field(
+        default_factory=lambda: {"client": deque(maxlen=MAX_PACKETS), "server": deque(maxlen=MAX_PACKETS)}
+    )
+    counts: dict[str, int] = field(default_factory=lambda: {"client": 0, "server": 0})
+    connect: Said | None = None
+    connack: Said | None = None
+    user_name: bool = False
+    version: ProtocolVersion | None = None
+    """That the CONNECT asked for."""
+    announced_keep_alive: int | None = None
+    """Of the CONNECT, in seconds."""
+    server_keep_alive: int | None = None
+    """Of the CONNACK."""
+    will_topic: str | None = None
+    """As it is in the CONNECT: it is compared, and not shown."""
+    will_delay: int = 0
+    disconnects: dict[str, Said] = field(default_factory=dict)
+    """The first DISCONNECT of each side."""
+    ping: Moment | None = None
+    """The PINGREQ that has no answer."""
+    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=MAX_REFUSALS))
+    broken: deque[Broken] = field(default_factory=lambda: deque(maxlen=MAX_BROKEN))
+    largest: int = 0
+    """Bytes of the client's largest packet before the last one."""
+    latest: int = 0
+    """Bytes of its last packet, those that never came among them."""
+    latest_kind: int | None = None
+    requests: dict[int, str] = field(default_factory=dict)
+    """What the client asked for or sent with a packet identifier."""
+    waiting: dict[int, str] = field(default_factory=dict)
+    """Messages of the client without an acknowledgement, by packet identifier."""
+    gap: bool = False
+    facts: FlowFacts | None = None
+    """Of TCP, once it is closed."""
+    ended_ns: int = 0
+    ended_frame: int = 0
+    ended_capture: str = ""
+    last_ns: int = 0
+    last_frame: int = 0
+    own: bool = False
+    """What the connection did by itself explains its end, most probably."""
+    finished: bool = False
+    """The capture ended, and the connection had not."""
+
+    def packet(self, event: PacketEvent) -> None:
+        """Take note of a packet, before it is applied to its connection."""
+        found = event.packet
+        side = "client" if event.direction is C2S else "server"
+        kind = found.packet_type
+        text = describe.packet(event)
+        moment = Moment(event.timestamp_ns, event.frame, side, text, event.capture)
+        self._note(moment)
+        if side == "client":
+            self._size(len(found.raw) + found.missing, kind)
+            if kind == PacketType.PINGREQ:
+                self.ping = self.ping or moment
+            elif isinstance(found, packets.Publish) and found.qos and found.packet_identifier is not None:
+                self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
+            elif isinstance(found, packets.Subscribe) and found.packet_identifier is not None:
+                hidden = event.connection.doubtful
+                names = [describe.name(row.topic_filter) for row in (found.subscriptions or ())[:MAX_REFUSALS]]
+                self._request(found.packet_identifier, "\n".join("(hidden)" if hidden else one for one in names))
+        elif kind == PacketType.PINGRESP:
+            self.ping = None
+        self._few(event, side, moment)
+
+    def damaged(self, event: MalformedEvent | UnparsedEvent) -> None:
+        """Take note of bytes that are no good packet."""
+        side = "client" if event.direction is C2S else "server"
+        self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
+        if side == "client":
+            if isinstance(event, MalformedEvent):
+                self._size(len(event.malformed.raw) + event.malformed.missing, event.malformed.packet_type)
+            elif event.unparsed.packet_type is not None:
+                self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
+
+    def finding(self, finding: Finding) -> None:
+        """Take note of what a rule says about it."""
+        if finding.severity is not Severity.ERROR:
+            return
+        shown = conceal(finding, Hiding())
+        self.broken.append(
+            Broken(
+                shown.statements, shown.blamed, shown.rule, shown.slug, shown.message, str(shown.confidence),
+                shown.frame, shown.timestamp_ns,
+            )
+        )  # fmt: skip
+
+    def moments(self) -> tuple[Moment, ...]:
+        """The last packets of both sides in order."""
+        return tuple(
+            sorted((*self.last["client"], *self.last["server"]), key=lambda one: (one.timestamp_ns, one.frame))
+        )
+
+    def last_of(self, side: str) -> Moment | None:
+        """The last packet of a side."""
+        return self.last[side][-1] if self.last[side] else None
+
+    @property
+    def silent_ns(self) -> int | None:
+        """Time between the client's last packet, its DISCONNECT included, and the end."""
+        before = self.last_of("client")
+        return None if before is None else self.ended_ns - before.timestamp_ns
+
+    def evidence(self, moment: Moment, text: str = "") -> Evidence:
+        """A moment as evidence."""
+        return Evidence(text or moment.what, moment.frame, moment.timestamp_ns, moment.capture or None)
+
+    def _note(self, moment: Moment) -> None:
+        self.last[moment.by].append(moment)
+        self.counts[moment.by] += 1
+        self.last_ns, self.last_frame = moment.timestamp_ns, moment.frame
+
+    def _size(self, size: int, kind: int | None) -> None:
+        self.largest = max(self.largest, self.latest)
+        self.latest, self.latest_kind = size, kind
+
+    def _request(self, identifier: int, what: str) -> None:
+        if len(self.requests) >= MAX_WAITING and identifier not in self.requests:
+            del self.requests[next(iter(self.requests))]
+        self.requests[identifier] = what
+
+    def _few(self, event: PacketEvent, side: str, moment: Moment) -> None:
+        """Packets that open, refuse and end."""
+        found = event.packet
+        value = getattr(found, "reason_code", None) or 0
+        block = getattr(found, "properties", None)
+        text = "" if event.connection.doubtful else describe.reason_string(block)
+        said = Said(event.timestamp_ns, event.frame, value, text)
+        if isinstance(found, packets.Connect):
+            if self.connect is None:
+                self.connect, self.announced_keep_alive = said, found.keep_alive
+                self.user_name, self.version = found.user_name is not None, found.version
+                if found.will is not None:
+                    self.will_topic = found.will.will_topic
+                    will_block = found.will.properties
+                    self.will_delay = (will_block.will_delay_interval or 0) if will_block is not None else 0
+        elif isinstance(found, packets.Connack):
+            if self.connack is None:
+                self.connack = said
+                self.server_keep_alive = None if block is None else block.server_keep_alive
+        elif isinstance(found, packets.Disconnect):
+            self.disconnects.setdefault(side, said)
+        elif side == "server" and found.packet_type in (PacketType.PUBACK, PacketType.PUBREC, PacketType.SUBACK):
+            self._answer(event, moment)
+
+    def _answer(self, event: PacketEvent, moment: Moment) -> None:
+        """PUBACK, PUBREC and SUBACK: what they refuse."""
+        found = event.packet
+        what = self.requests.get(found.packet_identifier)  # type: ignore[attr-defined]
+        if isinstance(found, packets.Suback):
+            names = [] if what is None else what.split("\n")
+            for at, one in enumerate((found.reason_codes or ())[:MAX_REFUSALS]):
+                if one >= 0x80:
+                    asked = names[at] if at < len(names) else "a filter"
+                    refused = f"the subscription to {asked}"
+                    self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, refused, one, found.packet_type))
+            return
+        value = found.reason_code or 0  # type: ignore[attr-defined]
+        if value >= 0x80:
+            self.refusals.append(
+                Refusal(moment.timestamp_ns, moment.frame, what or "a message", value, found.packet_type)
+            )
+
+
+def announced(raw: bytes) -> int:
+    """Bytes that a packet says to have in its fixed header; 0 where that is not there."""
+    length = shift = 0
+    for at, byte in enumerate(raw[1:5], 2):
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return at + length
+    return 0

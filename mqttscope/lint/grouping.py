@@ -1,0 +1,143 @@
+"""Findings of one cause, which people are told as one: how often it was found, from when to when, of how many clients.
+
+A cause is a rule, the one to blame, and the field: a server that breaks one rule for 900 clients is one cause, and so
+is a client that breaks it 900 times, on however many connections.  What a finding is worth (severity, confidence, why
+it is suppressed) belongs to the cause, so that all of its findings count alike.
+
+The memory is that of the causes, not of the findings: of each the first finding is kept, and sums.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+
+from mqttscope.lint.finding import Finding, fingerprint
+from mqttscope.mqtt.constants import Direction
+
+MAX_CLIENTS = 100_000
+"""Clients that are told apart in findings about many."""
+MAX_NAMED = 3
+"""Clients that such a finding names."""
+MAX_NAME = 60
+"""Characters of a Client Identifier in it."""
+_INDEX = re.compile(r"\[\d+\]")
+
+
+def client_of(finding: Finding) -> str:
+    """The Client Identifier of a finding, or the address of its client."""
+    return finding.client_identifier or finding.client
+
+
+def culprit(finding: Finding) -> tuple[str, str]:
+    """Who is to blame: the server, or which client.  One that never said a Client Identifier is known by its host."""
+    if finding.direction == Direction.SERVER_TO_CLIENT:
+        return "server", finding.server
+    return "client" if finding.direction else "", finding.client_identifier or finding.client.rpartition(":")[0]
+
+
+def cause(finding: Finding) -> tuple[Hashable, ...]:
+    """What findings of one cause have in common."""
+    plain = _INDEX.sub("[]", finding.field)
+    return finding.rule, culprit(finding), plain, finding.severity, finding.confidence
+
+
+def cause_fingerprint(finding: Finding) -> str:
+    """What a cause is known by in the next capture, whichever of its findings comes first there."""
+    if finding.clients > 1:
+        return finding.fingerprint
+    client = None if culprit(finding)[0] == "server" else finding.client_identifier
+    return fingerprint(finding.rule, finding.direction, client, None, finding.field, None)
+
+
+@dataclass(slots=True)
+class Group:
+    """Findings that are told as one."""
+
+    first: Finding
+    occurrences: int = 0
+    first_ns: int = 0
+    """The earliest of their times, which need not be that of the first: captures may come in any order."""
+    last_ns: int = 0
+    last_frame: int = 0
+    last_capture: str = ""
+    clients: set[int] = field(default_factory=set)
+    """Hashes of `client_of`: names that are hidden may look alike."""
+    names: list[str] = field(default_factory=list)
+    """What the first few of them are called."""
+    more: bool = False
+    """There were more clients than are told apart."""
+
+    def add(self, finding: Finding, name: Callable[[Finding], str], room: int | None = None) -> bool:
+        """Take one more finding; whether its client is new.  ``room``: how many more may be told apart."""
+        self.occurrences += 1
+        now = finding.timestamp_ns
+        self.first_ns = now if self.occurrences == 1 else min(self.first_ns, now)
+        if now >= self.last_ns or self.occurrences == 1:
+            self.last_ns, self.last_frame, self.last_capture = now, finding.frame, finding.capture
+        client = hash(client_of(finding))
+        if client in self.clients:
+            return False
+        if (MAX_CLIENTS - len(self.clients) if room is None else room) <= 0:
+            self.more = True
+            return False
+        self.clients.add(client)
+        if len(self.names) < MAX_NAMED:
+            self.names.append(name(finding))
+        return True
+
+    @property
+    def number_of_clients(self) -> str:
+        """``900``, ``more than 100,000``."""
+        return f"{'more than ' if self.more else ''}{len(self.clients):,}"
+
+    def named(self) -> str:
+        """The first few clients by their names: ``'a', 'b', 'c' and 897 more``."""
+        number = len(self.clients)
+        named = [repr(_short(name)) for name in self.names]
+        if number > len(named) or self.more:
+            named.append("others" if self.more else f"{number - len(named):,} more")
+        return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)
+
+
+MAX_GROUPS = 10_000
+"""Causes that are followed at a time; for a further one the oldest is ended: should it come again, it is a new one."""
+MAX_BYTES = 64 * 1024 * 1024
+"""Bytes of the packets of their first findings."""
+
+
+class Groups:
+    """The causes of a run, in the order of their first findings."""
+
+    def __init__(self, name: Callable[[Finding], str]) -> None:
+        """``name`` gives what a client is called, where that may hold a secret of its packet."""
+        self._name = name
+        self._groups: dict[tuple[Hashable, ...], Group] = {}
+        self._bytes = 0
+        self._clients = 0
+
+    def __contains__(self, key: tuple[Hashable, ...]) -> bool:
+        return key in self._groups
+
+    def add(self, key: tuple[Hashable, ...], finding: Finding) -> Group:
+        """Take a finding of a cause; returns the cause, which is new where it has one occurrence."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(finding)
+            self._bytes += len(finding.raw)
+        self._clients += group.add(finding, self._name, MAX_CLIENTS - self._clients)
+        return group
+
+    def ended(self, *, everything: bool = False) -> Iterator[Group]:
+        """Take out the oldest causes: those that there is no room for, or all of them."""
+        groups = self._groups
+        while groups and (everything or len(groups) > MAX_GROUPS or (self._bytes > MAX_BYTES and len(groups) > 1)):
+            group = groups.pop(next(iter(groups)))
+            self._bytes -= len(group.first.raw)
+            self._clients -= len(group.clients)
+            yield group
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"

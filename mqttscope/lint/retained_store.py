@@ -1,0 +1,534 @@
+"""The retained messages that a server must have, as far as a capture can know them, and who waits for which.
+
+Only what a server may not drop counts: messages of QoS 1 and 2.  A topic whose message may have been changed out of
+sight is forgotten (`broker_watch`), as is the one published to longest ago where there are too many.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar
+
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerModel
+from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.finding import Related, Report, Scope
+from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.mqtt.packets import (
+    Connack,
+    Connect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Subscribe,
+)
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.topics import compile_filter
+from mqttscope.session.connection import Connection
+from mqttscope.session.history import MAX_RECENT, NEVER_NS, Message
+from mqttscope.session.matching import FAILURE, Subscribed
+from mqttscope.session.subscriptions import FLOOD_PAUSE_NS
+
+MAX_WAITING = 1_000
+"""Connections of a server for which retained messages are expected."""
+MAX_EXPECTED = 32
+"""Retained messages that one connection is expected to get; more of them may be too many for a server's queue."""
+MAX_SCANNED = 1_000
+"""Topics that a wildcard is compared with, newest first."""
+MAX_READERS = 8
+"""Clients of a topic that are remembered as having got its retained message."""
+MAX_LIVE = 1_000
+"""Topics whose last message with RETAIN 1 is remembered for those who get it live."""
+MAX_GONE = 4
+"""Messages of a topic that are remembered of connections that have ended."""
+MAX_FLOOD = 100
+"""Retained messages on one connection from which on a server may have had too many to send all."""
+MAX_IN_FLIGHT = 10
+"""Messages that wait for an answer of the client; a server that limits them holds back what comes next."""
+MAX_PATIENCE_NS = 600 * SECOND_NS
+"""How long a message is waited for; what is judged later than that is not judged at all."""
+WILL_NS = 5 * SECOND_NS
+"""How long after the end of a connection its will may come."""
+CUT = -1
+"""Stands for the checksum of a message that the capture does not have all of."""
+_OVERHEAD = 64
+"""Bytes of a PUBLISH beside topic, payload and what it was published with: more than a server adds."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """A retained message that a client published with QoS 1 or 2 and nobody has changed since."""
+
+    timestamp_ns: int
+    packet: int
+    frame: int
+    capture: str
+    checksum: int
+    size: int
+    until_ns: int
+    """When it expires."""
+    granted: bool
+    """Whether an acknowledgment says that it was accepted, which is so in 5.0 alone."""
+    key: ConnectionKey = ("", 0, 0)
+    """The connection that it was published on."""
+    client: str = ""
+    volatile: bool = False
+    """Whether the session of its publisher ends with the connection."""
+    before: int | None = None
+    """CRC-32 of the message that it replaced, where that is another one and its own publisher had set it."""
+    accepted_ns: int = 0
+    """When the server had acknowledged it in full; 0 before."""
+    proven: bool = False
+    """Whether the server has sent it to somebody as a retained message."""
+    outlived: bool = False
+    """Whether that was after the connection of its publisher had ended."""
+    readers: tuple[str, ...] = ()
+    """Client Identifiers of those who got it."""
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the server has taken it."""
+        return bool(self.accepted_ns)
+
+    @property
+    def related(self) -> Related:
+        """The PUBLISH, for findings."""
+        return Related("the retained message", self.packet, self.frame, self.timestamp_ns)
+
+
+@dataclass(slots=True)
+class Held:
+    """The content of a retained message, as it was published or sent last."""
+
+    checksum: int
+    timestamp_ns: int
+    packet: int
+    frame: int
+    capture: str
+    client: str
+    """Its publisher; empty where it was sent by the server and not published before it."""
+    proven: bool
+    """Whether the server has sent it to somebody as a retained message."""
+    accepted: bool
+    """Whether the server said that it has taken it, which it can in 5.0 alone."""
+
+
+@dataclass(slots=True)
+class Live:
+    """A message that was published with RETAIN 1, for those who get it live."""
+
+    checksum: int
+    timestamp_ns: int
+    packet: int
+    frame: int
+    capture: str
+    key: ConnectionKey
+
+
+@dataclass(slots=True)
+class Expected:
+    """A retained message that a SUBSCRIBE asks for."""
+
+    topic_filter: str
+    packet: int
+    frame: int
+    timestamp_ns: int
+    kept_by: int
+    """Number of the PUBLISH that it comes from."""
+
+
+@dataclass(slots=True)
+class Vain:
+    """A retained message that was asked for and has not come, with all that could excuse it looked at."""
+
+    topic: str
+    expected: Expected
+    kept: Kept
+    subscribed: Subscribed
+    reader: bool
+    """Whether the client has got messages of the topic, so that it may read them."""
+
+    @property
+    def related(self) -> tuple[Related, ...]:
+        """The packets that explain it."""
+        one = self.expected
+        return Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns), self.kept.related
+
+
+@dataclass(slots=True)
+class RetainedStore(BrokerModel):
+    """Retained messages of a server, and who waits for which."""
+
+    code: ClassVar[str] = "retained_store"
+    scope: ClassVar[Scope] = Scope.BROKER
+    looks_at: ClassVar[Any] = (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack)
+    when: ClassVar[Any] = {Publish: "retain", Pubrec: "reason_code"}
+
+    kept: dict[str, Kept] = field(default_factory=dict)
+    waiting: dict[ConnectionKey, dict[str, Expected]] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
+    """What was published or sent last of each topic, whatever its QoS."""
+    live: dict[str, Live] = field(default_factory=dict)
+    """What was published last with RETAIN 1, by topic."""
+    awaited: dict[str, int] = field(default_factory=dict)
+    """Topics in ``waiting``, with the number of connections that wait."""
+    gone: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """CRC-32 and time of the last messages of connections that have ended, by topic."""
+    lost_ns: int = 0
+    """Up to when there were more of them than are remembered."""
+    stirred: dict[str, int] = field(default_factory=dict)
+    """Topics of wills, with the time until which they may have been published."""
+
+    def forget(self) -> None:
+        """Nothing is certain any more."""
+        for one in (self.kept, self.waiting, self.held, self.live, self.awaited, self.gone, self.stirred):
+            one.clear()
+
+    def forget_topic(self, topic: str) -> None:
+        """Nothing is certain of this topic."""
+        self.kept.pop(topic, None)
+        self.held.pop(topic, None)
+        self.live.pop(topic, None)
+
+    def accept(self, topic: str, now_ns: int) -> None:
+        """The server has the message."""
+        kept, held = self.kept.get(topic), self.held.get(topic)
+        if kept is not None:
+            kept.accepted_ns = kept.accepted_ns or now_ns
+            if held is not None:
+                held.accepted = held.accepted or kept.granted
+
+    def minds(self, will: Will) -> bool:
+        """Only a will that clears leaves no retained message."""
+        return will.will_retain and not will.will_payload
+
+    def follow(self, packet: Any, at: RuleContext) -> None:
+        """Follow what is retained, who asks for it and who gets it."""
+        self.take(packet, at)
+        if isinstance(packet, Publish):
+            if at.from_client:
+                self._publish(packet, at)
+            elif at.topic is None:
+                self._wait_no_more(at.key)
+            else:
+                self._deliver(packet, at.topic, at)
+        elif isinstance(packet, Subscribe) and self.kept:
+            self._ask(packet, at)
+
+    def _publish(self, packet: Publish, at: RuleContext) -> None:
+        """Take a message that a client published with RETAIN 1."""
+        topic, connection = at.topic, at.connection
+        if topic is None:
+            self.forget()  # an alias that is not known: it may be any topic
+            return
+        event, name, checksum = at.event, at.client_name, zlib.crc32(packet.payload)
+        before, known = self.kept.pop(topic, None), self.held.pop(topic, None)
+        self.live.pop(topic, None)
+        if packet.missing or topic[0] == "$" or not connection.retain_available:
+            return
+        place = (event.timestamp_ns, at.number, event.frame, event.capture)
+        self.live[topic] = Live(checksum, *place, at.key)
+        if len(self.live) > MAX_LIVE:
+            del self.live[next(iter(self.live))]
+        self.held[topic] = Held(checksum, *place, name, proven=False, accepted=False)
+        if len(self.held) > MAX_TOPICS:
+            del self.held[next(iter(self.held))]
+        if not packet.payload or not 0 < packet.qos < 3 or self.hides(topic):
+            return
+        expiry = None if packet.properties is None else packet.properties.message_expiry_interval
+        kept = self.kept[topic] = Kept(
+            *place,
+            checksum,
+            len(packet.raw) + len(topic),
+            NEVER_NS if expiry is None else event.timestamp_ns + expiry * SECOND_NS,
+            at.version is V5,
+            at.key,
+            name,
+            _ends_with_connection(at),
+        )
+        if before is not None and before.checksum == checksum:
+            kept.before = before.before  # it came again
+        elif known is not None and known.checksum != checksum and known.client == name:
+            kept.before = known.checksum
+        self.wait_for_answer(at, packet, topic)
+        if len(self.kept) > MAX_TOPICS:
+            del self.kept[next(iter(self.kept))]
+
+    def _deliver(self, packet: Publish, topic: str, at: RuleContext) -> None:
+        """Take a message with RETAIN 1 that the server sent: nobody waits for it any more, and it does have it."""
+        waiting = self.waiting.get(at.key)
+        if waiting is not None and waiting.pop(topic, None) is not None:
+            self._await_less(topic)
+            if not waiting:
+                del self.waiting[at.key]
+        if packet.missing:
+            return
+        checksum = zlib.crc32(packet.payload)
+        stored = not at.history.subscriptions.match(topic).retain_as_published
+        held = self.held.get(topic)
+        if stored and topic[0] != "$":
+            if held is None or held.checksum != checksum:
+                event = at.event
+                place = (event.timestamp_ns, at.number, event.frame, event.capture)
+                self.held[topic] = Held(checksum, *place, "", proven=True, accepted=False)
+                if len(self.held) > MAX_TOPICS:
+                    del self.held[next(iter(self.held))]
+            else:
+                held.proven = True
+        kept = self.kept.get(topic)
+        if kept is None or checksum != kept.checksum:
+            return
+        kept.proven = kept.proven or stored
+        kept.outlived = kept.outlived or (stored and kept.key not in self.witnesses)
+        name = at.client_name
+        if name not in kept.readers:
+            kept.readers = (*kept.readers, name)[-MAX_READERS:]
+
+    def _ask(self, packet: Subscribe, at: RuleContext) -> None:
+        """Note what a SUBSCRIBE should bring; its subscriptions are not in the table yet."""
+        now = at.timestamp_ns
+        waiting = dict(self.waiting.get(at.key, {}))
+        for topic, one in list(waiting.items()):
+            if one.timestamp_ns + MAX_PATIENCE_NS < now:
+                del waiting[topic]
+        for row in packet.subscriptions or ():
+            if row.no_local or not _asks_for_retained(row, at):
+                continue
+            for topic, kept in self.matching(row.topic_filter, now, at):
+                event = at.event
+                waiting[topic] = Expected(row.topic_filter, at.number, event.frame, now, kept.packet)
+        self._wait_no_more(at.key)
+        if waiting and len(waiting) <= MAX_EXPECTED and len(self.waiting) < MAX_WAITING:
+            self.waiting[at.key] = waiting
+            for topic in waiting:
+                self.awaited[topic] = self.awaited.get(topic, 0) + 1
+
+    def _wait_no_more(self, key: ConnectionKey) -> None:
+        for topic in self.waiting.pop(key, ()):
+            self._await_less(topic)
+
+    def _await_less(self, topic: str) -> None:
+        left = self.awaited.get(topic, 0) - 1
+        if left > 0:
+            self.awaited[topic] = left
+        else:
+            self.awaited.pop(topic, None)
+
+    def matching(self, topic_filter: str, until_ns: int, at: RuleContext) -> Iterator[tuple[str, Kept]]:
+        """Messages that match, of this capture, that do not expire before and are not too long for the client."""
+        if "+" in topic_filter or "#" in topic_filter:
+            matches = compile_filter(topic_filter)
+            names = [name for name in islice(reversed(self.kept), MAX_SCANNED) if matches(name)]
+        else:
+            names = [topic_filter] if topic_filter in self.kept else []
+        limit = at.client.maximum_packet_size
+        for name in names[: MAX_EXPECTED + 1]:
+            kept = self.kept[name]
+            fits = limit is None or kept.size + _OVERHEAD <= limit
+            if fits and kept.acknowledged and kept.until_ns > until_ns and kept.capture == at.event.capture:
+                yield name, kept
+
+    def closed(self, connection: Connection, at: RuleContext) -> None:
+        """A connection ends: what it waited for does not come, and what it said is remembered in short."""
+        BrokerModel.closed(self, connection, at)
+        self._wait_no_more(at.key)
+        connect, left = at.history.connect, at.history.client.disconnect
+        will = None if connect is None else connect.will
+        if will is not None and (left is None or left.reason_code):
+            block = will.properties
+            delayed = block is not None and bool(block.will_delay_interval)
+            self.stirred[will.will_topic] = NEVER_NS if delayed else max(self.now_ns, at.timestamp_ns) + WILL_NS
+            if len(self.stirred) > MAX_TOPICS:
+                del self.stirred[next(iter(self.stirred))]
+        for party in (at.history.client, at.history.server):
+            if len(party.recent) >= MAX_RECENT:
+                self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
+            for row in party.recent:
+                known = self.gone.pop(row.topic, ())
+                checksum = CUT if row.cut else row.checksum
+                self.gone[row.topic] = (*known, (checksum, row.timestamp_ns))[-MAX_GONE:]
+                if len(known) == MAX_GONE:
+                    self.lost_ns = max(self.lost_ns, known[0][1])
+        while len(self.gone) > MAX_TOPICS:
+            dropped = self.gone.pop(next(iter(self.gone)))
+            self.lost_ns = max(self.lost_ns, dropped[-1][1])
+
+    def heard_since(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> bool:
+        """Whether somebody may have sent a message with this content since then, to the server or from it.
+
+        Wills count, and so does what was sent on a connection that sent more than is remembered, or that has lost
+        bytes.
+        """
+        return self._said_since(topic, checksum, since_ns, at, both=True)
+
+    def published_since(self, topic: str, beside: Live, since_ns: int, at: RuleContext) -> bool:
+        """The same of what clients sent with the content of one message, beside that one itself."""
+        return self._said_since(topic, beside.checksum, since_ns, at, beside, both=False)
+
+    def _said_since(
+        self,
+        topic: str,
+        checksum: int,
+        since_ns: int,
+        at: RuleContext,
+        beside: Live | None = None,
+        *,
+        both: bool,
+    ) -> bool:
+        if self.lost_ns >= since_ns or self.stirred.get(topic, -1) >= since_ns or self.has_will(topic, checksum, at):
+            return True
+        own_ns, own = (-1, None) if beside is None else (beside.timestamp_ns, (beside.key, beside.packet))
+        for known, when_ns in self.gone.get(topic, ()):
+            if known in (checksum, CUT) and when_ns >= since_ns and when_ns != own_ns:
+                return True
+        for key in self.witnesses:
+            history = at.history_of(key)
+            if history is None:
+                continue
+            connection = at.connection_of(key)
+            if both and connection is not None and (connection.server_side.gapped or history.server.malformed):
+                return True
+            for party in (history.client, history.server) if both else (history.client,):
+                recent = party.recent
+                if len(recent) >= MAX_RECENT and recent[0].timestamp_ns > since_ns:
+                    return True
+                for row in recent:
+                    same = row.topic == topic and (row.checksum == checksum or row.cut)
+                    if same and row.timestamp_ns >= since_ns and own != (key, row.packet):
+                        return True
+        return False
+
+    def has_will(self, topic: str, checksum: int, at: RuleContext) -> bool:
+        """Whether an open connection has a will with this content."""
+        for key in self.witnesses:
+            history = at.history_of(key)
+            will = None if history is None or history.connect is None else history.connect.will
+            if will is not None and will.will_topic == topic and zlib.crc32(will.will_payload) == checksum:
+                return True
+        return False
+
+    def plain(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> tuple[str, Message] | None:
+        """What an open connection of a client has published since then with this content, with the client's name."""
+        for key in self.witnesses:
+            history = at.history_of(key)
+            if history is None:
+                continue
+            for row in history.client.recent:
+                if row.topic == topic and row.checksum == checksum and row.timestamp_ns > since_ns:
+                    connect = history.connect
+                    return ("" if connect is None else connect.client_identifier or ""), row
+        return None
+
+    def in_vain(self, topic: str, one: Expected, patience_ns: int, at: RuleContext) -> Vain | None:
+        """What was not sent, where nothing excuses it."""
+        kept = self.kept.get(topic)
+        if kept is None or self.hides(topic) or not self.witnessed(kept.timestamp_ns):
+            return None
+        # Where packets are counted by connection, those of two connections may have the same number.
+        if kept.packet != one.kept_by or kept.timestamp_ns > one.timestamp_ns:
+            return None
+        if kept.until_ns <= one.timestamp_ns + patience_ns + 2 * SECOND_NS:
+            return None
+        history = at.history
+        table = history.subscriptions
+        subscribed = table.named(one.topic_filter, one.packet)
+        if subscribed is None or not _in_force(subscribed) or not table.complete:
+            return None
+        limit = min(at.client.receive_maximum, MAX_IN_FLIGHT)
+        flooded = table.flood_ns is not None and at.timestamp_ns - table.flood_ns <= FLOOD_PAUSE_NS
+        if at.server.in_flight >= limit or len(table.retained) > MAX_FLOOD or flooded:
+            return None
+        recent = [row for row in history.server.recent if row.topic == topic]
+        if any(row.timestamp_ns >= one.timestamp_ns for row in recent):
+            return None  # without RETAIN, or a later one
+        reader = bool(recent) or topic in table.retained or at.client_name in kept.readers
+        if not reader and one.topic_filter != topic:
+            return None
+        if history.client.disconnect is not None or history.server.disconnect is not None:
+            return None
+        if self.waits_behind_a_hole(at):
+            return None
+        return Vain(topic, one, kept, subscribed, reader)
+
+
+@dataclass(slots=True)
+class Judged:
+    """How far a rule has looked at what each connection waits for."""
+
+    until_ns: dict[ConnectionKey, int] = field(default_factory=dict)
+    """What was asked for up to then."""
+
+
+class WaitingRule(Rule):
+    """A rule about retained messages that are asked for and do not come in time (its setting ``timeout``).
+
+    Its ``Memory`` is `Judged`, its model `RetainedStore`, and it looks at SUBSCRIBE.
+    """
+
+    def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
+        """Judge what has not come."""
+        raise NotImplementedError
+
+    def await_answer(self, at: RuleContext) -> None:
+        """A SUBSCRIBE may ask for what is kept."""
+        if at.model(RetainedStore).kept:
+            at.ask(self, at.timestamp_ns + self.patience_ns)
+
+    @property
+    def patience_ns(self) -> int:
+        """How long a message may take."""
+        return round(float(self.set["timeout"]) * SECOND_NS)
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Judge what has not come in time."""
+        store, memory = at.model(RetainedStore), at.memory(self)
+        waiting = store.waiting.get(at.key)
+        if waiting is None:
+            return None
+        asked_ns = at.timestamp_ns - self.patience_ns
+        done_ns = memory.until_ns.get(at.key, 0)
+        told = []
+        for topic, one in list(waiting.items()):
+            if one.timestamp_ns > asked_ns:
+                at.ask(self, one.timestamp_ns + self.patience_ns)
+            elif one.timestamp_ns > done_ns:
+                vain = store.in_vain(topic, one, self.patience_ns, at)
+                found = None if vain is None else self.judge(vain, store, at)
+                if found is not None:
+                    told.append(found)
+        memory.until_ns[at.key] = asked_ns
+        return told
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """What was due by now has been judged; nothing else is expected here."""
+        at.memory(self).until_ns.pop(at.key, None)
+        return None
+
+
+def waited_s(one: Expected, at: RuleContext) -> float:
+    """Seconds since the SUBSCRIBE."""
+    return (at.timestamp_ns - one.timestamp_ns) / SECOND_NS
+
+
+def _ends_with_connection(at: RuleContext) -> bool:
+    """Whether the session ends with the connection, as far as that is known now."""
+    connection = at.connection
+    if at.version is V5:
+        return connection.session_expiry_interval == 0
+    return connection.clean_start is True
+
+
+def _asks_for_retained(row: Subscription, at: RuleContext) -> bool:
+    if row.topic_filter.startswith("$") or not at.connection.retain_available:
+        return False  # Shared Subscriptions, and what servers before 5.0 take for such
+    if at.version is not V5 or row.retain_handling == 0:
+        return True
+    table, resumed = at.history.subscriptions, at.connection.session_present is not False
+    return row.retain_handling == 1 and not resumed and row.topic_filter not in table.live
+
+
+def _in_force(one: Subscribed) -> bool:
+    return one.granted is not None and one.granted < FAILURE and one.ending_ns is None and one.ended_ns is None

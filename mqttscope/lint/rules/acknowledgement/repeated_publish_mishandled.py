@@ -1,0 +1,159 @@
+"""ACK518."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, packet_name
+from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
+from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.session.inflight import RECEIVED
+
+IN_USE = 0x91
+"""Reason code: Packet Identifier in use."""
+AGAIN = "MQTT-4.3.3-10"
+OVER = {PacketType.PUBACK: "MQTT-4.3.2-5", PacketType.PUBREC: "MQTT-4.3.3-9", PacketType.PUBCOMP: "MQTT-4.3.3-12"}
+"""The statement that makes a PUBLISH a new message, by the packet that ended the exchange before."""
+_ONCE = client(Publish(qos=2, topic_name="a", packet_identifier=7))
+_AGAIN = client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7))
+_PING = (client(Pingreq(), after=20), server(Pingresp()))
+
+
+class RepeatedPublishMishandled(AnswerRule):
+    """A receiver refuses a PUBLISH whose packet identifier it has seen before, or does not answer it.
+
+    Until its PUBREL a QoS 2 message that comes again is the same message, and is answered with PUBREC again.  After
+    PUBACK, PUBCOMP or a refusing PUBREC the identifier is free, and a PUBLISH with it is a new message whatever its DUP
+    flag says.  A receiver that answers 0x91 (Packet Identifier in use) makes its peer give up the message, or the
+    connection.  A repeat without an answer is reported after ``timeout`` seconds.
+
+    Instead, answer the repeat like the first one, and forget the identifier when its exchange is over.
+    """
+
+    code = "ACK518"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {
+        V5: {"MQTT-4.3.2-5": "puback", "MQTT-4.3.3-9": "pubrec", "MQTT-4.3.3-10": "", "MQTT-4.3.3-12": "pubrec"},
+        V3_1_1: {"MQTT-4.3.3-2": ""},
+    }
+    also = {V3_1_1: ("MQTT-4.3.2-2",)}
+    looks_at = (Publish, Puback, Pubrec)
+    when = {Publish: "dup", Puback: "reason_code", Pubrec: "reason_code"}
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    settings = {"timeout": 30}
+    Memory = Waiting
+
+    good = [
+        conversation(
+            "PUBREC again",
+            *opened(V3_1),
+            _ONCE,
+            server(Pubrec(7)),
+            _AGAIN,
+            server(Pubrec(7)),
+            client(Pubrel(7), Pubrel(7)),
+            server(Pubcomp(7), Pubcomp(7)),
+            *_PING,
+            *_PING,
+            closes("client"),
+        ),
+        conversation(
+            "a new message with an identifier that is free again",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(7)),
+            client(Publish(qos=1, topic_name="b", packet_identifier=7)),
+            server(Puback(7, reason_code=0x97)),
+            *_PING,
+            *_PING,
+            closes("client"),
+        ),
+        conversation(
+            "in use from before the reconnect, as far as the capture tells",
+            *opened(clean_start=False, session_present=True),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(7, reason_code=0x91)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "0x91 for the repeat",
+            *opened(),
+            _ONCE,
+            server(Pubrec(7)),
+            _AGAIN,
+            server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
+        ),
+        conversation(
+            "0x91 though the identifier was free again",
+            *opened(),
+            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+            server(Puback(7)),
+            client(Publish(qos=1, topic_name="b", packet_identifier=7)),
+            server(Puback(7, reason_code=0x91)).marked("reason_code"),
+        ),
+        conversation(
+            "0x91 after PUBCOMP",
+            *opened(),
+            _ONCE,
+            server(Pubrec(7)),
+            client(Pubrel(7)),
+            server(Pubcomp(7)),
+            client(Publish(qos=2, topic_name="b", packet_identifier=7)),
+            server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
+        ),
+        conversation(
+            "no answer in 3.1.1",
+            *opened(V3_1_1),
+            _ONCE,
+            server(Pubrec(7)),
+            _AGAIN,
+            acknowledges("server"),
+            closes("client", after=60).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        """Begin to wait for the answer to a repeat; look at what refuses one."""
+        if isinstance(packet, Publish):
+            return super().check(packet, at) if packet.qos == 2 else None
+        if packet.reason_code != IN_USE or packet.packet_identifier in at.other.shared:
+            return None
+        before = at.other.ended.get(packet.packet_identifier)
+        running = at.receiver.running(packet.packet_identifier, "publish")
+        if running is None:
+            return None
+        if running.retransmissions:
+            told, one, broken = "that came again before its PUBREL", running, AGAIN
+        elif before is not None and before.exchange.packet < running.packet:
+            told, one = "after the exchange that had its identifier was over", before.exchange
+            broken = OVER[PacketType(before.by)]
+        else:
+            return None
+        return self.report(
+            "reason_code",
+            f"{packet_name(packet)} refuses a PUBLISH {told} with 0x91 (Packet Identifier in use), expected "
+            f"{packet_name(packet)} as for {'the first one' if one is running else 'a new message'}",
+            related=(Related("the PUBLISH before", one.packet, one.frame, one.timestamp_ns),),
+            statements=(broken,),
+        )
+
+    def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
+        """Repeats whose first PUBLISH had its PUBREC."""
+        sender = at.connection.receiver(debtor)
+        for identifier, number in at.history.party(debtor).owes_pubrec.items():
+            one = sender.running(identifier, "publish")
+            if one is not None and one.phase is RECEIVED and one.packet < number:
+                yield identifier, number
+
+    def describe(self, one: Overdue, at: RuleContext) -> Report | None:
+        """Say what came again and what did not come."""
+        told = (
+            f"repeated PUBLISH with packet identifier {one.identifier} got no PUBREC within {self.set['timeout']} s, "
+            f"the first one did"
+        )
+        return self.overdue(one, told, "the first PUBLISH")

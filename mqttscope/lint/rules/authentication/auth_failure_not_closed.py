@@ -1,0 +1,141 @@
+"""AUT507."""
+
+from dataclasses import dataclass
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
+from mqttscope.mqtt.constants import Direction, PacketType, reason_name
+from mqttscope.mqtt.packets import Auth, Disconnect, Pingreq, Pingresp
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+REAUTHENTICATE = 0x19
+FAILURE = 0x80
+_METHOD = Properties(authentication_method="m", authentication_data=b"1")
+_OPENED = opened(connect=_METHOD, connack=Properties(authentication_method="m"))
+_BEGINS = client(Auth(0x19, _METHOD))
+_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
+_PING = (client(Pingreq(), after=25), server(Pingresp()))
+
+
+@dataclass(slots=True)
+class Reauthentication:
+    """The re-authentication that runs."""
+
+    packet: int = -1
+    """Number of the AUTH that began it; -1 where none runs."""
+    frame: int = 0
+    timestamp_ns: int = 0
+
+
+class AuthFailureNotClosed(Rule):
+    """A connection stays open after its re-authentication has failed.
+
+    Whoever is not authenticated any more may continue.  What shows the failure is a DISCONNECT with a Reason Code from
+    0x80 on while the re-authentication runs; the sender then has ``close_timeout`` seconds to close.  Where the
+    exchange only stops for ``timeout`` seconds that is worth a note: the connection continues as it was.
+
+    Instead, send DISCONNECT with the reason and close the connection at once.
+    """
+
+    code = "AUT507"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-4.12.1-2": ""}}
+    looks_at = (Auth, Disconnect)
+    needs = Needs.OPENING | Needs.WHOLE
+    settings = {"timeout": 30, "close_timeout": 5}
+    Memory = Reauthentication
+
+    good = [
+        conversation("it succeeds", *_OPENED, _BEGINS, server(Auth(0, _METHOD)), *_PING, *_PING, closes("client")),
+        conversation("closed", *_OPENED, _BEGINS, server(Disconnect(0x87)), closes("server"), *_LATER),
+        conversation(
+            "another reason to leave, later",
+            *_OPENED,
+            _BEGINS,
+            server(Auth(0, _METHOD)),
+            server(Disconnect(0x8B)),
+            closes("server"),
+            *_LATER,
+        ),
+        conversation(
+            "in several steps",
+            *_OPENED,
+            _BEGINS,
+            server(Auth(0x18, _METHOD), after=20),
+            client(Auth(0x18, _METHOD)),
+            server(Auth(0, _METHOD), after=20),
+            *_LATER,
+        ),
+    ]
+    bad = [
+        conversation(
+            "DISCONNECT, and it stays open",
+            *_OPENED,
+            _BEGINS,
+            server(Disconnect(0x87)),
+            acknowledges("client"),
+            closes("client", after=10).marked(""),
+        ),
+        conversation("it is never finished", *_OPENED, _BEGINS, *_PING, *_PING, closes("client").marked("")),
+    ]
+
+    def check(self, packet: Auth | Disconnect, at: RuleContext) -> Findings:
+        """Follow the exchange."""
+        memory: Reauthentication = at.memory(self)
+        if isinstance(packet, Auth):
+            if at.from_client and packet.reason_code == REAUTHENTICATE and at.history.settled:
+                memory.packet, memory.frame, memory.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
+                at.ask(self, at.timestamp_ns + patience_ns(self))
+            elif not at.from_client and not packet.reason_code:
+                memory.packet = -1
+        elif memory.packet >= 0:
+            if (packet.reason_code or 0) < FAILURE:
+                memory.packet = -1
+            else:
+                at.ask(self, at.timestamp_ns + patience_ns(self, "close_timeout"))
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether it is over, and how."""
+        memory: Reauthentication = at.memory(self)
+        if memory.packet < 0 or has_closed(at, C2S) or has_closed(at, S2C):
+            return None
+        for direction in (S2C, C2S):
+            sent = at.history.party(direction).disconnect
+            if sent is not None:
+                memory.packet = -1 if sent.reason_code < FAILURE else memory.packet
+                if memory.packet < 0 or not has_arrived(at.history.party(direction), sent.position):
+                    return None
+                name = reason_name(PacketType.DISCONNECT, sent.reason_code, V5)
+                return self._told(f"failed (DISCONNECT 0x{sent.reason_code:02x}, {name})", direction, memory)
+        last = max(
+            (auth for auth in (at.history.client.auth, at.history.server.auth) if auth is not None),
+            key=lambda auth: auth.timestamp_ns,
+        )
+        due_ns = last.timestamp_ns + patience_ns(self)
+        if at.timestamp_ns < due_ns:
+            at.ask(self, due_ns)
+            return None
+        waits_for = S2C if last is at.history.client.auth else C2S
+        if not has_arrived(at.history.party(waits_for.opposite), last.position):
+            return None
+        return self._told("was never finished", waits_for, memory, Severity.INFO)
+
+    def _told(self, sign: str, sender: Direction, memory: Reauthentication, severity: Severity | None = None) -> Report:
+        begun = Related("the AUTH that began it", memory.packet, memory.frame, memory.timestamp_ns)
+        memory.packet = -1
+        return self.report(
+            "",
+            f"re-authentication {sign} but the connection stays open",
+            severity=severity,
+            sender=sender,
+            related=(begun,),
+            overdue=True,
+        )

@@ -1,0 +1,159 @@
+"""CON426."""
+
+from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import Step, client, closes, conversation, lost, make_connect, on, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.live_clients import InUse, LiveClients
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.history import NEVER_NS
+
+SILENT_NS = 90 * SECOND_NS
+"""A connection that has been silent for longer, whatever its Keep Alive, may be gone without the capture knowing."""
+MOMENT_NS = SECOND_NS
+"""How long before its CONNACK the server may have closed the connection that had the identifier."""
+
+
+def _assigned(name: str = "auto-1", user_name: str | None = None, **connect: int) -> tuple[Step, Step]:
+    return opened(
+        client_identifier="",
+        user_name=user_name,
+        connect=Properties(**connect) if connect else None,
+        connack=Properties(assigned_client_identifier=name),
+    )
+
+
+def _marked(name: str = "auto-1", user_name: str | None = None) -> tuple[Step, Step]:
+    request, answer = _assigned(name, user_name)
+    return request, answer.marked("properties.assigned_client_identifier")
+
+
+_TAKEN_OVER = server(Disconnect(reason_code=0x8E))
+
+
+class AssignedClientIdNotUnique(Rule):
+    """A server assigns a Client Identifier that another session has.
+
+    The two clients share one session then: one is thrown out when the other connects, or gets its messages.  It is
+    reported where the other one is connected and has spoken lately, or has a session that has not expired.  Servers
+    that make the identifier of the user name give it to all clients of a user: that is a warning.
+
+    Instead, make identifiers that no session has, from enough random bits.
+    """
+
+    code = "CON426"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    also = {V5: ("MQTT-3.1.3-6", "MQTT-3.2.2-16")}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+    when = "properties"
+    needs = Needs.OPENING
+    models = (LiveClients,)
+
+    good = [
+        conversation("another identifier", *_assigned(), *on(1, *_assigned("auto-2"))),
+        conversation(
+            "the other one has left, and its session with it",
+            *_assigned(),
+            client(Disconnect()),
+            closes("client"),
+            *on(1, *_assigned()),
+        ),
+        conversation(
+            "its session has expired",
+            *_assigned(session_expiry_interval=60),
+            client(Disconnect()),
+            closes("client"),
+            client(after=100),
+            *on(1, *_assigned()),
+        ),
+        conversation("silent for so long that it may be gone", *_assigned(), client(after=200), *on(1, *_assigned())),
+        conversation(
+            "the other one is not known to have been accepted",
+            client(make_connect(client_identifier="auto-1")),
+            *on(1, *_assigned()),
+        ),
+        conversation(
+            "the client itself gives the identifier that it was assigned",
+            *_assigned(session_expiry_interval=60),
+            *on(1, *opened(client_identifier="auto-1", clean_start=False, session_present=True)),
+        ),
+        conversation(
+            "how long the session is kept was in bytes that were lost",
+            *_assigned(session_expiry_interval=600),
+            lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
+            closes("client"),
+            *on(2, *opened(client_identifier="c3"), client(Pingreq(), after=10)),
+            *on(1, *_assigned()),
+        ),
+    ]
+    bad = [
+        conversation("of a client that is connected", *_assigned(), *on(1, *_marked())),
+        conversation(
+            "of a client that gave it itself, in 3.1.1",
+            *opened(V3_1_1, client_identifier="auto-1"),
+            client(Pingreq(), after=50),
+            server(Pingresp()),
+            client(after=50),
+            *on(1, *_marked()),
+        ),
+        conversation(
+            "of a client that is thrown out because of it",
+            *_assigned(),
+            *on(1, _marked()[0]),
+            _TAKEN_OVER,
+            closes("server"),
+            *on(1, _marked()[1]),
+        ),
+        conversation(
+            "of a session that has not expired",
+            *_assigned(session_expiry_interval=600),
+            client(Disconnect()),
+            closes("client"),
+            client(after=100),
+            *on(1, *_marked()),
+        ),
+        conversation("of the same user: only a warning", *_assigned("bob", "bob"), *on(1, *_marked("bob", "bob"))),
+    ]
+
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Look the assigned identifier up."""
+        connect = at.history.connect
+        assigned = packet.properties.assigned_client_identifier if packet.properties else None
+        if not assigned or packet.reason_code or at.history.connack is not None:
+            return None
+        if connect is None or connect.client_identifier:
+            return None
+        one = at.model(LiveClients).names.get(assigned)
+        how = None if one is None or one.key == at.key else self._used(one, at)
+        if one is None or how is None:
+            return None
+        same_user = bool(connect.user_name) and one.user_name == connect.user_name
+        doubtful = same_user or one.capture != at.event.capture
+        return self.report(
+            "properties.assigned_client_identifier",
+            f"CONNACK assigns Client Identifier {assigned!r}, which {how}",
+            severity=Severity.WARNING if doubtful else None,
+            confidence=Confidence.HEURISTIC if doubtful else None,
+            related=(one.connack,),
+        )
+
+    @staticmethod
+    def _used(one: InUse, at: RuleContext) -> str | None:
+        """Who has the identifier; ``None`` where that is not certain."""
+        now = at.timestamp_ns
+        if one.until_ns == NEVER_NS:
+            history = at.history_of(one.key)
+            if history is None or history.client.disconnect is not None or history.behind_a_hole:
+                return None
+            heard_ns = max(history.client.segment_ns, one.connack.timestamp_ns)
+            return "another client has that is connected" if now - heard_ns <= SILENT_NS else None
+        if one.taken_ns and now - one.taken_ns <= MOMENT_NS:
+            return "another client had until it was disconnected with 0x8E just now"
+        return "belongs to a session that has not expired" if now + SECOND_NS < one.until_ns else None

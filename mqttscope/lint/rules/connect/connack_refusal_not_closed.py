@@ -1,0 +1,149 @@
+"""CON528."""
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, lost, make_connect, on, opened, server
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.mqtt.packets import Connack
+from mqttscope.session.connection import Connection
+
+REJECTED = 2
+"""Return code of 3.1.1: identifier rejected."""
+NAMED = {
+    0x84: "MQTT-3.1.2-2",
+    0x85: "MQTT-3.1.3-8",
+    0x86: "MQTT-4.12.0-4",
+    0x87: "MQTT-4.12.0-4",
+    0x8C: "MQTT-4.12.0-1",
+}
+"""Reason codes of 5.0 with a statement of their own that the server has to close."""
+_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
+
+
+class ConnackRefusalNotClosed(Rule):
+    """A server leaves a connection open that it has refused.
+
+    The client may wait for the end of it, and each such connection takes a place from others.  The finding comes when
+    neither side has closed within ``timeout`` seconds of the refusing CONNACK, FIN, RST or the Close frame of a
+    WebSocket, and only where TCP shows that the client got it.  Where the client closes first nothing is known.
+
+    Instead, close the connection right after the CONNACK.
+    """
+
+    code = "CON528"
+    severity = Severity.ERROR
+    statements = {
+        V5: {
+            "MQTT-3.1.2-2": "",
+            "MQTT-3.1.3-8": "",
+            "MQTT-3.1.4-2": "",
+            "MQTT-3.2.2-7": "",
+            "MQTT-4.12.0-1": "",
+            "MQTT-4.12.0-4": "",
+        },
+        V3_1_1: {"MQTT-3.1.3-9": "", "MQTT-3.2.2-5": ""},
+    }
+    also = {
+        V5: ("MQTT-3.1.2-1", "MQTT-3.2.2-12", "MQTT-3.2.2-13", "MQTT-4.13.2-1"),
+        V3_1_1: ("MQTT-3.1.2-2", "MQTT-3.1.3-8"),
+    }
+    looks_at = Connack
+    sender = S2C
+    when = "reason_code"
+    needs = Needs.WHOLE
+    settings = {"timeout": 5}
+
+    good = [
+        conversation(
+            "the server closes", client(make_connect()), server(Connack(reason_code=0x86)), closes("server"), *_LATER
+        ),
+        conversation(
+            "the server closes a little later",
+            client(make_connect(V3_1_1)),
+            server(Connack(reason_code=5)),
+            acknowledges("client"),
+            closes("server", after=4),
+            *_LATER,
+        ),
+        conversation(
+            "the client closes first",
+            client(make_connect()),
+            server(Connack(reason_code=0x86)),
+            closes("client", after=1),
+            *_LATER,
+        ),
+        conversation("the client never got it", client(make_connect()), server(Connack(reason_code=0x86)), *_LATER),
+        conversation(
+            "the capture ends before long",
+            client(make_connect()),
+            server(Connack(reason_code=0x86)),
+            acknowledges("client"),
+        ),
+        conversation(
+            "the capture lacks bytes of the server",
+            client(make_connect()),
+            server(Connack(reason_code=0x86)),
+            lost(server(Connack(reason_code=0x86))),
+            *_LATER,
+        ),
+        conversation("accepted", *opened(), acknowledges("client"), *_LATER),
+    ]
+    bad = [
+        conversation(
+            "nobody closes",
+            client(make_connect()),
+            server(Connack(reason_code=0x86)),
+            acknowledges("client"),
+            *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
+        ),
+        conversation(
+            "the client gives up in the end, in MQTT 3.1.1",
+            client(make_connect(V3_1_1)),
+            server(Connack(reason_code=5)),
+            acknowledges("client"),
+            closes("client", after=20).marked(""),
+        ),
+        conversation(
+            "the server closes late, in MQTT 3.1",
+            client(make_connect(V3_1)),
+            server(Connack(reason_code=4)),
+            acknowledges("client"),
+            closes("server", after=20).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Begin to wait."""
+        if at.history.connack is None:
+            at.ask(self, at.timestamp_ns + patience_ns(self))
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anybody has closed."""
+        connack, sent = at.history.connack, at.history.connack_sent
+        if connack is None or sent is None or not has_arrived(at.history.server, sent.position):
+            return None
+        if has_closed(at, C2S) or has_closed(at, S2C):
+            return None
+        code = connack.reason_code or 0
+        waited = (at.timestamp_ns - sent.timestamp_ns) / SECOND_NS
+        told = f"server did not close within {waited:.0f} s after CONNACK 0x{code:02x}"
+        return self.report(
+            "",
+            f"{told} ({reason_name(PacketType.CONNACK, code, at.version)})",
+            sender=S2C,
+            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+            statements=self._broken(code, at.version),
+            overdue=True,
+        )
+
+    @staticmethod
+    def _broken(code: int, version: ProtocolVersion) -> tuple[str, ...]:
+        """The statements that say so, the one about this reason first."""
+        if version is V5:
+            return tuple(dict.fromkeys((NAMED.get(code, "MQTT-3.1.4-2"), "MQTT-3.2.2-7")))
+        if version is V3_1_1:
+            return ("MQTT-3.1.3-9", "MQTT-3.2.2-5") if code == REJECTED else ("MQTT-3.2.2-5",)
+        return ()

@@ -1,0 +1,136 @@
+"""CON527."""
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import (
+    acknowledges,
+    client,
+    closes,
+    conversation,
+    lost,
+    make_connect,
+    on,
+    opened,
+    server,
+)
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.waiting import SECOND_NS, has_arrived, is_over, patience_ns
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Auth, Connack, Connect
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS, Connection
+
+S2C = Direction.SERVER_TO_CLIENT
+
+
+class ConnectUnanswered(Rule):
+    """A server does not answer a CONNECT.
+
+    The client cannot know whether it is connected, and tries again when it has waited long enough.  The finding comes
+    when a well-formed CONNECT has had no CONNACK, nor AUTH, for ``timeout`` seconds while the connection stays open,
+    and only where TCP shows that the server got it.  A server that closes instead refuses without a word, which is
+    allowed, and worth a note.
+
+    Instead, answer each CONNECT with a CONNACK, also one that is refused.
+    """
+
+    code = "CON527"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
+    confidence = Confidence.LIKELY
+    statements = {V5: {"MQTT-3.1.4-5": ""}, V3_1_1: {"MQTT-3.1.4-4": ""}}
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+    needs = Needs.WHOLE
+    settings = {"timeout": 30}
+
+    good = [
+        conversation("answered", *opened(), closes("client", after=60)),
+        conversation("answered late", client(make_connect()), server(Connack(), after=29), closes("client", after=60)),
+        conversation(
+            "AUTH is an answer, too",
+            client(make_connect(properties=Properties(authentication_method="m"))),
+            server(Auth(0x18, Properties(authentication_method="m"))),
+            acknowledges("client"),
+            closes("client", after=60),
+        ),
+        conversation("the client gives up before long", client(make_connect()), closes("client", after=20)),
+        conversation(
+            "the server never got it",
+            client(make_connect()),
+            *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
+        ),
+        conversation(
+            "the capture lost the CONNACK",
+            client(make_connect()),
+            lost(server(Connack())),
+            *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
+        ),
+    ]
+    bad = [
+        conversation(
+            "nothing comes",
+            client(make_connect()),
+            acknowledges("server"),
+            closes("client", after=40).marked(""),
+        ),
+        conversation(
+            "nothing comes in 3.1.1, and others are served",
+            client(make_connect(V3_1_1)),
+            acknowledges("server"),
+            *on(1, *opened(V3_1_1, client_identifier="c2"), closes("client", after=60).marked("")),
+        ),
+        conversation(
+            "the server closes instead",
+            client(make_connect(V3_1)),
+            closes("server").marked(""),
+        ),
+    ]
+
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
+        """Begin to wait."""
+        if at.history.connect is None and packet.protocol_level in KNOWN_LEVELS:
+            at.ask(self, at.timestamp_ns + patience_ns(self))
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anything has come."""
+        sent = at.history.connect_sent
+        if sent is None or is_over(at) or not self._waits(connection, at):
+            return None
+        if not has_arrived(at.history.client, sent.position):
+            return None
+        seconds = (at.timestamp_ns - sent.timestamp_ns) / SECOND_NS
+        return self.report(
+            "",
+            f"CONNECT of {at.client_name!r} got no CONNACK within {seconds:.0f} s",
+            sender=S2C,
+            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            overdue=True,
+        )
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """A silent refusal."""
+        sent, connect = at.history.connect_sent, at.history.connect
+        if sent is None or connect is None or connect.protocol_level not in KNOWN_LEVELS:
+            return None
+        if connection.closed_by != "server" or connection.closed_how not in ("fin", "reset"):
+            return None
+        if not self._waits(connection, at):
+            return None
+        return self.report(
+            "",
+            f"CONNECT of {at.client_name!r} got no CONNACK: the server closed the connection",
+            severity=Severity.INFO,
+            sender=S2C,
+            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            statements=(),
+        )
+
+    @staticmethod
+    def _waits(connection: Connection, at: RuleContext) -> bool:
+        """Whether a CONNECT without fault has had no answer at all."""
+        history = at.history
+        if history.connect is None or history.connect_malformed is not None or connection.phase is not CONNECTING:
+            return False
+        return history.connack_malformed is None and not at.server.packets and not history.server.malformed

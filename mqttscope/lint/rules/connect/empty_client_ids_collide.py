@@ -1,0 +1,156 @@
+"""CON432."""
+
+from dataclasses import dataclass
+
+from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.examples import client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.live_clients import TAKEN_OVER, LiveClients, Unnamed
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Disconnect
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+from mqttscope.session.history import NEVER_NS
+
+OFTEN = 2
+"""Connections in a row that are closed when the next one comes: with one alone it may be chance."""
+
+
+@dataclass(slots=True)
+class Chain:
+    """Connections that the server closed when the next one came."""
+
+    number: int = 0
+    by: ConnectionKey | None = None
+    """The one that came last."""
+
+
+_EMPTY = opened(V3_1_1, client_identifier="")
+_ENDS = closes("server").marked("")
+
+
+class EmptyClientIdsCollide(Rule):
+    """A server closes a client without a Client Identifier when another one without connects.
+
+    An empty identifier asks the server for a unique one.  A server that takes it as an identifier like others sees one
+    client that connects again, and throws the first one out.  DISCONNECT 0x8E says so; else it is a warning when the
+    server closes the connection within ``window`` seconds after the other CONNECT and for no reason that is seen, and
+    an error when that happens in a row.
+
+    Instead, give each client that has no identifier a session of its own.
+    """
+
+    code = "CON432"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
+    confidence = Confidence.LIKELY
+    versions = (V3_1_1, V5)
+    statements = {V3_1_1: {"MQTT-3.1.3-6": ""}}
+    also = {V5: ("MQTT-3.1.3-6",)}
+    needs = Needs.OPENING | Needs.WHOLE
+    settings = {"window": 1}
+    models = (LiveClients,)
+    Memory = Chain
+
+    good = [
+        conversation("both stay connected", *_EMPTY, *on(1, *_EMPTY), client(after=20), closes("server")),
+        conversation("the client leaves", *_EMPTY, *on(1, *_EMPTY), client(Disconnect()), closes("server")),
+        conversation("the client closes", *_EMPTY, *on(1, *_EMPTY), closes("client")),
+        conversation(
+            "the other one is refused",
+            *_EMPTY,
+            *on(1, client(make_connect(V3_1_1, client_identifier="")), server(Connack(reason_code=5))),
+            closes("server"),
+        ),
+        conversation(
+            "the other one has an identifier",
+            *_EMPTY,
+            *on(1, *opened(V3_1_1, client_identifier="c2")),
+            closes("server"),
+        ),
+        conversation(
+            "silent for about as long as its Keep Alive allows",
+            *opened(V3_1_1, client_identifier="", keep_alive=10),
+            *on(1, client(make_connect(V3_1_1, client_identifier=""), after=9.9), server(Connack())),
+            closes("server"),
+        ),
+        conversation(
+            "different identifiers from the server, and no word of a session",
+            *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
+            *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a2"))),
+            server(Disconnect(reason_code=0x98)),
+            closes("server"),
+        ),
+        conversation(
+            "the server ends all connections",
+            *_EMPTY,
+            *on(1, *_EMPTY),
+            *on(1, closes("server")),
+            closes("server"),
+        ),
+    ]
+    bad = [
+        conversation("closed: only a warning", *_EMPTY, *on(1, *_EMPTY), _ENDS),
+        conversation("twice in a row", *_EMPTY, *on(1, *_EMPTY), _ENDS, *on(2, *_EMPTY), *on(1, _ENDS)),
+        conversation(
+            "taken over, in 5.0",
+            *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
+            *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1"))),
+            server(Disconnect(reason_code=TAKEN_OVER)),
+            _ENDS,
+        ),
+    ]
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look who came just before the server closed the connection."""
+        live = at.model(LiveClients)
+        own = live.unnamed.get(at.key)
+        if own is None:
+            return None
+        told = at.history.server.disconnect
+        ended_ns = told.timestamp_ns if told is not None else connection.closed_ns
+        if not ended_ns or not self._is_thrown_out(connection, ended_ns, at):
+            return None
+        window_ns = round(float(self.set["window"]) * SECOND_NS)
+        later = [key for key, one in live.unnamed.items() if own.timestamp_ns < one.timestamp_ns and key != at.key]
+        if not later:
+            return None
+        key = later[0]  # any later one would have found that one in the place of this
+        other = live.unnamed[key]
+        if not 0 <= ended_ns - other.timestamp_ns <= window_ns or len(later) > 1:
+            return None
+        return self._told(own, key, other, at)
+
+    @staticmethod
+    def _is_thrown_out(connection: Connection, ended_ns: int, at: RuleContext) -> bool:
+        """Whether the server ended the connection, and nothing else is seen to be the reason."""
+        told, client = at.history.server.disconnect, at.history.client
+        if client.disconnect is not None or client.malformed or at.history.reported:
+            return False
+        if told is not None and told.reason_code != TAKEN_OVER:
+            return False
+        if connection.closed_by != "server" and told is None:
+            return False
+        keep_alive = connection.keep_alive or 0
+        limit_ns = round(0.9 * keep_alive * SECOND_NS) if keep_alive else NEVER_NS
+        return ended_ns - client.segment_ns < limit_ns
+
+    def _told(self, own: Unnamed, key: ConnectionKey, other: Unnamed, at: RuleContext) -> Findings:
+        told = at.history.server.disconnect
+        if told is None and own.assigned is not None and own.assigned != other.assigned:
+            return None
+        chain: Chain = at.memory(self)
+        chain.number = chain.number + 1 if chain.by == at.key else 1
+        chain.by = key
+        sure = (told is not None or chain.number >= OFTEN) and own.capture == other.capture
+        return self.report(
+            "",
+            f"the server closed {at.connection.client} when {other.client} connected; both gave an empty Client "
+            "Identifier",
+            severity=None if sure else Severity.WARNING,
+            confidence=None if sure else Confidence.HEURISTIC,
+            related=(other.connack,),
+            sender=Direction.SERVER_TO_CLIENT,
+        )

@@ -1,0 +1,96 @@
+"""CON530."""
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import (
+    acknowledges,
+    client,
+    closes,
+    conversation,
+    make_connect,
+    on,
+    opened,
+    server,
+    upgraded,
+)
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed, patience_ns
+from mqttscope.mqtt.packets import Connack
+from mqttscope.session.connection import Connection
+
+_OTHER = opened(client_identifier="c2")
+
+
+class NoConnectTimeout(Rule):
+    """A server keeps a connection open on which no CONNECT comes.
+
+    Whoever can open connections and say nothing can use up all that a server has.  What is seen is a CONNECT that
+    comes later than ``timeout`` seconds and is answered, or a WebSocket on which no packet comes for so long.  A TCP
+    connection that never carries a byte is not known to be one of MQTT.
+
+    Instead, close connections that bring no CONNECT within a reasonable time.
+    """
+
+    code = "CON530"
+    severity = Severity.WARNING
+    statements = {
+        V5: {"V5-CONNECT-timeout": ""},
+        V3_1_1: {"V311-CONNECT-timeout": ""},
+        V3_1: {"V31-CONNECT-timeout": ""},
+    }
+    looks_at = Connack
+    sender = S2C
+    version_matters = False
+    settings = {"timeout": 60}
+
+    good = [
+        conversation("in time", client(make_connect(), after=50), server(Connack())),
+        conversation("late, and the server has closed", client(make_connect(), after=90), closes("server", "reset")),
+        conversation(
+            "the capture joins in the middle", client(make_connect(), after=90), server(Connack()), handshake=False
+        ),
+        conversation("in time, in a WebSocket", *upgraded(), closes("server", after=50), *on(1, *_OTHER)),
+    ]
+    bad = [
+        conversation("late, and answered", client(make_connect(), after=90), server(Connack()).marked("", at=None)),
+        conversation(
+            "late in 3.1.1", client(make_connect(V3_1_1), after=61), server(Connack(reason_code=5)).marked("", at=None)
+        ),
+        conversation("late in 3.1", client(make_connect(V3_1), after=3_600), server(Connack()).marked("", at=None)),
+        conversation(
+            "never, in a WebSocket",
+            *upgraded(),
+            acknowledges("client"),
+            *on(1, _OTHER[0], server(Connack(), after=90).marked("", at=None)),
+        ),
+    ]
+
+    def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
+        """Begin to wait in what carries MQTT and has said so before its first packet."""
+        if connection.handshake_seen and connection.transport != "tcp":
+            at.ask(self, connection.opened_ns + patience_ns(self))
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anything has come."""
+        if connection.transport == "tls" and not connection.decrypted:
+            return None
+        if connection.gaps or at.client.packets or at.history.client.malformed:
+            return None
+        if has_closed(at, C2S) or has_closed(at, S2C):
+            return None
+        return self._told(at.timestamp_ns - connection.opened_ns)
+
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Look how long the server has waited."""
+        sent, opened_ns = at.history.connect_sent, at.connection.opened_ns
+        if sent is None or at.history.connack is not None or not at.connection.handshake_seen or at.connection.gaps:
+            return None
+        waited = sent.timestamp_ns - opened_ns
+        if waited < patience_ns(self) or at.connection.transport != "tcp":
+            return None
+        return self._told(waited)
+
+    def _told(self, waited: int) -> Report:
+        told = f"connection idle for {waited / SECOND_NS:.0f} s without a CONNECT; the server keeps it open"
+        return self.report("", told, sender=S2C, overdue=True)

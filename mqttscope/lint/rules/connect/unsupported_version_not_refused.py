@@ -1,0 +1,110 @@
+"""CON529."""
+
+from dataclasses import replace
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.waiting import S2C, has_arrived, is_over, patience_ns
+from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.session.connection import KNOWN_LEVELS, Connection
+
+_UNKNOWN = client(replace(make_connect(V3_1_1), protocol_level=6))
+_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
+
+
+class UnsupportedVersionNotRefused(Rule):
+    """A server does not refuse a CONNECT with a protocol level that no specification defines.
+
+    A server that accepts it speaks a language that it cannot know; one that does nothing leaves the client waiting.
+    A server of MQTT 3.1.1 has to answer 0x01 before it closes; one of 5.0 may close without a word, so that this is
+    worth a note at most.  What does not come is reported after ``timeout`` seconds, and only where TCP shows that the
+    server got the CONNECT.
+
+    Instead, answer CONNACK 0x01 (unacceptable protocol version), or 0x84 in MQTT 5.0, and close.
+    """
+
+    code = "CON529"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
+    confidence = Confidence.LIKELY
+    versions = (V3_1_1, V5)
+    statements = {V3_1_1: {"MQTT-3.1.2-2": ""}}
+    also = {V5: ("MQTT-3.1.2-2",)}
+    looks_at = (Connect, Connack)
+    needs = Needs.WHOLE
+    # That nobody can know the version is what it is about.
+    version_matters = False
+    settings = {"timeout": 30}
+
+    bad = [
+        conversation("accepted", _UNKNOWN, server(Connack()).marked("reason_code")),
+        conversation("the server closes without a word", _UNKNOWN, closes("server").marked("")),
+        conversation(
+            "no reaction",
+            _UNKNOWN,
+            acknowledges("server"),
+            *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
+        ),
+    ]
+    good = [
+        conversation(
+            "a client that closes first",
+            client(make_connect()),
+            closes("client"),
+            *_LATER,
+        ),
+        conversation("a version that is known", *opened(V3_1_1)),
+        conversation(
+            "the mark of a bridge", client(replace(make_connect(V3_1_1), protocol_level=0x84)), server(Connack())
+        ),
+    ]
+
+    def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
+        """Begin to wait; look at the answer."""
+        if isinstance(packet, Connect):
+            if at.history.connect is None and packet.protocol_level not in KNOWN_LEVELS:
+                at.ask(self, at.timestamp_ns + patience_ns(self))
+            return None
+        if packet.reason_code or at.history.connack is not None or not self._concerns(at):
+            return None
+        return self._told("reason_code", "accepted", at)
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anything has come."""
+        sent = at.history.connect_sent
+        if sent is None or is_over(at) or not self._concerns(at) or at.server.packets:
+            return None
+        if not has_arrived(at.history.client, sent.position):
+            return None
+        return self._told("", "ignored", at, overdue=True)
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """A server that closes without an answer."""
+        if connection.closed_by != "server" or connection.closed_how not in ("fin", "reset"):
+            return None
+        if not self._concerns(at) or at.server.packets or at.history.server.malformed:
+            return None
+        return self._told("", "closed without an answer to", at, severity=Severity.INFO)
+
+    @staticmethod
+    def _concerns(at: RuleContext) -> bool:
+        """Whether the client asked for a version that nobody knows."""
+        connect = at.history.connect
+        return connect is not None and connect.protocol_level not in (None, *KNOWN_LEVELS)
+
+    def _told(
+        self, field: str, did: str, at: RuleContext, *, severity: Severity | None = None, overdue: bool = False
+    ) -> Report:
+        connect, sent = at.history.connect, at.history.connect_sent
+        assert connect is not None
+        return self.report(
+            field,
+            f"server {did} protocol level {connect.protocol_level}; expected CONNACK 0x01, or 0x84 in MQTT 5.0, and "
+            "the end of the connection",
+            severity=severity,
+            sender=S2C,
+            related=() if sent is None else (Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            overdue=overdue,
+        )

@@ -1,0 +1,146 @@
+"""DLV414."""
+
+from collections import Counter
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.message_model import Messages
+from mqttscope.lint.properties_passed_on import altered, doubt_of
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules.delivery import message, publishes, subscriber
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Puback, Publish
+
+_K1, _K2 = ("k", "1"), ("k", "2")
+_ACKED = client(Puback(1))
+
+
+class UserPropertiesAltered(Rule):
+    """A server changes the User Properties of a message: it removes some, or puts them in another order.
+
+    Their meaning is up to the application, and so is that of their order and of names that come twice.  Some servers
+    add User Properties of their own, such as the time or the Client Identifier of the publisher: that is a note.
+    Whether the message is the same is known by topic and payload; where others are like it, this is a warning.
+
+    Instead, send all User Properties in the order in which they came.
+    """
+
+    code = "DLV414"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+    confidence = Confidence.LIKELY
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.2-17": "", "MQTT-3.3.2-18": ""}}
+    also = {V5: ("MQTT-3.1.3-10",)}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
+    models = (Messages,)
+
+    good = [
+        conversation(
+            "all in their order, one of them twice",
+            *subscriber(),
+            *opened(),
+            *publishes(message(properties={"user_property": [_K1, _K2, _K1]})),
+            *on(1, server(message(properties={"user_property": [_K1, _K2, _K1]})), _ACKED),
+        ),
+        conversation(
+            "a subscriber of 3.1.1 gets none",
+            *subscriber(V3_1_1),
+            *opened(),
+            *publishes(message(properties={"user_property": [_K1]})),
+            *on(1, server(message()), _ACKED),
+        ),
+        conversation(
+            "the same payload with others",
+            *subscriber(),
+            *opened(),
+            *publishes(
+                message(properties={"user_property": [_K1]}),
+                message(properties={"user_property": [_K2]}, packet_identifier=2),
+            ),
+            *on(1, server(message(properties={"user_property": [_K2]})), _ACKED),
+        ),
+        conversation(
+            "it comes again from elsewhere",
+            *subscriber(),
+            *opened(),
+            *publishes(message(properties={"user_property": [_K1]})),
+            *on(1, server(message(properties={"user_property": [_K1]})), _ACKED, server(message()), _ACKED),
+        ),
+    ]
+    bad = [
+        conversation(
+            "another order",
+            *subscriber(),
+            *opened(),
+            *publishes(message(properties={"user_property": [_K1, _K2]})),
+            *on(
+                1, server(message(properties={"user_property": [_K2, _K1]})).marked("properties.user_property"), _ACKED
+            ),
+        ),
+        conversation(
+            "one of two alike is lost",
+            *subscriber(),
+            *opened(),
+            *publishes(message(properties={"user_property": [_K1, _K1]})),
+            *on(1, server(message(properties={"user_property": [_K1]})).marked("properties.user_property"), _ACKED),
+        ),
+        conversation(
+            "one of the server's own: only a note",
+            *subscriber(),
+            *opened(),
+            *publishes(message(properties={"user_property": [_K1]})),
+            *on(
+                1,
+                server(message(properties={"user_property": [_K1, ("timestamp", "1")]})).marked(
+                    "properties.user_property"
+                ),
+                _ACKED,
+            ),
+        ),
+        conversation(
+            "a retained copy: only a warning",
+            *opened(),
+            *publishes(message(retain=True, properties={"user_property": [_K1]})),
+            *subscriber(),
+            *on(1, server(message(retain=True)).marked("properties.user_property"), _ACKED),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Compare the lists: what is missing, what is in another place, what has been added."""
+        difference = altered(packet, at)
+        if difference is None:
+            return None
+        before, after = difference.user_properties()
+        if before == after or "user_property" in difference.unmarked():
+            return None
+        lost = (Counter(before) - Counter(after)).total()
+        added = (Counter(after) - Counter(before)).total()
+        sent = difference.sent
+        doubt = doubt_of(difference, added=False)
+        broken = ("MQTT-3.3.2-17",)
+        if lost:
+            told = f"{lost} of {len(before)} are lost or changed"
+        elif _keeps_order(before, after):
+            told = f"the server has added {added} to {len(before)}"
+            doubt = {"severity": Severity.INFO}
+        else:
+            told = f"{len(before)} are in another order"
+            broken = ("MQTT-3.3.2-18",)
+        return self.report(
+            "properties.user_property",
+            f"User Properties of a message on {sent.topic!r} of {sent.publisher!r}: {told}",
+            statements=broken,
+            related=(Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),),
+            **doubt,
+        )
+
+
+def _keeps_order(before: list[tuple[str, str]], after: list[tuple[str, str]]) -> bool:
+    """Whether all of one list are in the other one, in the same order."""
+    rest = iter(after)
+    return all(pair in rest for pair in before)

@@ -1,0 +1,131 @@
+"""FLW505."""
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.waiting import SECOND_NS, patience_ns
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Publish, Pubrec
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.inflight import SENT
+
+RELEASED_NS = SECOND_NS
+"""How soon after its quota is back a side must answer for that to be the reason."""
+
+_ONE = Properties(receive_maximum=1)
+_FILLS = client(Publish(qos=1, topic_name="a", packet_identifier=1))
+_SOON = {"timeout": 10}
+_WAITS = server(Publish(qos=1, topic_name="b", packet_identifier=9))
+
+
+class StalledByFlowControl(Rule):
+    """A side answers nothing while its own send quota is used up, and continues as soon as it has quota again.
+
+    The Receive Maximum of the other side limits PUBLISH packets of QoS 1 and 2 and nothing else.  A side that holds
+    back acknowledgments and pings as well can lock up with a peer that does the same.  It is a guess from the times:
+    no packet came for ``timeout`` seconds or longer although an answer was due, and the first one came within a second
+    of the acknowledgment that gave quota back.
+
+    Instead, let only PUBLISH packets wait for quota, in a queue of their own.
+    """
+
+    code = "FLW505"
+    severity = Severity.ERROR
+    confidence = Confidence.HEURISTIC
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.4-8": "client", "MQTT-3.3.4-10": "server", "MQTT-4.9.0-3": ""}}
+    looks_at = (Puback, Pubrec)
+    needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    settings = {"timeout": 30}
+
+    good = [
+        conversation(
+            "answered while there is no quota",
+            *opened(connack=_ONE),
+            _FILLS,
+            _WAITS,
+            client(Puback(9)),
+            server(Puback(1), after=25),
+            settings=_SOON,
+        ),
+        conversation(
+            "slow, and not because of the quota",
+            *opened(connack=Properties(receive_maximum=2)),
+            _FILLS,
+            _WAITS,
+            server(Puback(1), after=25),
+            client(Puback(9)),
+            settings=_SOON,
+        ),
+        conversation(
+            "other packets come meanwhile",
+            *opened(connack=_ONE),
+            _FILLS,
+            _WAITS,
+            client(Pingreq(), after=12),
+            server(Pingresp()),
+            server(Puback(1), after=8),
+            client(Puback(9)),
+            settings=_SOON,
+        ),
+        conversation(
+            "it takes its time after the quota is back",
+            *opened(connack=_ONE),
+            _FILLS,
+            _WAITS,
+            server(Puback(1), after=9),
+            client(Puback(9), after=10),
+            closes("client"),
+            settings=_SOON,
+        ),
+    ]
+    bad = [
+        conversation(
+            "the client",
+            *opened(connack=_ONE),
+            _FILLS,
+            _WAITS,
+            server(Puback(1), after=40),
+            client(Puback(9)).marked(""),
+        ),
+        conversation(
+            "the server",
+            *opened(connect=_ONE),
+            server(Publish(qos=1, topic_name="b", packet_identifier=9)),
+            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+            client(Puback(9), after=40),
+            server(Pubrec(1)).marked(""),
+        ),
+    ]
+
+    def check(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
+        """Compare how long the answer took with the time when quota came back."""
+        answered = at.receiver.running(packet.packet_identifier, "publish")
+        if (
+            answered is None
+            or at.timestamp_ns - answered.timestamp_ns < patience_ns(self)
+            or answered.phase is not SENT
+        ):
+            return None
+        ended = [one for one in at.party.ended.values() if one.answer.timestamp_ns > answered.timestamp_ns]
+        since = max(answered.timestamp_ns, at.sender.last_timestamp_ns or 0)
+        if not ended or not at.knew(ended[-1].answer):
+            return None
+        free = min(one.answer.timestamp_ns for one in ended)
+        before = [one for one in at.sender.exchanges.values() if one.kind == "publish" and one.timestamp_ns <= since]
+        used = len(before) + sum(one.exchange.timestamp_ns <= since for one in ended)
+        if used < at.receiver.receive_maximum or at.timestamp_ns - free > RELEASED_NS:
+            return None
+        if free - since < patience_ns(self):
+            return None
+        who = "client" if at.from_client else "server"
+        first = ended[0].answer
+        return self.report(
+            "",
+            f"{who} answered nothing for {(free - since) / SECOND_NS:.0f} s while its send quota was 0, and sent "
+            f"{packet_name(packet)} as soon as it had quota again",
+            related=(
+                Related("what it answers", answered.packet, answered.frame, answered.timestamp_ns),
+                Related("what gave quota back", first.packet, first.frame, first.timestamp_ns),
+            ),
+        )

@@ -1,0 +1,185 @@
+"""KAL503."""
+
+from dataclasses import dataclass
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, on, opened, server
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed
+from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+
+PROOF_NS = 60 * SECOND_NS
+"""How long a sign of the server is waited for that it has not closed out of sight."""
+_OTHER = opened(client_identifier="c2", keep_alive=0)
+_LATER = on(1, *_OTHER, closes("client", after=120))
+
+
+@dataclass(slots=True)
+class Silence:
+    """A client that was silent for too long."""
+
+    since_ns: int = 0
+    """When it sent something for the last time before; 0 while it has not been silent for long enough."""
+    until_ns: int = 0
+    """By when the server should have closed, its grace included."""
+    reported: bool = False
+
+
+class KeepaliveTimeoutNotEnforced(Rule):
+    """A server does not close the connection of a client that is silent for one and a half times its Keep Alive.
+
+    The client may be gone.  As long as the server keeps the connection it publishes no will, and sends messages to
+    nobody.  Servers look at it now and then only, so they get a grace of half the Keep Alive and ``grace`` seconds
+    more, on top of a tolerance of a tenth (``tolerance_percent``) and one round trip.  It is likely where the server
+    still speaks afterwards.  Where it closes too late, or says nothing for another minute, it is a guess and a warning:
+    what it sent in time may have been lost before the capture.  Reported once for a connection.
+
+    Instead, close the connection, in MQTT 5.0 with DISCONNECT 0x8D (Keep Alive timeout), and publish the will.
+    """
+
+    code = "KAL503"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
+    confidence = Confidence.LIKELY
+    statements = {
+        V5: {"MQTT-3.1.2-22": "", "MQTT-3.2.2-22": ""},
+        V3_1_1: {"MQTT-3.1.2-24": ""},
+        V3_1: {"V31-KEEPALIVE-server": ""},
+    }
+    looks_at = Connack
+    sender = S2C
+    needs = Needs.OPENING | Needs.WHOLE
+    settings = {"tolerance_percent": 10, "grace": 5}
+    Memory = Silence
+
+    # A client that is silent for so long is in the wrong itself, unless it has taken leave or is gone.
+    good = [
+        conversation(
+            "in time", *opened(keep_alive=10), client(Pingreq(), after=9), server(Pingresp()), closes("client")
+        ),
+        conversation("0 switches it off", *opened(keep_alive=0), *_LATER, client(Pingreq()), server(Pingresp())),
+        conversation(
+            "the server's value holds",
+            *opened(keep_alive=10, connack=Properties(server_keep_alive=60)),
+            client(Pingreq(), after=50),
+            server(Pingresp()),
+        ),
+        conversation(
+            "the client is gone, and the server closes within the grace",
+            *opened(V3_1_1, keep_alive=10),
+            closes("server", "reset", after=10.9),
+            *_LATER,
+        ),
+        conversation(
+            "the client takes leave, and the server closes",
+            *opened(keep_alive=10),
+            client(Disconnect()),
+            closes("server", after=1),
+            *_LATER,
+        ),
+    ]
+    bad = [
+        conversation(
+            "the server answers after a minute of silence",
+            *opened(keep_alive=10),
+            client(Pingreq(), after=60),
+            server(Pingresp()),
+            closes("client").marked(""),
+        ),
+        conversation(
+            "messages are still sent, in 3.1.1",
+            *opened(V3_1_1, keep_alive=10),
+            server(Publish(topic_name="a"), after=30),
+            acknowledges("client"),
+            *on(
+                1,
+                *opened(V3_1_1, client_identifier="c2", keep_alive=0),
+                client(Pingreq(), after=70).marked("", at=None),
+            ),
+        ),
+        conversation(
+            "nothing more comes, in 3.1",
+            *opened(V3_1, keep_alive=10),
+            *on(
+                1, *opened(V3_1, client_identifier="c2", keep_alive=0), client(Pingreq(), after=100).marked("", at=None)
+            ),
+        ),
+        conversation("closed too late", *opened(keep_alive=10), closes("server", after=40).marked("")),
+    ]
+
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Begin to wait."""
+        if not packet.reason_code and at.history.connack is None:
+            # The Server Keep Alive that it may bring counts from the next look on.
+            at.ask(self, at.timestamp_ns + SECOND_NS)
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look when the client has sent something for the last time, and what the server has done since."""
+        silence: Silence = at.memory(self)
+        keep_alive, connack = connection.keep_alive, at.history.connack_sent
+        if not keep_alive or connack is None or silence.reported or at.history.client.disconnect is not None:
+            return None
+        if silence.since_ns:
+            return self._judge(silence, connection, at)
+        if has_closed(at, C2S) or has_closed(at, S2C) or at.history.server.disconnect is not None:
+            return None
+        last_ns = max(
+            connack.timestamp_ns,
+            at.client.last_timestamp_ns or 0,
+            at.history.client.malformed_ns,
+            at.history.client.segment_ns,
+        )
+        due_ns = last_ns + self._allowed_ns(keep_alive, at)
+        if at.timestamp_ns < due_ns:
+            at.ask(self, due_ns)
+            return None
+        silence.since_ns, silence.until_ns = last_ns, at.timestamp_ns
+        at.ask(self, at.timestamp_ns + PROOF_NS)
+        return None
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """The last word about a silence."""
+        silence: Silence = at.memory(self)
+        if not silence.since_ns or silence.reported:
+            return None
+        return self._judge(silence, connection, at)
+
+    def _allowed_ns(self, keep_alive: int, at: RuleContext) -> int:
+        connect, connack = at.history.connect_sent, at.history.connack_sent
+        trip = 0 if connect is None or connack is None else connack.timestamp_ns - connect.timestamp_ns
+        seconds = keep_alive * (1.5 * (1 + float(self.set["tolerance_percent"]) / 100) + 0.5) + float(self.set["grace"])
+        return round(seconds * SECOND_NS) + min(max(trip, 0), keep_alive * SECOND_NS)
+
+    def _judge(self, silence: Silence, connection: Connection, at: RuleContext) -> Report | None:
+        """Whether anything shows that the server had not closed."""
+        left = at.history.server.disconnect
+        spoken = at.server.last_timestamp_ns or 0
+        if left is not None and left.timestamp_ns <= silence.until_ns:
+            return None
+        silence.reported = True
+        sure = spoken > silence.until_ns and (left is None or spoken < left.timestamp_ns)
+        if not sure and not self._may_be_late(silence, connection, at):
+            return None
+        quiet = (silence.until_ns - silence.since_ns) / SECOND_NS
+        return self.report(
+            "",
+            f"client silent for more than {quiet:.0f} s; "
+            f"the server did not close after 1.5 × {connection.keep_alive} s",
+            sender=S2C,
+            severity=None if sure else Severity.WARNING,
+            confidence=None if sure else Confidence.HEURISTIC,
+            overdue=True,
+        )
+
+    @staticmethod
+    def _may_be_late(silence: Silence, connection: Connection, at: RuleContext) -> bool:
+        """Whether the server, which says nothing, seems to have kept the connection."""
+        if connection.closed_how == "fin" and connection.closed_by == "server":
+            return True  # a reset may as well say that it has forgotten the connection long ago
+        if connection.closed_how is not None or at.timestamp_ns < silence.until_ns + PROOF_NS:
+            return False
+        return not (has_closed(at, C2S) or has_closed(at, S2C))

@@ -1,0 +1,136 @@
+"""KAL504."""
+
+from dataclasses import dataclass
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, is_over, patience_ns
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
+from mqttscope.session.connection import Connection
+
+_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
+
+
+@dataclass(slots=True)
+class Ping:
+    """The oldest PINGREQ that may have no answer."""
+
+    packet: int = -1
+    frame: int = 0
+    timestamp_ns: int = 0
+    position: int = 0
+    """Stream position of the client after it."""
+    answers: int = 0
+    """PINGRESP packets before it."""
+    reported: bool = False
+
+
+def follow(rule: Rule, at: RuleContext) -> None:
+    """Take note of a PINGREQ: of those that wait for an answer the first one."""
+    ping: Ping = at.memory(rule)
+    answers = at.history.server.counts[PacketType.PINGRESP]
+    if ping.packet >= 0 and at.history.client.pings and answers == ping.answers:
+        return
+    ping.packet, ping.frame, ping.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
+    ping.position, ping.answers, ping.reported = at.history.client.position, answers, False
+    at.ask(rule, at.timestamp_ns + patience_ns(rule))
+
+
+def waits(ping: Ping, at: RuleContext) -> bool:
+    """Whether the PINGREQ has no answer, and nothing hides one."""
+    history = at.history
+    if ping.packet < 0 or ping.reported or not history.client.pings:
+        return False
+    return history.server.counts[PacketType.PINGRESP] == ping.answers
+
+
+class PingreqUnanswered(Rule):
+    """A PINGREQ gets no PINGRESP.
+
+    The client takes the server for dead, closes and connects again, over and over.  The finding comes when the answer
+    has been missing for ``timeout`` seconds while the connection lives, and only where TCP shows that the server got
+    the PINGREQ.
+
+    Instead, answer each PINGREQ with PINGRESP, also while messages wait.
+    """
+
+    code = "KAL504"
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    statements = {V5: {"MQTT-3.12.4-1": ""}, V3_1_1: {"MQTT-3.12.4-1": ""}, V3_1: {"V31-PINGREQ-answer": ""}}
+    looks_at = Pingreq
+    sender = C2S
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    settings = {"timeout": 30}
+    Memory = Ping
+
+    good = [
+        conversation("answered", *opened(), client(Pingreq()), server(Pingresp()), closes("client", after=60)),
+        conversation("the client gives up", *opened(), client(Pingreq()), closes("client", after=20), *_LATER),
+        conversation("the server never got it", *opened(), client(Pingreq()), *_LATER),
+        conversation(
+            "the answer is not in the capture", *opened(), client(Pingreq()), lost(server(Pingresp())), *_LATER
+        ),
+        conversation(
+            "two at a time are answered in turn",
+            *opened(),
+            client(Pingreq(), Pingreq()),
+            server(Pingresp(), after=20),
+            server(Pingresp(), after=15),
+            closes("client"),
+        ),
+    ]
+    bad = [
+        conversation(
+            "nothing comes",
+            *opened(),
+            client(Pingreq()),
+            acknowledges("server"),
+            closes("client", after=40).marked(""),
+        ),
+        conversation(
+            "messages come, and no PINGRESP, in 3.1.1",
+            *opened(V3_1_1),
+            client(Pingreq()),
+            server(Publish(topic_name="a"), after=20),
+            client(Pingreq(), after=30).marked("", at=None),
+            server(Publish(topic_name="a"), after=20),
+            closes("client", after=20),
+        ),
+        conversation(
+            "in 3.1, after one that was answered",
+            *opened(V3_1),
+            client(Pingreq()),
+            server(Pingresp()),
+            client(Pingreq(), after=30),
+            acknowledges("server"),
+            *on(1, *opened(V3_1, client_identifier="c2"), closes("client", after=50).marked("")),
+        ),
+    ]
+
+    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
+        """Begin to wait."""
+        follow(self, at)
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether the answer has come."""
+        ping: Ping = at.memory(self)
+        if is_over(at) or not waits(ping, at):
+            return None
+        if at.timestamp_ns < ping.timestamp_ns + patience_ns(self):
+            at.ask(self, ping.timestamp_ns + patience_ns(self))
+            return None
+        if not has_arrived(at.history.client, ping.position):
+            return None
+        ping.reported = True
+        return self.report(
+            "",
+            f"PINGREQ got no PINGRESP within {(at.timestamp_ns - ping.timestamp_ns) / SECOND_NS:.0f} s",
+            sender=S2C,
+            related=(Related("the PINGREQ", ping.packet, ping.frame, ping.timestamp_ns),),
+            overdue=True,
+        )

@@ -1,0 +1,121 @@
+"""OPS427."""
+
+from dataclasses import dataclass, field
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.message_model import Messages
+from mqttscope.lint.rule import ALL_VERSIONS, V5, Findings, Needs, Rule
+from mqttscope.lint.rules.delivery import message, publishes, subscriber
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Puback, Publish
+
+MAX_TOLD = 10_000
+"""Clients and topics that were reported; the oldest is forgotten first, and reported again."""
+_ACKED = client(Puback(1))
+
+
+@dataclass(slots=True)
+class Told:
+    """Clients and topics that were reported."""
+
+    topics: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+
+class DuplicateDeliveries(Rule):
+    """A client gets one message several times.
+
+    That is allowed with QoS 1, and where several subscriptions of the client match, but it costs bandwidth, and a
+    client that counts or adds up what it gets has to know.  Each client and topic is reported once, with the reason as
+    far as the capture shows it.
+
+    Instead, hold one subscription for each topic; make clients ignore what they have got before.
+    """
+
+    code = "OPS427"
+    severity = Severity.INFO
+    confidence = Confidence.LIKELY
+    versions = ALL_VERSIONS
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.OPENING
+    models = (Messages,)
+    Memory = Told
+
+    good = [
+        conversation(
+            "once",
+            *subscriber(),
+            *opened(),
+            *publishes(message()),
+            *on(1, server(message()), _ACKED),
+        ),
+        conversation(
+            "two messages with the same payload",
+            *subscriber(),
+            *opened(),
+            *publishes(message(), message()),
+            *on(1, server(message()), _ACKED, server(message()), _ACKED),
+        ),
+        conversation(
+            "retained, after it had come",
+            *subscriber(),
+            *opened(),
+            *publishes(message(retain=True)),
+            *on(1, server(message()), _ACKED, *subscriber()[2:]),
+            *on(1, server(message(retain=True)), _ACKED),
+        ),
+    ]
+    bad = [
+        conversation(
+            "for two subscriptions, reported once",
+            *subscriber(V5, "a", "#"),
+            *opened(),
+            *publishes(message()),
+            *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
+            *publishes(message(b"other")),
+            *on(1, server(message(b"other")), _ACKED, server(message(b"other")), _ACKED),
+        ),
+        conversation(
+            "sent again by the publisher",
+            *subscriber(),
+            *opened(),
+            client(message(), after=2),
+            client(message(dup=True)),
+            server(Puback(1), Puback(1)),
+            *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
+        ),
+    ]
+
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Count the copies of messages that cannot be mistaken for others."""
+        found = at.model(Messages).pairing(packet, at)
+        sent = None if found is None or found.retained else found.sole
+        if found is None or sent is None:
+            return None
+        before = [one for one in sent.copies.get(found.owner, ()) if not one.retained]
+        told: Told = at.memory(self)
+        if not before or (found.owner, sent.topic) in told.topics:
+            return None
+        told.topics[found.owner, sent.topic] = True
+        if len(told.topics) > MAX_TOLD:
+            del told.topics[next(iter(told.topics))]
+        matching = len(at.history.subscriptions.match(sent.topic).subscriptions)
+        if packet.dup:
+            why = "sent again, since it was not acknowledged"
+        elif matching > len(before):
+            why = f"{matching} of its subscriptions match"
+        elif sent.resent:
+            why = "its publisher has sent it again"
+        else:
+            why = "nobody can see why"
+        return self.report(
+            "",
+            f"{found.owner!r} gets {len(before) + 1} copies of one message on {shown(sent.topic)}: {why}",
+            related=(
+                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
+                Related("the first copy", before[0].packet, before[0].frame, before[0].timestamp_ns),
+            ),
+        )

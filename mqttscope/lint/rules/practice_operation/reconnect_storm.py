@@ -1,0 +1,133 @@
+"""OPS325."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import Step, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.session_model import SECOND_NS
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp
+
+MAX_CONNECTS = 256
+"""CONNECT packets of a client that are counted; more within the time change nothing."""
+
+
+@dataclass(slots=True)
+class Connects:
+    """The CONNECT packets of one client."""
+
+    times: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    """Times of those that were refused, one after the other."""
+    addresses: dict[str, bool] = field(default_factory=dict)
+    told_ns: int | None = None
+    """When they were reported last."""
+
+
+def _again(number: int, after: float, code: int | None = None, *, marked: bool = False) -> tuple[Step, ...]:
+    """One more connection, accepted or refused."""
+    version = V3_1_1
+    answer = server(Connack(reason_code=code or 0))
+    return on(
+        number,
+        client(make_connect(version), after=after),
+        answer.marked("") if marked else answer,
+        closes("client" if code is None else "server"),
+    )
+
+
+class ReconnectStorm(Rule):
+    """A client connects again and again, without a pause that grows.
+
+    Every CONNECT costs the server a handshake, a look at the credentials and the will; a fleet that does it after an
+    outage keeps the server from coming back.  Reported when a client connects more than ``connects`` times within
+    ``seconds``, and when it is refused ``refusals`` times in a row at intervals that do not grow.  Only CONNECT packets
+    that got an answer are counted.
+
+    Instead, wait after each failure, twice as long every time up to some minutes, with a random part so that clients do
+    not come back together.
+    """
+
+    code = "OPS325"
+    severity = Severity.WARNING
+    confidence = Confidence.LIKELY
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+    settled = False
+    settings = {
+        # CONNECT packets that are not too many.
+        "connects": 10,
+        # The time in which they come.
+        "seconds": 60,
+        # Refusals in a row whose intervals have to grow.
+        "refusals": 6,
+        # Interval in seconds that is long enough not to grow any more.
+        "pause": 60,
+    }
+    Memory = Connects
+
+    good = [
+        conversation("once", *opened(), client(Pingreq()), server(Pingresp())),
+        conversation(
+            "pauses that grow",
+            *(step for number in range(7) for step in _again(number, 2.0**number, 5)),
+        ),
+        conversation(
+            "refused once an hour",
+            *(step for number in range(7) for step in _again(number, 3_600, 5)),
+        ),
+        conversation("every ten seconds", *(step for number in range(12) for step in _again(number, 10))),
+    ]
+    bad = [
+        conversation(
+            "every 100 milliseconds, reported once",
+            *(step for number in range(14) for step in _again(number, 0.1, marked=number == 10)),
+        ),
+        conversation(
+            "refused every eight seconds",
+            *(step for number in range(6) for step in _again(number, 8, 5, marked=number == 5)),
+        ),
+    ]
+
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Count the CONNECT that this answers."""
+        connect, sent = at.history.connect, at.history.connect_sent
+        if at.history.connack is not None or connect is None or sent is None or not connect.client_identifier:
+            return None
+        memory, now_ns = at.memory(self), sent.timestamp_ns
+        window_ns = round(float(self.set["seconds"]) * SECOND_NS)
+        memory.times = [one for one in memory.times if abs(now_ns - one) <= window_ns][-MAX_CONNECTS + 1 :]
+        if not memory.times:
+            memory.addresses = {}
+        memory.times.append(now_ns)
+        memory.addresses[at.connection.client.rpartition(":")[0]] = True
+        refusals = int(self.set["refusals"])
+        memory.refused = [*memory.refused[-refusals + 1 :], now_ns] if packet.reason_code else []
+        if memory.told_ns is not None and abs(now_ns - memory.told_ns) <= window_ns:
+            return None
+        if len(memory.times) > int(self.set["connects"]):
+            memory.told_ns = now_ns
+            many = len(memory.addresses)
+            return self._told(memory.times, f"from {many} addresses" if many > 1 else "from one address", at)
+        if len(memory.refused) >= refusals > 2 and not self._grows(memory.refused):
+            memory.told_ns = now_ns
+            return self._told(memory.refused, "all refused, at intervals that do not grow", at)
+        return None
+
+    def _grows(self, times: list[int]) -> bool:
+        """Whether intervals grow by half at least from the first third to the last, or are long enough."""
+        pauses = [later - one for one, later in pairwise(times)]
+        third = max(1, len(pauses) // 3)
+        first, last = sum(pauses[:third]), sum(pauses[-third:])
+        return last >= 1.5 * first or last >= third * float(self.set["pause"]) * SECOND_NS
+
+    def _told(self, times: list[int], how: str, at: RuleContext) -> Findings:
+        seconds = (times[-1] - times[0]) / SECOND_NS
+        return self.report(
+            "",
+            f"{at.client_name!r} has sent {len(times):,} CONNECT packets in {seconds:,.0f} s ({how})",
+            sender=Direction.CLIENT_TO_SERVER,
+        )

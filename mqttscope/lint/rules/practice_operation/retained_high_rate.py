@@ -1,0 +1,128 @@
+"""OPS426."""
+
+from dataclasses import dataclass, field
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.shared_checks import duration
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Puback, Publish
+
+MAX_TOPICS = 10_000
+"""Topics that are followed on a server; the one whose minute began first is forgotten first."""
+MINUTE_NS = 60_000_000_000
+
+
+@dataclass(slots=True)
+class Minute:
+    """Retained messages on one topic in at most a minute."""
+
+    began_ns: int
+    number: int = 0
+    reported: bool = False
+
+
+@dataclass(slots=True)
+class Rates:
+    """By topic."""
+
+    topics: dict[str, Minute] = field(default_factory=dict)
+
+
+_SETS = Publish(retain=True, topic_name="a", payload=b"21.5")
+
+
+class RetainedHighRate(Rule):
+    """A topic gets so many retained messages that the store of the server is rewritten all the time.
+
+    Each message with RETAIN 1 replaces the one before in the server's store, on disk with many servers and on all
+    nodes of a cluster.  Only the last one before somebody subscribes is ever of use.  Each topic is reported once,
+    when the number is reached within a minute, whoever publishes them.
+
+    Instead, publish values with RETAIN 0, and the state on its own topic with RETAIN 1 when it changes.
+    """
+
+    code = "OPS426"
+    severity = Severity.WARNING
+    looks_at = Publish
+    sender = Direction.CLIENT_TO_SERVER
+    when = "retain"
+    version_matters = False
+    settings = {
+        # Retained messages on one topic in a minute, the most that are not reported.
+        "per_minute": 60
+    }
+    Memory = Rates
+
+    good = [
+        conversation(
+            "once a second",
+            *opened(),
+            *(client(_SETS, after=1) for _ in range(70)),
+        ),
+        conversation(
+            "RETAIN 0",
+            *opened(),
+            client(*(Publish(topic_name="a", payload=b"21.5") for _ in range(90))),
+        ),
+        conversation(
+            "many topics",
+            *opened(),
+            client(*(Publish(retain=True, topic_name=f"a/{n}", payload=b"21.5") for n in range(90))),
+        ),
+        conversation(
+            "one message that is sent again",
+            *opened(V3_1_1),
+            client(Publish(qos=1, retain=True, topic_name="a", packet_identifier=1, payload=b"on")),
+            *(client(Publish(True, 1, True, "a", 1, payload=b"on"), after=1) for _ in range(5)),
+            server(Puback(1)),
+            settings={"per_minute": 3},
+        ),
+    ]
+    bad = [
+        conversation(
+            "ten a second, reported once",
+            *opened(),
+            *(client(_SETS, after=0.1) for _ in range(60)),
+            client(_SETS, after=0.1).marked("retain"),
+            *(client(_SETS, after=0.1) for _ in range(90)),
+        ),
+        conversation(
+            "of two clients, and as few as configured",
+            *opened(V3_1_1),
+            client(_SETS),
+            client(_SETS, after=100),
+            *on(1, *opened(V3_1_1, client_identifier="c2"), client(_SETS, after=20)),
+            client(_SETS, after=20).marked("retain"),
+            settings={"per_minute": 2},
+        ),
+    ]
+
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Count the messages of the topic."""
+        topic = at.topic
+        if topic is None or packet.dup:
+            return None
+        topics: dict[str, Minute] = at.memory(self).topics
+        minute = topics.get(topic)
+        if minute is None:
+            minute = topics[topic] = Minute(at.timestamp_ns)
+            if len(topics) > MAX_TOPICS:
+                del topics[next(iter(topics))]
+        if minute.reported:
+            return None
+        passed_ns = at.timestamp_ns - minute.began_ns
+        if not 0 <= passed_ns < MINUTE_NS:
+            del topics[topic]
+            topics[topic] = Minute(at.timestamp_ns, 1)
+            return None
+        minute.number += 1
+        if minute.number <= self.set["per_minute"]:
+            return None
+        minute.reported = True
+        return self.report(
+            "retain", f"{minute.number:,} retained messages on {shown(topic)} in {duration(max(passed_ns, 1))}"
+        )

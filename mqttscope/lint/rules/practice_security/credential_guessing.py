@@ -1,0 +1,197 @@
+"""SEC305."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.examples import Step, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.finding import Confidence, Scope, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.shared_checks import count
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.session.connection import Connection
+
+MAX_SOURCES = 1_000
+"""Addresses whose refusals are counted, per server; the one refused longest ago is forgotten first."""
+MAX_NAMES = 64
+"""User names that are told apart of one address; more change nothing."""
+MAX_ASKED = 1_000
+"""CONNECT packets with a password that wait for their answer; that of an older one is not told from others."""
+CLASSES = 16
+"""Passwords are told apart by so many classes: enough to see that there are several, too few to know one again."""
+SECOND_NS = 1_000_000_000
+_REFUSALS = {V3_1: (4, 5), V3_1_1: (4, 5), V5: (0x86, 0x87)}
+"""Bad user name or password, and not authorized."""
+
+
+@dataclass(slots=True)
+class Source:
+    """What an address was refused lately."""
+
+    times: list[int] = field(default_factory=list)
+    codes: dict[int, bool] = field(default_factory=dict)
+    names: dict[int, bool] = field(default_factory=dict)
+    """CRC-32 of the user names."""
+    passwords: int = 0
+    """Bits for the `CLASSES` of passwords."""
+    told: bool = False
+    """Whether it was reported since it last was quiet."""
+
+
+@dataclass(slots=True)
+class Sources:
+    """The addresses whose connections one server refused."""
+
+    found: dict[str, Source] = field(default_factory=dict)
+    asked: dict[ConnectionKey, int] = field(default_factory=dict)
+    """Classes of the passwords of CONNECT packets that wait for their answer: who continues with what was written down
+    gets the CONNECT without its password."""
+
+
+def _refused(
+    number: int, name: str, password: bytes, code: int, *, version: ProtocolVersion = V5, marked: bool = False
+) -> tuple[Step, ...]:
+    answer = server(Connack(reason_code=code))
+    return on(
+        number,
+        client(make_connect(version, client_identifier=f"c{number}", user_name=name, password=password), after=0.5),
+        answer.marked("reason_code") if marked else answer,
+        closes("server"),
+    )
+
+
+class CredentialGuessing(Rule):
+    """An address is refused again and again for its user name or password.
+
+    With several user names or passwords this looks like guessing, which succeeds sooner or later where nobody looks.
+    With always the same it is rather a device with stale credentials that does not pause, and a note: it fills logs,
+    and locks its account where servers do that.  Counted for each address and server: ``refusals`` within ``seconds``.
+    Clients behind one address translator count as one.
+
+    Instead, lock out or slow down an address after a few refusals; a client stops, or waits longer each time.
+    """
+
+    code = "SEC305"
+    scope: ClassVar[Scope] = Scope.BROKER  # many Client Identifiers may come from one address
+    severity = Severity.WARNING
+    severities = (Severity.WARNING, Severity.INFO)
+    confidence = Confidence.LIKELY
+    looks_at = (Connect, Connack)
+    settled = False
+    settings = {
+        # Refusals of one address from which on they are reported.
+        "refusals": 10,
+        # The time in which they come, in seconds; after so long without one counting begins again.
+        "seconds": 60,
+    }
+    Memory = Sources
+
+    good = [
+        conversation("accepted", *opened(user_name="u", password=b"p")),
+        conversation(
+            "a typing error or two",
+            client(make_connect(user_name="u", password=b"p1")),
+            server(Connack(reason_code=0x86)),
+            closes("server"),
+            *on(1, client(make_connect(user_name="u", password=b"p2")), server(Connack(reason_code=0x86))),
+            *on(2, *opened(user_name="u", password=b"p3")),
+        ),
+    ]
+    bad = [
+        conversation(
+            "another password each time",
+            *(
+                step
+                for number in range(10)
+                for step in _refused(number, "u", b"p%d" % number, 0x86, marked=number == 9)
+            ),
+        ),
+        conversation(
+            "another user each time, in MQTT 3.1.1, reported once",
+            *(
+                step
+                for number in range(12)
+                for step in _refused(number, f"u{number}", b"p", 5, version=V3_1_1, marked=number == 9)
+            ),
+        ),
+        conversation(
+            "a note: always the same",
+            *(
+                step
+                for number in range(10)
+                for step in _refused(number, "u", b"p", 4, version=V3_1, marked=number == 9)
+            ),
+        ),
+    ]
+
+    def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
+        """Count a refusal."""
+        if isinstance(packet, Connect):
+            if packet.password is not None and at.history.connect is None:
+                asked = at.memory(self).asked
+                asked[at.key] = zlib.crc32(packet.password) % CLASSES
+                if len(asked) > MAX_ASKED:
+                    del asked[next(iter(asked))]
+            return None
+        code, connect = packet.reason_code or 0, at.history.connect
+        if at.from_client or connect is None or at.history.connack is not None:
+            return None
+        memory: Sources = at.memory(self)
+        password = memory.asked.pop(at.key, None)
+        if code not in _REFUSALS[at.version]:
+            return None
+        address = at.connection.client.rpartition(":")[0]
+        sources = memory.found
+        one = sources.pop(address, None)
+        limit, window_ns = int(self.set["refusals"]), round(float(self.set["seconds"]) * SECOND_NS)
+        now_ns = at.timestamp_ns
+        if one is None or abs(now_ns - one.times[-1]) > window_ns:
+            one = Source()
+        sources[address] = one
+        if len(sources) > MAX_SOURCES:
+            del sources[next(iter(sources))]
+        _count(one, code, connect, password)
+        one.times = (
+            [when_ns for when_ns in one.times if now_ns - when_ns <= window_ns][-limit + 1 :] if limit > 1 else []
+        )
+        one.times.append(now_ns)
+        if one.told or len(one.times) < limit:
+            return None
+        one.told = True
+        return self._told(address, one)
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """No answer will come."""
+        if at.history.connect is not None and at.history.connack is None:
+            at.memory(self).asked.pop(at.key, None)
+        return None
+
+    def _told(self, address: str, one: Source) -> Findings:
+        seconds = (one.times[-1] - one.times[0]) / SECOND_NS
+        several = one.passwords.bit_count() > 1
+        codes = ", ".join(f"0x{code:02X}" for code in sorted(one.codes))
+        guesses = len(one.names) > 1 or several
+        if guesses:
+            many = "at least " if len(one.names) >= MAX_NAMES else ""
+            names = f"{many}{count(len(one.names), 'user name')}"
+            how = f"with {names} and {'several passwords' if several else 'one password at most'}, as in guessing"
+        else:
+            how = "always with the same credentials, without a pause"
+        return self.report(
+            "reason_code",
+            f"{len(one.times):,} refused CONNECT packets from {address} in {seconds:,.0f} s ({codes}), {how}",
+            severity=None if guesses else Severity.INFO,
+            sender=Direction.CLIENT_TO_SERVER,
+        )
+
+
+def _count(one: Source, code: int, connect: Connect, password: int | None) -> None:
+    one.codes[code] = True
+    if connect.user_name is not None and len(one.names) < MAX_NAMES:
+        one.names[zlib.crc32(connect.user_name.encode("utf-8", "surrogatepass"))] = True
+    if password is not None:
+        one.passwords |= 1 << password

@@ -1,0 +1,238 @@
+"""SES304."""
+
+from collections.abc import Iterator
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.session_model import ENDLESS, SECOND_NS, TAKEN_OVER, SessionModel, doubted
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import (
+    Connack,
+    Disconnect,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.inflight import RECEIVED
+
+_NOT_FOUND = 0x92
+_NONE_EXISTED = 0x11
+_KEPT = Properties(session_expiry_interval=3_600)
+_BEGINS = opened(clean_start=False, connect=_KEPT)
+_RESUMES = opened(clean_start=False, connect=_KEPT, session_present=True)
+_ANEW = opened(clean_start=False, connect=_KEPT)
+_LEAVES = (client(Disconnect()), closes("client"))
+_ASKS = (client(Subscribe(1, subscriptions=[Subscription("a", 1)])), server(Suback(1, reason_codes=[1])))
+_ENDS = client(Unsubscribe(2, topic_filters=["a"]))
+_MESSAGE = Publish(qos=2, topic_name="a", packet_identifier=7)
+
+
+class SessionLost(Rule):
+    """A server has lost a session, or a part of it, before its time.
+
+    Messages that were stored for the client are gone, and so are its subscriptions, which a client that relies on
+    Session Present does not make again.  Told by CONNACK it is a warning, since a restart or an operator may have ended
+    the session, and an error where the server has just taken the session from another connection.  It is an error as
+    well where CONNACK says that the session continues and the server then does not know a subscription it had granted
+    or a QoS 2 message it had received.
+
+    Instead, store the state of sessions for as long as their interval says, and answer Session Present 1 only for a
+    session that is still whole.
+    """
+
+    code = "SES304"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
+    confidence = Confidence.LIKELY
+    versions = (V3_1_1, V5)
+    statements = {
+        V5: {"MQTT-3.1.2-5": "", "MQTT-3.1.2-23": ""},
+        V3_1_1: {"MQTT-3.1.2-4": "", "MQTT-3.2.2-2": "", "MQTT-4.1.0-1": ""},
+    }
+    also = {V5: ("MQTT-3.1.2-6", "MQTT-3.1.3-7", "MQTT-3.1.4-4"), V3_1_1: ("MQTT-3.1.4-3",)}
+    looks_at = (Connack, Unsuback, Pubcomp)
+    when = {Pubcomp: "reason_code"}
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.OPENING | Needs.WHOLE
+    models = (SessionModel,)
+
+    good = [
+        conversation("back in time", *_BEGINS, *_LEAVES, client(after=60), *on(1, *_RESUMES)),
+        conversation("back too late", *_BEGINS, *_LEAVES, client(after=7_200), *on(1, *_ANEW)),
+        conversation("the session was not to be kept", *opened(), *_LEAVES, *on(1, *opened(clean_start=False))),
+        conversation(
+            "the client has ended it",
+            *_BEGINS,
+            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
+            closes("client"),
+            client(after=5),
+            *on(1, *_ANEW),
+        ),
+        conversation(
+            "what a DISCONNECT said is lost",
+            *_BEGINS,
+            lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
+            closes("client"),
+            client(after=5),
+            *on(1, *_ANEW),
+        ),
+        conversation(
+            "another user's client of the same name",
+            *opened(clean_start=False, connect=_KEPT, user_name="alice"),
+            *_LEAVES,
+            *on(1, *opened(clean_start=False, connect=_KEPT, user_name="bob")),
+        ),
+        conversation(
+            "an UNSUBSCRIBE ended it on the connection before",
+            *_BEGINS,
+            *_ASKS,
+            _ENDS,
+            server(Unsuback(2, reason_codes=[0])),
+            *_LEAVES,
+            *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
+        ),
+        conversation(
+            "an UNSUBSCRIBE whose answer never came",
+            *_BEGINS,
+            *_ASKS,
+            _ENDS,
+            closes("client", "reset"),
+            *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
+        ),
+        conversation(
+            "the PUBCOMP to the first PUBREL may not have arrived",
+            *_BEGINS,
+            client(_MESSAGE),
+            server(Pubrec(7)),
+            client(Pubrel(7)),
+            closes("client", "reset"),
+            *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND))),
+        ),
+    ]
+    bad = [
+        conversation(
+            "Session Present 0",
+            *_BEGINS,
+            *_LEAVES,
+            client(after=60),
+            *on(1, _ANEW[0], _ANEW[1].marked("session_present")),
+        ),
+        conversation(
+            "CleanSession 0 in 3.1.1",
+            *opened(V3_1_1, clean_start=False),
+            *_LEAVES,
+            *on(1, *opened(V3_1_1, clean_start=False)[:1], server(Connack()).marked("session_present")),
+        ),
+        conversation(
+            "lost while it was taken over",
+            *_BEGINS,
+            *on(1, _ANEW[0]),
+            server(Disconnect(reason_code=TAKEN_OVER)),
+            *on(1, _ANEW[1].marked("session_present")),
+            closes("server"),
+        ),
+        conversation(
+            "a subscription is gone",
+            *_BEGINS,
+            *_ASKS,
+            *_LEAVES,
+            *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED])).marked("reason_codes[0]")),
+        ),
+        conversation(
+            "a QoS 2 message is gone",
+            *_BEGINS,
+            client(_MESSAGE),
+            server(Pubrec(7)),
+            closes("client", "reset"),
+            *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND)).marked("reason_code")),
+        ),
+    ]
+
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+        """Compare what the server says with what it had."""
+        if isinstance(packet, Connack):
+            return self._connack(packet, at)
+        if isinstance(packet, Unsuback):
+            return self._unsuback(packet, at)
+        assert isinstance(packet, Pubcomp)
+        if packet.reason_code != _NOT_FOUND or not at.history.carries:
+            return None
+        model = at.model(SessionModel)
+        one = model.carried(at.direction.opposite, at).get(packet.packet_identifier)
+        if not self._continues(model, at) or one is None or not one.sure or one.answered or one.phase is not RECEIVED:
+            return None
+        if at.other.has_sent(packet.packet_identifier):
+            return None
+        return self.report(
+            "reason_code",
+            f"CONNACK said that the session of {at.client_name!r} continues, but the server does not know the QoS 2 "
+            f"message {one.packet_identifier} that it had answered with PUBREC",
+            related=(one.related,),
+            **doubted(apart=model.apart),
+        )
+
+    @staticmethod
+    def _continues(model: SessionModel, at: RuleContext) -> bool:
+        return model.owner == at.key and model.resumed is True
+
+    def _connack(self, packet: Connack, at: RuleContext) -> Findings:
+        connect, sent = at.history.connect, at.history.connect_sent
+        if packet.reason_code or at.history.connack is not None or packet.session_present is not False:
+            return None
+        if connect is None or sent is None or connect.clean_start or not connect.client_identifier:
+            return None
+        model = at.model(SessionModel)
+        if not model.is_of(connect) or at.timestamp_ns < model.ended_ns:
+            return None
+        related = () if model.connack is None else (model.connack,)
+        told = f"session of {at.client_name!r} should have lasted"
+        if model.live:
+            if not model.lasting or not sent.timestamp_ns <= model.told_ns <= at.timestamp_ns:
+                return None
+            return self.report(
+                "session_present",
+                f"{told}, since it was taken over from an open connection, but CONNACK says Session Present 0",
+                related=related,
+                **doubted(apart=model.capture != at.event.capture),
+            )
+        until = model.kept_until()
+        if until is None or not model.kept_seconds or at.timestamp_ns + until[1] >= until[0]:
+            return None
+        left = (until[0] - at.timestamp_ns) / SECOND_NS
+        how_long = "forever" if model.kept_seconds == ENDLESS else f"{left:,.0f} s more"
+        return self.report(
+            "session_present",
+            f"{told} {how_long}, but CONNACK says Session Present 0",
+            severity=Severity.WARNING,
+            confidence=Confidence.HEURISTIC,
+            related=related,
+        )
+
+    def _unsuback(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
+        if _NONE_EXISTED not in (packet.reason_codes or ()):
+            return
+        model = at.model(SessionModel)
+        request = at.history.subscriptions.request_for(packet.packet_identifier, "unsubscribe")
+        codes = packet.reason_codes or ()
+        if not self._continues(model, at) or request is None or request.answers:
+            return
+        if len(codes) != len(request.topic_filters):
+            return
+        for index, (code, name, known) in enumerate(zip(codes, request.topic_filters, request.existing, strict=True)):
+            if code == _NONE_EXISTED and known < 0 and name in model.filters:
+                yield self.report(
+                    f"reason_codes[{index}]",
+                    f"CONNACK said that the session of {at.client_name!r} continues, but its subscription {name!r}, "
+                    f"granted with QoS {model.filters[name]}, does not exist any more",
+                    **doubted(apart=model.apart),
+                )

@@ -1,0 +1,138 @@
+"""ALS305."""
+
+from dataclasses import dataclass, field
+
+from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.session_model import SessionModel, doubted
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Pubrec
+from mqttscope.mqtt.properties import Properties
+
+MAX_WAITING = 64
+"""Such messages whose acknowledgments are waited for; of others only the sender is blamed."""
+_TAKES = Properties(topic_alias_maximum=5)
+_SETS = Publish(topic_name="a/b", properties=Properties(topic_alias=1))
+_USES = Publish(properties=Properties(topic_alias=1))
+_OPENED = opened(connect=_TAKES, connack=_TAKES)
+_LEAVES = (client(Disconnect()), closes("client"))
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Messages whose topic only the connection before knew, until they are acknowledged."""
+
+    topics: dict[tuple[ConnectionKey, bool, int], str] = field(default_factory=dict)
+    """By connection, whether the client sent it, and packet identifier."""
+
+
+class TopicAliasCarriedOver(Rule):
+    """A Topic Alias is used that was set on the connection before, and not on this one.
+
+    Aliases end with their connection, whatever becomes of the session: the receiver does not know the topic and closes
+    the connection (0x82).  Clients do this that keep messages in their encoded form and send them again after a
+    reconnect.  A receiver that acknowledges such a message has carried the alias over itself, or lost the message: that
+    is a finding of its own.
+
+    Instead, keep the topic with the message, and send it together with the alias once on each connection.
+    """
+
+    code = "ALS305"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
+    confidence = Confidence.LIKELY
+    reason_code = 0x82
+    versions = (V5,)
+    statements = {V5: {"MQTT-3.3.2-7": ""}}
+    looks_at = (Publish, Puback, Pubrec)
+    when = {Publish: "properties"}
+    needs = Needs.OPENING | Needs.WHOLE_SENDER
+    models = (SessionModel,)
+    Memory = Waiting
+
+    good = [
+        conversation("set again", *_OPENED, client(_SETS), *_LEAVES, *on(1, *_OPENED, client(_SETS), client(_USES))),
+        conversation(
+            "what sets it again is not in the capture",
+            *_OPENED,
+            client(_SETS),
+            *_LEAVES,
+            *on(1, *_OPENED, lost(client(_SETS)), client(_USES)),
+        ),
+        conversation("each on its own connection", *_OPENED, client(_SETS), client(_USES), *_LEAVES, *on(1, *_OPENED)),
+    ]
+    bad = [
+        conversation(
+            "of the client",
+            *_OPENED,
+            client(_SETS),
+            *_LEAVES,
+            *on(1, *_OPENED, client(_USES).marked("properties.topic_alias")),
+        ),
+        conversation(
+            "of the server, in a session that continues",
+            *_OPENED,
+            server(_SETS),
+            closes("client", "reset"),
+            *on(
+                1,
+                *opened(clean_start=False, session_present=True, connect=_TAKES),
+                server(_USES).marked("properties.topic_alias"),
+            ),
+        ),
+        conversation(
+            "and the server knows it too",
+            *_OPENED,
+            client(_SETS),
+            *_LEAVES,
+            *on(
+                1,
+                *_OPENED,
+                client(Publish(qos=1, packet_identifier=3, properties=Properties(topic_alias=1))).marked(
+                    "properties.topic_alias"
+                ),
+                server(Puback(3)).marked(""),
+            ),
+        ),
+    ]
+
+    def check(self, packet: Publish | Puback | Pubrec, at: RuleContext) -> Findings:
+        """Look an alias that is not set up among those of the connection before."""
+        if not isinstance(packet, Publish):
+            return self._accepted(packet, at) if at.other.odd_aliases else None
+        if packet.topic_name or at.topic is not None or at.party.malformed or packet.properties is None:
+            return None
+        alias = packet.properties.topic_alias
+        if not alias:
+            return None
+        model = at.model(SessionModel)
+        topic = model.aliases(at.direction).get(alias)
+        if model.owner != at.key or topic is None:
+            return None
+        if packet.packet_identifier is not None:
+            waiting: Waiting = at.memory(self)
+            waiting.topics[at.key, at.from_client, packet.packet_identifier] = topic
+            if len(waiting.topics) > MAX_WAITING:
+                del waiting.topics[next(iter(waiting.topics))]
+        return self.report(
+            "properties.topic_alias",
+            f"PUBLISH has only Topic Alias {alias:,}, which stood for {shown(topic)} on the connection before and is "
+            "not set on this one",
+            **doubted(apart=model.before_apart),
+        )
+
+    def _accepted(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
+        sender = at.direction.opposite
+        key = at.key, sender is Direction.CLIENT_TO_SERVER, packet.packet_identifier
+        topic = at.memory(self).topics.pop(key, None)
+        if topic is None or (packet.reason_code or 0) >= 0x80:
+            return None
+        return self.report(
+            "",
+            f"{packet_name(packet)} accepts a message whose Topic Alias stood for {shown(topic)} on the connection "
+            "before and is not set on this one",
+            **doubted(apart=at.model(SessionModel).before_apart),
+        )

@@ -1,0 +1,384 @@
+"""WIL404."""
+
+import zlib
+from dataclasses import dataclass, field
+from itertools import islice
+
+from mqttscope.lint.broker_watch import SECOND_NS, doubt
+from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.wills import DUE, MAX_SAME, StoredWill, Wills
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.properties import Properties
+from mqttscope.session.connection import Connection
+from mqttscope.session.history import MAX_RECENT, History
+from mqttscope.session.matching import FAILURE, Subscribed
+
+MAX_LOOKED_AT = 256
+"""Open connections among which subscribers of a will are looked for, those that are open for longest."""
+MAX_SUBSCRIBERS = 8
+"""Subscribers that are expected to get one will."""
+MAX_WAITING = 1_000
+"""Subscribers of a server that are waited for."""
+MAX_IN_FLIGHT = 10
+"""Messages that wait for an answer of the client; a server that limits them holds back what comes next."""
+BEFORE_NS = 2 * SECOND_NS
+"""How long before the end that the capture shows the server may have noticed it."""
+
+
+@dataclass(slots=True)
+class Awaited:
+    """A will that a subscriber should get."""
+
+    key: ConnectionKey
+    """The connection that had it."""
+    topic_filter: str
+    packet: int
+    """Number of the SUBSCRIBE."""
+    ended_ns: int
+    due_ns: int
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Who waits for which will."""
+
+    wills: dict[ConnectionKey, dict[str, Awaited]] = field(default_factory=dict)
+    """By connection of the subscriber and topic."""
+
+
+_WILL = Will("dead/c1", b"gone", 1)
+_LATER = Will("dead/c1", b"gone", 1, properties=Properties(will_delay_interval=30))
+_GETS = server(Publish(topic_name="dead/c1", payload=b"gone"))
+_BIRTH = client(Publish(topic_name="dead/c1", payload=b"here"))
+_BORN = on(1, server(Publish(topic_name="dead/c1", payload=b"here")))
+_GONE = closes("client", "reset")
+_PING = (client(Pingreq(), after=20), server(Pingresp()))
+_WAITS = on(1, *_PING, *_PING)
+
+
+def _asks(name: str = "dead/c1", code: int = 0) -> tuple[Step, Step]:
+    return client(Subscribe(1, subscriptions=[Subscription(name, 0)])), server(Suback(1, reason_codes=[code]))
+
+
+_READER = on(1, *opened(client_identifier="c2"), *_asks())
+_OVERDUE = on(1, *_PING, client(Pingreq(), after=20).marked("", at=None))
+
+
+class WillNotPublished(Rule):
+    """A client is gone without a DISCONNECT and a subscriber does not get its will.
+
+    The will is how others learn that a client has died; without it they continue as if it were there.  What is waited
+    for (``timeout`` seconds) is counted from the end that the capture shows, or from the end of Will Delay or of the
+    session; and the server has to speak to the subscriber after that.  A server may filter silently what a client is
+    not allowed to read or to write, so it is an error only where the subscriber has got a message that the client
+    itself published on the topic of its will; else a warning.
+
+    Instead, publish the will whenever a connection ends without a normal DISCONNECT.
+    """
+
+    code = "WIL404"
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+    confidence = Confidence.LIKELY
+    versions = ALL_VERSIONS
+    statements = {
+        V5: {"MQTT-3.1.2-7": "", "MQTT-3.1.2-8": "", "V5-WILL-takeover": ""},
+        V3_1_1: {"MQTT-3.1.2-8": ""},
+        V3_1: {"V31-CONNECT-will-published": ""},
+    }
+    also = {V5: ("MQTT-3.1.2-22",), V3_1_1: ("MQTT-3.1.2-24",)}
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = Needs.OPENING | Needs.WHOLE
+    settings = {"timeout": 30}
+    models = (Wills,)
+    about = Wills, "topics"
+    Memory = Waiting
+
+    good = [
+        conversation("it is published", *_READER, *opened(will=_WILL), _BIRTH, *_BORN, _GONE, *on(1, _GETS), *_WAITS),
+        conversation(
+            "published before the connection is closed",
+            *_READER,
+            *opened(will=_WILL),
+            _BIRTH,
+            *_BORN,
+            *on(1, _GETS),
+            closes("server"),
+            *_WAITS,
+        ),
+        conversation(
+            "a normal DISCONNECT", *_READER, *opened(will=_WILL), _BIRTH, *_BORN, client(Disconnect()), _GONE, *_WAITS
+        ),
+        conversation(
+            "back within Will Delay",
+            *_READER,
+            *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *on(2, *opened(clean_start=False, session_present=True)),
+            *_WAITS,
+            *_WAITS,
+        ),
+        conversation(
+            "back within Will Delay with a new session",
+            *_READER,
+            *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *on(2, *opened()),
+            *_WAITS,
+            *_WAITS,
+        ),
+        conversation(
+            "Will Delay is not over",
+            *_READER,
+            *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *_WAITS,
+        ),
+        conversation(
+            "a DISCONNECT in bytes that were lost",
+            *_READER,
+            *opened(will=_WILL),
+            _BIRTH,
+            *_BORN,
+            lost(client(Disconnect())),
+            closes("client"),
+            *_WAITS,
+        ),
+        conversation(
+            "the subscription is refused",
+            *on(1, *opened(client_identifier="c2"), *_asks(code=0x87)),
+            *opened(will=_WILL),
+            _GONE,
+            *_WAITS,
+        ),
+        conversation(
+            "a wildcard of a client that may not be allowed to read everything",
+            *on(1, *opened(client_identifier="c2"), *_asks("#")),
+            *opened(will=_WILL),
+            _GONE,
+            *_WAITS,
+        ),
+        conversation(
+            "the server is being shut down",
+            *_READER,
+            *opened(will=_WILL),
+            _BIRTH,
+            *_BORN,
+            server(Disconnect(reason_code=0x8B)),
+            closes("server"),
+            *_WAITS,
+        ),
+        conversation(
+            "nothing says that the server is still there",
+            *_READER,
+            *opened(will=_WILL),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *on(1, client(Pingreq(), after=40)),
+        ),
+        conversation(
+            "the subscriber leaves",
+            *_READER,
+            *opened(will=_WILL),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *on(1, *_PING, client(Disconnect()), closes("client", after=20)),
+        ),
+        conversation(
+            "a will that expires",
+            *_READER,
+            *opened(will=Will("dead/c1", b"gone", properties=Properties(message_expiry_interval=1))),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *_WAITS,
+        ),
+    ]
+    bad = [
+        conversation("nothing comes", *_READER, *opened(will=_WILL), _BIRTH, *_BORN, _GONE, *_OVERDUE),
+        conversation(
+            "in 3.1.1, of a client that the server closed",
+            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks("dead/+")),
+            *opened(V3_1_1, will=_WILL),
+            _BIRTH,
+            *_BORN,
+            closes("server"),
+            *_OVERDUE,
+        ),
+        conversation(
+            "after DISCONNECT 0x04",
+            *_READER,
+            *opened(will=_WILL),
+            _BIRTH,
+            *_BORN,
+            client(Disconnect(reason_code=4)),
+            closes("client"),
+            *_OVERDUE,
+        ),
+        conversation(
+            "after Will Delay",
+            *_READER,
+            *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *_WAITS,
+            *_OVERDUE,
+        ),
+        conversation(
+            "the session was over before Will Delay",
+            *_READER,
+            *opened(will=_LATER),
+            _BIRTH,
+            *_BORN,
+            _GONE,
+            *_OVERDUE,
+        ),
+        conversation(
+            "to a client that has got nothing of the topic yet: only a warning",
+            *on(1, *opened(client_identifier="c2"), *_asks("dead/#")),
+            *opened(will=_WILL),
+            _GONE,
+            *_OVERDUE,
+        ),
+    ]
+
+    @property
+    def _patience_ns(self) -> int:
+        return round(float(self.set["timeout"]) * SECOND_NS)
+
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """What comes is not waited for any more."""
+        waiting = at.memory(self).wills.get(at.key)
+        one = None if waiting is None or at.topic is None else waiting.get(at.topic)
+        if waiting is not None and one is not None and at.topic is not None:
+            will = at.model(Wills).of(one.key)
+            if will is None or at.timestamp_ns >= one.due_ns - BEFORE_NS or _is(packet, will):
+                del waiting[at.topic]
+        return None
+
+    def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """Note who should get the will, if there is one."""
+        memory: Waiting = at.memory(self)
+        memory.wills.pop(at.key, None)
+        wills = at.model(Wills)
+        will = wills.armed.get(at.key)
+        if will is None or will.expires or wills.crowded or len(wills.topics.get(will.topic, ())) > MAX_SAME:
+            return None
+        phase, due_ns = wills.ending(will, connection, at)
+        if phase != DUE or (will.retain and not connection.retain_available) or will.qos > connection.maximum_qos:
+            return None
+        ended_ns = connection.closed_ns or at.timestamp_ns
+        since_ns = min(ended_ns, will.back_ns or ended_ns) - BEFORE_NS
+        number = 0
+        for key in islice(wills.witnesses, MAX_LOOKED_AT):
+            history = at.history_of(key)
+            one = None if history is None or key == at.key else _subscribed(will, since_ns, history)
+            if one is None or (key not in memory.wills and len(memory.wills) >= MAX_WAITING):
+                continue
+            waiting = memory.wills.setdefault(key, {})
+            waiting[will.topic] = Awaited(at.key, one.topic_filter, one.packet, ended_ns, due_ns)
+            at.ask(self, due_ns + self._patience_ns, key)
+            number += 1
+            if number == MAX_SUBSCRIBERS:
+                break
+        return None
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Judge what has not come in time."""
+        memory: Waiting = at.memory(self)
+        waiting = memory.wills.get(at.key)
+        if not waiting:
+            return None
+        told = []
+        for topic, one in list(waiting.items()):
+            when_ns = one.due_ns + self._patience_ns
+            if when_ns > at.timestamp_ns:
+                at.ask(self, when_ns)
+            elif (at.server.last_timestamp_ns or 0) < one.due_ns:
+                at.ask(self, at.timestamp_ns)  # the server has not spoken since: at the next event
+            else:
+                del waiting[topic]
+                found = self._judge(topic, one, at)
+                if found is not None:
+                    told.append(found)
+        if not waiting:
+            del memory.wills[at.key]
+        return told
+
+    def _judge(self, topic: str, one: Awaited, at: RuleContext) -> Report | None:
+        wills = at.model(Wills)
+        will = wills.of(one.key)
+        if will is None or will.phase != DUE or will.capture != at.event.capture or at.key in will.copies:
+            return None
+        history = at.history
+        table = history.subscriptions
+        subscribed = table.named(one.topic_filter, one.packet)
+        if subscribed is None or subscribed.ending_ns is not None or subscribed.ended_ns is not None:
+            return None
+        limit = at.client.maximum_packet_size
+        if at.server.in_flight >= min(at.client.receive_maximum, MAX_IN_FLIGHT) or (limit or will.size) < will.size:
+            return None
+        if history.client.disconnect is not None or history.server.disconnect is not None:
+            return None
+        if wills.waits_behind_a_hole(at):
+            return None
+        reader = at.client_name in wills.readers.get(topic, ())
+        if not reader and one.topic_filter[0] in "+#":
+            return None
+        how = ("MQTT-3.1.2-8", "V5-WILL-takeover") if will.back_ns else ("MQTT-3.1.2-8",)
+        waited = (at.timestamp_ns - one.due_ns) / SECOND_NS
+        return self.report(
+            "",
+            f"client {will.client!r} was gone without a DISCONNECT but its will on {topic!r} has not reached "
+            f"{at.client_name!r} within {waited:,.0f} s",
+            statements=how if at.version is V5 else None,
+            related=(will.connect,),
+            sender=Direction.SERVER_TO_CLIENT,
+            overdue=True,
+            topic=topic,
+            **doubt(at, doubtful=wills.is_torn(at) or not (reader and will.proven)),
+        )
+
+
+def _is(packet: Publish, will: StoredWill) -> bool:
+    return zlib.crc32(packet.payload) == will.checksum
+
+
+def _subscribed(will: StoredWill, since_ns: int, history: History) -> Subscribed | None:
+    """The subscription of an open connection that should get a will and has not got it yet."""
+    table = history.subscriptions
+    connect = history.connect
+    if not table.live or connect is None or connect.client_identifier == will.client:
+        return None
+    if history.client.disconnect is not None or history.server.disconnect is not None:
+        return None
+    match = table.match(will.topic)
+    if not match.known or match.ended or match.extended:
+        return None
+    recent = history.server.recent
+    if len(recent) >= MAX_RECENT and recent[0].timestamp_ns > since_ns:
+        return None
+    for row in recent:
+        later = row.timestamp_ns >= since_ns + BEFORE_NS
+        if row.topic == will.topic and (later or (row.checksum == will.checksum and row.timestamp_ns >= since_ns)):
+            return None
+    for one in match.subscriptions:
+        granted = one.granted is not None and one.granted < FAILURE and one.ending_ns is None
+        if granted and not one.is_shared and one.granted_ns < since_ns + BEFORE_NS and not one.doubtful:
+            return one
+    return None

@@ -1,0 +1,157 @@
+"""``mqttscope explain``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mqttscope.cli.main import group
+from tests.cli.running import CAPTURES
+from tests.conftest import ROOT
+from tests.explain.running import capture
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "SSLKEYLOGFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str | Path, given: bytes | None = None) -> Result:
+    return CliRunner().invoke(group, ["explain", *map(str, arguments)], input=given, standalone_mode=False)
+
+
+def told(*arguments: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(*arguments, "--format", "json").stdout)
+    return found
+
+
+def connections(*arguments: str | Path) -> list[int]:
+    return [one["connection"] for one in told(*arguments)["explanations"]]
+
+
+def test_trouble_is_explained_and_the_rest_is_counted() -> None:
+    result = run(capture("keep-alive"))
+
+    assert result.return_value == 0
+    assert result.stdout.startswith("#1 asleep: Keep Alive ran out (likely)\n")
+    assert result.stdout.endswith(
+        "1 connection of 2 ended in trouble: 1 × Keep Alive ran out.\n"
+        "Of the others 1 connection ended with DISCONNECT.\n"
+    )
+
+
+def test_a_capture_without_trouble_says_so_in_one_sentence() -> None:
+    assert run(capture("v311-qos")).stdout == ("No connection ended in trouble: 2 connections ended with DISCONNECT.\n")
+
+
+def test_selections_explain_what_they_name_however_it_ended() -> None:
+    path = capture("keep-alive")
+
+    assert connections(path) == [1]
+    assert connections(path, "--all") == [1, 0], "in the order of the ends"
+    assert connections(path, "--connection", "0") == [0]
+    assert connections(path, "--client", "aw*") == [0]
+    assert connections(path, "--client", "aw*", "--connection", "1") == []
+    assert "there is no connection 7" in run(path, "--connection", "7").stderr
+
+
+def test_captures_without_mqtt_are_no_answer() -> None:
+    text = b"no capture at all, but long enough to look at"
+    empty = subprocess.run(
+        [sys.executable, "-m", "mqttscope", "explain", "-"], input=text, capture_output=True, check=False, cwd=ROOT
+    )
+
+    assert empty.returncode == 3
+    assert b"Traceback" not in empty.stderr
+
+
+def test_standard_input_and_compressed_captures_say_the_same(tmp_path: Path) -> None:
+    raw = capture("half-open").read_bytes()
+    packed = tmp_path / "a.pcapng.gz"
+    packed.write_bytes(gzip.compress(raw))
+
+    piped = json.loads(run("-", "--format", "json", given=raw).stdout)["explanations"]
+    unpacked = told(packed)["explanations"]
+    for one in (*piped, *unpacked):
+        del one["capture"]
+    assert piped == unpacked
+    assert [one["cause"] for one in piped] == ["half_open"]
+
+
+def test_several_captures_are_one_run() -> None:
+    found = told(capture("half-open"), capture("reset-by-middlebox"))
+
+    assert [one["cause"] for one in found["explanations"]] == ["half_open", "middlebox_reset"]
+    assert found["totals"]["connections"] == 3
+
+
+def test_a_file_takes_the_report(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    result = run(capture("half-open"), "--format", "markdown", "--output", path)
+
+    assert result.stdout == ""
+    assert path.read_text().startswith("### ")
+
+
+def test_messages_are_explained_instead_of_ends() -> None:
+    result = run(capture("undelivered"), "--message", "plant/7/alarm")
+    one = told(capture("undelivered"), "--message", "plant/7/alarm", "--client", "upp*")
+
+    assert result.return_value == 0
+    assert "delivered to 1 client, not to 4" in result.stdout
+    assert [each["client"] for each in one["messages"][0]["clients"]] == ["upper"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--message", "a/#/b"), "--message"),
+        (("--message", "a", "--all"), "--message goes with --client alone"),
+        (("--message", "a", "--connection", "1"), "--message goes with --client alone"),
+        (("--output", "x.pcapng"), "named like a capture"),
+        (("--format", "sarif"), "sarif"),
+    ],
+)
+def test_contradictions_are_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:
+    result = run(capture("half-open"), *arguments)
+
+    assert result.exception is not None
+    assert complaint in str(getattr(result.exception, "message", result.exception))
+
+
+def test_times_are_shown_as_asked() -> None:
+    path = capture("half-open")
+
+    assert "1767225600." in run(path, "--time", "epoch").stdout
+    assert "  0.000000 frame" in run(path, "--time", "relative").stdout
+    assert "00:20:00.013000 frame 13" in run(path).stdout
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_damaged_captures_end_without_a_traceback(form: str, tmp_path: Path) -> None:
+    dice = random.Random(7)
+    for number, path in enumerate(dice.sample(CAPTURES, 12)):
+        raw = bytearray(path.read_bytes())
+        for _ in range(40):
+            raw[dice.randrange(200, len(raw))] = dice.randrange(256)
+        broken = tmp_path / f"{number}.pcapng"
+        broken.write_bytes(raw)
+        for arguments in (("--all",), ("--message", "#")):
+            result = run(broken, "--format", form, *arguments)
+            assert result.exception is None, (path, result.exception)
+            assert result.return_value in (0, 3)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_every_capture_is_explained_without_its_secrets(form: str) -> None:
+    for path in CAPTURES:
+        assert b"s3cret" not in run(path, "--format", form, "--all").stdout.encode()

@@ -1,0 +1,233 @@
+"""Rules of one's own: files that the configuration names, packages, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from mqttscope.cli import own_rules
+from mqttscope.lint.catalogue import all_rules, use_rules
+from tests.cli.made import Publish, client, opened, write_capture
+from tests.cli.running import invoke
+from tests.conftest import ROOT
+
+TEMPLATE = next(
+    text
+    for text in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-rule.md").read_text("utf-8"), re.DOTALL)
+    if "ACME201" in text
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    use_rules(())
+    for name in [one for one in sys.modules if one.startswith(own_rules.MODULE)]:
+        del sys.modules[name]
+
+
+def file(text: str = TEMPLATE, name: str = "ours.py") -> str:
+    Path(name).write_text(text, "utf-8")
+    return name
+
+
+def configure(*files: str, more: str = "") -> None:
+    Path("mqttscope.toml").write_text(f"[lint]\nrules = {json.dumps(files)}\n{more}")
+
+
+def alarms(count: int = 5) -> str:
+    talk = [client(Publish(topic_name="acme/alarm", payload=b"hot"))] * count
+    return str(write_capture(Path("a.pcapng"), *opened(), *talk))
+
+
+def found(*words: str) -> list[str]:
+    done = invoke("lint", alarms(), "--format", "jsonl", *words)
+    return [one["rule"] for one in done.lines if one["rule"].startswith("ACME")]
+
+
+def test_the_template_passes_its_own_test() -> None:
+    done = invoke("rules", "--test", file())
+
+    assert (done.code, done.err) == (0, "")
+    assert done.text == "ACME201 too-many-alarms: 1 bad example, 1 good example\n1 rule, 0 failed\n"
+
+
+def test_rules_of_a_file_are_selected_configured_suppressed_and_explained() -> None:
+    file()
+    configure("ours.py")
+    assert found() == ["ACME201"] * 2
+    assert found("--select", "too-many-alarms") == found("--select", "ACME") == ["ACME201"] * 2
+    assert found("--ignore", "ACME") == found("--select", "PUB") == found("--no-config") == []
+    assert "ACME201 too-many-alarms (warning, certain) most=3" in invoke("lint", "--show-settings").text
+    explained = invoke("rules", "ACME201")
+    assert explained.code == 0
+    assert "^ ACME201 warning: alarm 4 of this connection, at most 3" in explained.text
+    assert "── own rules" in invoke("rules", "ACME").text
+    assert invoke("rules", "ACME201", "--no-config").code == 2
+
+    configure("ours.py", more="[rules.ACME201]\nmost = 4\n")
+    assert found() == ["ACME201"]
+    configure("ours.py", more='[[lint.suppress]]\nrules = ["ACME"]\nreason = "known"\n')
+    assert found() == []
+
+
+@pytest.mark.parametrize("form", ["full", "concise", "json", "sarif", "junit", "github", "gitlab", "markdown"])
+def test_every_format_takes_them(form: str) -> None:
+    file()
+    configure("ours.py")
+    done = invoke("lint", alarms(), "--format", form, "--fail-on", "warning")
+
+    assert (done.code, done.err) == (1, "")
+    assert "ACME201" in done.text
+
+
+def test_paths_are_relative_to_the_configuration() -> None:
+    Path("inner/rules").mkdir(parents=True)
+    file(name="inner/rules/ours.py")
+    Path("inner/mqttscope.toml").write_text('[lint]\nrules = ["rules/ours.py"]\n')
+
+    assert found("--config", "inner/mqttscope.toml") == ["ACME201"] * 2
+
+
+def test_what_a_rule_remembers_is_in_the_state_of_a_lake() -> None:
+    file()
+    configure("ours.py")
+    pytest.importorskip("pyarrow")
+    for number in range(2):
+        assert invoke("pipeline", "ingest", alarms(3 + 2 * number), "--lake", "lake", "--engine", "local").code == 0
+    from mqttscope.lake.writer import read_table
+
+    rows = [row for row in read_table(Path("lake"), "findings").to_pylist() if row["rule"] == "ACME201"]
+    assert [row["message"][:7] for row in rows] == ["alarm 4", "alarm 5"]
+
+
+def test_spark_refuses_them() -> None:
+    file()
+    configure("ours.py")
+    spark = ("--engine", "spark")
+    for words in (("lint", alarms(), *spark), ("pipeline", "ingest", "a.pcapng", "--lake", "lake", *spark)):
+        done = invoke(*words)
+        assert done.code == 2
+        assert "workers do not have ACME201" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def", "ours.py: line 1: invalid syntax"),
+        ("x = 1\nimport nothing_of_that_name", "ours.py: line 2: ModuleNotFoundError: No module named"),
+        ("x = 1\n1 / 0", "ours.py: line 2: ZeroDivisionError: division by zero"),
+        ("x = 1", "ours.py: there is no rule in it"),
+        (TEMPLATE.replace("ACME201", "ACME901"), "'ACME901' is no code of a rule"),
+        (TEMPLATE.replace("ACME201", "acme"), "'acme' is no code of a rule"),
+        (TEMPLATE.replace("    bad = [", "    worse = ["), "ACME201 (TooManyAlarms): it has no bad examples"),
+        (TEMPLATE.replace("    good = [", "    better = ["), "it has no good examples"),
+        (TEMPLATE.replace("Instead, publish", "Publish"), 'a last paragraph that begins with "Instead, "'),
+        (TEMPLATE.replace("    severity = Severity.WARNING\n", ""), "it has no severity"),
+        (TEMPLATE.replace("    def check(", "    def chek("), "it has no check"),
+        (TEMPLATE.replace("    looks_at = Publish\n", ""), "it does not say which packets it looks at"),
+        (TEMPLATE.replace("ACME201", "PUB297"), "PUB297 has the letters of mqttscope's own area"),
+        (TEMPLATE.replace("ACME201", "PUB103"), "PUB103 has the letters of mqttscope's own area: PUB103 wildcard-in"),
+        (TEMPLATE.replace("class TooManyAlarms", "class WildcardInTopicName"), "as PUB103 of mqttscope is"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_a_sentence(text: str, why: str) -> None:
+    file(text)
+    configure("ours.py")
+    for words in (("lint", alarms()), ("rules",), ("rules", "--test", "ours.py")):
+        done = invoke(*words)
+        assert done.code == 2
+        assert why in " ".join(done.err.split())
+        assert "Traceback" not in done.err
+    assert all(rule.is_ours() for rule in all_rules().values())
+
+
+def test_a_clash_names_both() -> None:
+    file()
+    file(name="theirs.py")
+    configure("ours.py", "theirs.py")
+    done = invoke("rules")
+    assert done.code == 2
+    assert "theirs.py: ACME201 is the code of another rule in " in done.err
+    assert "ours.py too" in done.err
+
+    Path("inner").mkdir()
+    file(name="inner/ours.py")
+    configure("ours.py", "inner/ours.py")
+    assert "have one name" in invoke("rules").err
+    configure("none.py")
+    assert "none.py: no such file of rules" in invoke("rules").err
+    Path("mqttscope.toml").write_text('[lint]\nrules = "ours.py"\n')
+    assert "lint.rules is not a list of strings" in invoke("rules").err
+
+
+MORE, LESS = (TEMPLATE.replace('"most": 3', f'"most": {most}') for most in (4, 2))
+RAISES = TEMPLATE.replace("memory.alarms += 1", "memory.alarm += 1")
+ALSO = TEMPLATE.replace("            *opened(),\n", '            *opened(), client(Publish(topic_name="a/#")),\n', 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (MORE, "bad example 'one too many': marked and not found: topic_name of packet 5"),
+        (LESS, "bad example 'one too many': found and not marked: topic_name of packet 4"),
+        (LESS, "good example 'as many as there is room for': ACME201 finds: alarm 3"),
+        (TEMPLATE.replace('.marked("topic_name")', ""), "bad example 'one too many' has no mark"),
+        (RAISES, "AttributeError: 'Sent' object has no attribute"),
+        (ALSO, "good example 'as many as there is room for': PUB103 finds: PUBLISH topic name 'a/#'"),
+    ],
+)
+def test_examples_that_fail_are_told(text: str, why: str) -> None:
+    assert text != TEMPLATE
+    done = invoke("rules", "--test", file(text))
+
+    assert done.code == 1
+    assert why in done.text
+    assert done.text.endswith("\n1 rule, 1 failed\n")
+
+
+def test_a_rule_that_raises_is_an_internal_error() -> None:
+    file(RAISES)
+    configure("ours.py")
+    done = invoke("lint", alarms())
+
+    assert done.code == 3
+    assert "internal error in ACME201: a.pcapng, frame " in done.err
+
+
+def test_test_takes_nothing_else() -> None:
+    for more in (("PUB101",), ("--coverage",), ("--format", "json")):
+        done = invoke("rules", "--test", file(), *more)
+        assert done.code == 2
+        assert "--test FILE tests the rules of a file" in done.err
+
+
+@pytest.mark.parametrize("value", ["acme_rules", "acme_rules:load"])
+def test_packages_bring_rules(value: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    Path("acme_rules.py").write_text(TEMPLATE + "\n\ndef load():\n    pass\n")
+    point = EntryPoint("acme", value, own_rules.GROUP)
+    monkeypatch.setattr(own_rules, "entry_points", lambda group: [point] if group == own_rules.GROUP else [])
+    monkeypatch.delitem(sys.modules, "acme_rules", raising=False)
+
+    assert found() == ["ACME201"] * 2
+    assert found("--no-config") == []
+    file()
+    configure("ours.py")
+    assert "ACME201 is the code of another rule in" in invoke("rules").err
+
+
+def test_a_package_that_cannot_be_loaded_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("acme", "nothing_of_that_name", own_rules.GROUP)
+    monkeypatch.setattr(own_rules, "entry_points", lambda group: [point])
+    done = invoke("rules")
+
+    assert done.code == 2
+    assert "entry point acme = nothing_of_that_name: ModuleNotFoundError" in done.err

@@ -1,0 +1,64 @@
+"""Explanations of conversations and captures, for the tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.explain import Explainer, Explanation
+from mqttscope.explain.messages import MessageWatch, Trace
+from mqttscope.lint.catalogue import select
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Step, conversation
+from mqttscope.lint.examples import segments as segments_of
+from mqttscope.net.segment import Segment
+from tests.conftest import ROOT
+
+
+def capture(name: str) -> Path:
+    """A capture of the project."""
+    return ROOT / "captures" / name / "capture.pcapng"
+
+
+def explain(path: Path, explainer: Explainer | None = None) -> list[Explanation]:
+    """The explanations of a capture, by the number of the connection."""
+    running = explainer or Explainer()
+    source = segments(running.watch.frames(open_capture([str(path)])), Counter())
+    return _explained(running, running.watch.segments(source))
+
+
+def explained(*steps: Step, explainer: Explainer | None = None, handshake: bool = True) -> list[Explanation]:
+    """The explanations of a conversation."""
+    running = explainer or Explainer()
+    return _explained(running, running.watch.segments(segments_of(conversation("", *steps, handshake=handshake))))
+
+
+def of_segments(source: Iterable[Segment]) -> list[Explanation]:
+    """The explanations of segments."""
+    running = Explainer()
+    return _explained(running, running.watch.segments(source))
+
+
+def only(*steps: Step) -> Explanation:
+    """The explanation of the first connection."""
+    return explained(*steps)[0]
+
+
+def traced(topic: str, *steps: Step) -> Trace:
+    """The fate of messages in a conversation."""
+    watch = MessageWatch(topic)
+    for event in dissect_segments(segments_of(conversation("", *steps))):
+        watch.feed(event)
+    return watch.trace()
+
+
+def _explained(explainer: Explainer, source: Iterable[object]) -> list[Explanation]:
+    linter = Linter([rule() for rule in select().values()], strict=True)
+    found: list[Explanation] = []
+    for event in dissect_segments(source, dissector=Dissector()):  # type: ignore[arg-type]
+        found += explainer.feed(event, linter.feed(event))
+    found += explainer.close()
+    return sorted(found, key=lambda one: one.connection)

@@ -1,0 +1,78 @@
+"""Explanations as a whole: order, competition, limits."""
+
+from __future__ import annotations
+
+from mqttscope.explain import Cause, Certainty, Explainer, explainer
+from mqttscope.explain.explainer import ranked
+from mqttscope.explain.model import Candidate
+from mqttscope.lint.examples import client, closes, on, opened, server
+from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp
+from tests.explain.running import explained, only
+
+
+def candidate(cause: Cause, certainty: Certainty, weight: int) -> Candidate:
+    return Candidate(cause, certainty, "It did.", weight=weight)
+
+
+def test_what_a_packet_says_stands_alone() -> None:
+    said = candidate(Cause.KEEP_ALIVE, Certainty.CERTAIN, 100)
+
+    assert ranked([candidate(Cause.TAKEN_OVER, Certainty.LIKELY, 90), said]) == (said,)
+
+
+def test_the_bare_fact_goes_before_weak_hypotheses_and_is_left_out_after_better_ones() -> None:
+    plain = candidate(Cause.SERVER_CLOSED, Certainty.HYPOTHESIS, 10)
+    weak = candidate(Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS, 40)
+    strong = candidate(Cause.PACKET_TOO_LARGE, Certainty.HYPOTHESIS, 60)
+    likely = candidate(Cause.KEEP_ALIVE, Certainty.LIKELY, 30)
+
+    assert ranked([weak, plain]) == (plain, weak)
+    assert ranked([weak, plain, strong]) == (strong, weak)
+    assert ranked([plain, strong, likely]) == (likely, strong)
+
+
+def test_a_connection_that_is_open_at_the_end_is_unknown_and_no_trouble() -> None:
+    one = only(*opened(), client(Pingreq()), server(Pingresp()))
+
+    assert (one.cause, one.is_quiet, one.ended_by) == (Cause.STILL_OPEN, True, None)
+    assert "unknown" in one.first.headline
+
+
+def test_totals_count_every_connection_once() -> None:
+    running = Explainer()
+    explained(
+        *opened(client_identifier="a"),
+        *on(1, *opened(client_identifier="b")),
+        *on(2, *opened(client_identifier="c")),
+        client(Disconnect()),
+        closes("client"),
+        *on(1, closes("client", "reset")),
+        explainer=running,
+    )
+
+    totals = running.totals
+    assert (totals.connections, totals.quiet, totals.open, totals.causes) == (3, 1, 1, {"client_reset": 1})
+
+
+def test_ended_connections_wait_in_a_bounded_room() -> None:
+    most, explainer.MAX_WAITING = explainer.MAX_WAITING, 2
+    running = Explainer()
+    steps = [
+        step
+        for number in range(6)
+        for step in on(number, *opened(client_identifier=f"c{number}"), closes("client", "reset"))
+    ]
+    try:
+        found = explained(*steps, explainer=running)
+    finally:
+        explainer.MAX_WAITING = most
+
+    assert [one.connection for one in found] == list(range(6))
+    assert running.totals.dropped == {"waiting ends": 4}
+
+
+def test_a_capture_that_begins_in_the_middle_says_so() -> None:
+    one = explained(client(Pingreq()), server(Pingresp()), closes("client"), handshake=False)[0]
+
+    assert one.notes == ("The connection was open when the capture began.",)
+    assert not one.version_known

@@ -1,0 +1,258 @@
+"""Why messages did not arrive."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect
+from mqttscope.explain import messages
+from mqttscope.explain.messages import Fate, MessageWatch, Trace, likeness
+from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
+from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from tests.explain.running import capture, traced
+
+TOPIC = "plant/7/alarm"
+MESSAGE = Publish(topic_name=TOPIC, qos=1, packet_identifier=5, payload=b"hot")
+DELIVERED = server(Publish(topic_name=TOPIC, qos=1, packet_identifier=1, payload=b"hot"))
+ANSWER = server(Puback(packet_identifier=5))
+
+
+def subscribed(topic_filter: str = TOPIC, code: int = 1, **options: bool) -> tuple[Step, Step]:
+    wanted = Subscription(topic_filter, maximum_qos=1, **options)
+    return (
+        client(Subscribe(packet_identifier=1, subscriptions=[wanted])),
+        server(Suback(packet_identifier=1, reason_codes=[code])),
+    )
+
+
+def fate(*steps: Step, publish: Publish = MESSAGE, then: tuple[Step, ...] = (), **connect: object) -> tuple[Fate, str]:
+    """What becomes of a message of another client for a client that has taken these steps."""
+    properties = connect.pop("properties", None)
+    trace = traced(
+        TOPIC,
+        *opened(client_identifier="reader", connect=properties, **connect),  # type: ignore[arg-type]
+        *steps,
+        *on(1, *opened(client_identifier="writer"), client(publish), ANSWER),
+        *then,
+    )
+    (one,) = [each for each in trace.messages[0].deliveries if each.client == "reader"]
+    return one.fate, one.said
+
+
+def test_the_recorded_alarm() -> None:
+    watch = MessageWatch(TOPIC)
+    for event in dissect(open_capture([str(capture("undelivered"))])):
+        watch.feed(event)
+    (one,) = watch.trace().messages
+
+    assert {each.client: str(each.fate) for each in one.deliveries} == {
+        "right": "delivered",
+        "upper": "no_subscription",
+        "left": "unsubscribed",
+        "away": "offline",
+        "echo": "not_concerned",
+        "late": "subscribed_later",
+    }
+    assert one.said == "delivered to 1 client, not to 4"
+    assert one.published is not None
+    assert one.published.client == "echo"
+
+
+def test_delivered() -> None:
+    found, said = fate(*subscribed(), then=(DELIVERED,))
+
+    assert found is Fate.DELIVERED
+    assert said.startswith("received it ")
+
+
+def test_it_should_have_come() -> None:
+    found, said = fate(*subscribed("plant/+/alarm"))
+
+    assert found is Fate.NOT_SENT
+    assert "plant/+/alarm" in said
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "why"),
+    [
+        ("Plant/7/alarm", " (upper and lower case differ)"),
+        ("/plant/7/alarm", " (a slash at an end is a level of its own)"),
+        ("plant/7", " (without /# it has no levels below)"),
+        ("plant/7/alarms", ""),
+    ],
+)
+def test_the_nearest_filter_is_named(topic_filter: str, why: str) -> None:
+    found, said = fate(*subscribed(topic_filter))
+
+    assert found is Fate.NO_SUBSCRIPTION
+    assert said.endswith(f"the nearest is {topic_filter}{why}")
+
+
+@pytest.mark.parametrize("plain", ["house/light", TOPIC, "plant/+/alarm", "p" * 300])
+def test_what_matches_or_is_something_else_is_not_like_a_topic(plain: str) -> None:
+    assert likeness(TOPIC, plain) is None
+
+
+def test_the_likest_filter_of_several_is_named() -> None:
+    assert fate(*subscribed("plant/7/alarms"), *subscribed("Plant/7/alarm"))[1].endswith(
+        "(upper and lower case differ)"
+    )
+
+
+def test_refused_subscription() -> None:
+    assert fate(*subscribed(code=0x87)) == (
+        Fate.SUBSCRIPTION_REFUSED, f"the broker refused its subscription to {TOPIC} (0x87)",
+    )  # fmt: skip
+
+
+def test_unsubscribed_and_subscribed_later() -> None:
+    ended = client(Unsubscribe(packet_identifier=2, topic_filters=[TOPIC]))
+
+    assert fate(*subscribed(), ended)[0] is Fate.UNSUBSCRIBED
+    assert fate(then=subscribed())[0] is Fate.SUBSCRIBED_LATER
+
+
+def test_a_message_that_the_broker_refuses() -> None:
+    trace = traced(
+        TOPIC,
+        *opened(client_identifier="reader"),
+        *subscribed(),
+        *on(
+            1,
+            *opened(client_identifier="writer"),
+            client(MESSAGE),
+            server(Puback(packet_identifier=5, reason_code=0x87)),
+        ),
+    )
+
+    assert trace.messages[0].said == "refused by the broker (0x87)"
+    assert trace.messages[0].deliveries[0].fate is Fate.MESSAGE_REFUSED
+
+
+def test_no_subscribers_as_the_broker_says() -> None:
+    answer = server(Puback(packet_identifier=5, reason_code=0x10))
+    trace = traced(TOPIC, *opened(client_identifier="writer"), client(MESSAGE), answer)
+
+    assert "the broker says that nobody had a subscription for it then" in [
+        told.text for told in trace.messages[0].evidence
+    ]
+    assert trace.messages[0].said == "delivered to no captured client"
+
+
+def test_a_message_larger_than_the_client_takes() -> None:
+    large = Publish(topic_name=TOPIC, qos=1, packet_identifier=5, payload=b"x" * 200)
+    found, said = fate(*subscribed(), publish=large, properties=Properties(maximum_packet_size=100))
+
+    assert found is Fate.TOO_LARGE
+    assert "at most 100 bytes" in said
+
+
+def test_a_receive_maximum_that_is_used_up() -> None:
+    earlier = server(Publish(topic_name=TOPIC, qos=1, packet_identifier=1, payload=b"cold"))
+
+    assert fate(*subscribed(), earlier, properties=Properties(receive_maximum=1))[0] is Fate.QUOTA_FULL
+
+
+def test_a_gap_of_the_capture() -> None:
+    after = server(Publish(topic_name="b"))
+
+    assert fate(*subscribed(), then=(lost(DELIVERED), after))[0] is Fate.NOT_CAPTURED
+
+
+def test_a_connection_that_ends_just_then() -> None:
+    assert fate(*subscribed(), then=(closes("client", after=0.2),))[0] is Fate.CONNECTION_ENDED
+
+
+def away(*later: Step, kept: int = 3600, publish: Publish = MESSAGE) -> tuple[Fate, str]:
+    gone = (*subscribed(), client(Disconnect()), closes("client"))
+    return fate(
+        *gone, publish=publish, then=later, clean_start=False, properties=Properties(session_expiry_interval=kept)
+    )
+
+
+def back(*, present: bool, after: float = 5) -> tuple[Step, ...]:
+    first, second = opened(client_identifier="reader", clean_start=False, session_present=present)
+    return on(2, Step("client", first.packets, after), second)
+
+
+def test_clients_that_are_away() -> None:
+    quick = Publish(topic_name=TOPIC, qos=1, packet_identifier=5, properties=Properties(message_expiry_interval=2))
+
+    assert away()[0] is Fate.OFFLINE
+    assert away(publish=Publish(topic_name=TOPIC))[0] is Fate.OFFLINE
+    assert away(kept=0) == (
+        Fate.SESSION_GONE, "was not connected (since 30.0 ms), and its session had ended with its connection",
+    )  # fmt: skip
+    assert away(*back(present=False))[0] is Fate.SESSION_GONE
+    assert away(*back(present=True))[0] is Fate.NOT_SENT
+    assert away(*back(present=True), publish=quick)[0] is Fate.EXPIRED
+    assert away(*back(present=True), *on(2, DELIVERED))[0] is Fate.DELIVERED
+
+
+def test_no_local_and_shares_are_no_trouble() -> None:
+    trace = traced(TOPIC, *opened(client_identifier="both"), *subscribed(no_local=True), client(MESSAGE), ANSWER)
+    assert [each.fate for each in trace.messages[0].deliveries] == [Fate.NOT_CONCERNED]
+
+    shared = f"$share/g/{TOPIC}"
+    found = fate(
+        *subscribed(shared), *on(2, *opened(client_identifier="other"), *subscribed(shared)), then=on(2, DELIVERED)
+    )
+    assert found[0] is Fate.NOT_CONCERNED
+
+
+def test_nobody_published() -> None:
+    trace = traced(TOPIC, *opened())
+
+    assert trace.messages == []
+    assert trace.told == [f"No message to {TOPIC} is in the capture: nobody published one, as far as it shows."]
+
+
+def test_a_delivery_without_its_publishing() -> None:
+    kept = server(Publish(topic_name=TOPIC, retain=True, payload=b"old"))
+    trace: Trace = traced(TOPIC, *opened(client_identifier="reader"), *subscribed(), kept)
+
+    assert "whose publishing is not in the capture" in trace.told[-1]
+
+
+def test_a_resend_is_one_message() -> None:
+    again = Publish(topic_name=TOPIC, qos=1, packet_identifier=5, payload=b"hot", dup=True)
+
+    assert len(traced(TOPIC, *opened(), client(MESSAGE), client(again), ANSWER).messages) == 1
+
+
+def test_messages_and_clients_are_bounded_and_that_is_told() -> None:
+    limits = messages.MAX_MESSAGES, messages.MAX_CLIENTS
+    messages.MAX_MESSAGES, messages.MAX_CLIENTS = 2, 2
+    sent = [client(Publish(topic_name=TOPIC, payload=bytes([number]))) for number in range(5)]
+    others = [step for number in range(1, 5) for step in on(number, *opened(client_identifier=f"c{number}"))]
+    try:
+        trace = traced("plant/#", *opened(), *others, *sent)
+    finally:
+        messages.MAX_MESSAGES, messages.MAX_CLIENTS = limits
+
+    assert trace.told[-2:] == [
+        "limit: 2 messages are followed; 3 earlier ones are not.",
+        "limit: 2 clients are followed; 3 were forgotten.",
+    ]
+
+
+def test_messages_that_arrived_make_room_for_those_that_did_not() -> None:
+    most, messages.MAX_MESSAGES = messages.MAX_MESSAGES, 3
+    steps: list[Step] = []
+    for number in range(10):
+        payload = bytes([number])
+        steps += on(1, client(Publish(topic_name=TOPIC, payload=payload)))
+        if number != 2:
+            steps.append(server(Publish(topic_name=TOPIC, payload=payload)))
+    try:
+        trace = traced(TOPIC, *opened(client_identifier="reader"), *subscribed(), *on(1, *opened()), *steps)
+    finally:
+        messages.MAX_MESSAGES = most
+
+    assert [one.said for one in trace.messages] == ["not delivered to 1 client"]
+    assert trace.told[0].endswith(
+        "9 went to every captured client that wanted them, 1 did not, 0 were delivered to no captured client."
+    )

@@ -1,0 +1,116 @@
+"""Facts of TCP."""
+
+from __future__ import annotations
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import segments as segments_of
+from mqttscope.explain import segments
+from mqttscope.explain.segments import MAX_GENERATIONS, SegmentWatch, ip_facts
+from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
+from tests.explain.running import capture
+
+SECOND = 1_000_000_000
+CLIENT, SERVER = b"\x0a\0\0\x01", b"\x0a\0\0\x02"
+TO_SERVER = direction_key(CLIENT + SERVER, b"\xc3\x50\x07\x5b")
+TO_CLIENT = direction_key(SERVER + CLIENT, b"\x07\x5b\xc3\x50")
+
+
+def segment(key: bytes, sequence: int, acknowledgment: int, flags: int, payload: bytes = b"", at: float = 0) -> Segment:
+    return Segment(key, sequence, acknowledgment, flags, 1000, payload, 0, 1, int(at * SECOND), "a")
+
+
+def fed(*found: Segment) -> SegmentWatch:
+    watch = SegmentWatch()
+    for one in found:
+        watch.feed(one)
+    return watch
+
+
+OPENED = (
+    segment(TO_SERVER, 100, 0, SYN),
+    segment(TO_CLIENT, 500, 101, SYN | ACK),
+    segment(TO_SERVER, 101, 501, ACK),
+)
+
+
+def test_what_is_not_acknowledged_is_outstanding_and_what_comes_again_is_counted() -> None:
+    sent = [segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", at) for at in (1, 2, 3)]
+    facts = fed(*OPENED, *sent).facts(TO_SERVER, 0)
+
+    assert facts is not None
+    half = facts.half("10.0.0.1:50000")
+    assert (half.outstanding, half.repeats, half.unanswered_ns) == (2, 2, SECOND)
+    assert facts.half("10.0.0.2:1883").outstanding == 0
+
+
+def test_an_acknowledgement_ends_the_count() -> None:
+    sent = [segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", at) for at in (1, 2)]
+    facts = fed(*OPENED, *sent, segment(TO_CLIENT, 501, 103, ACK, at=3)).facts(TO_SERVER, 0)
+
+    assert facts is not None
+    half = facts.half("10.0.0.1:50000")
+    assert (half.outstanding, half.repeats, half.unanswered_ns) == (0, 0, None)
+
+
+def test_a_probe_of_tcp_is_no_repetition() -> None:
+    data = segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", 1)
+    answer = segment(TO_CLIENT, 501, 103, ACK, at=1.1)
+    probes = [segment(TO_SERVER, 102, 501, ACK, b"", at) for at in (60, 70)]
+    facts = fed(*OPENED, data, answer, *probes).facts(TO_SERVER, 0)
+
+    assert facts is not None
+    assert (facts.half("10.0.0.1:50000").repeats, facts.half("10.0.0.1:50000").probes) == (0, 2)
+
+
+def test_a_refused_syn_is_remembered_by_its_server() -> None:
+    watch = fed(segment(TO_SERVER, 100, 0, SYN), segment(TO_CLIENT, 0, 101, RST | ACK, at=0.1))
+
+    (one,) = watch.unanswered("10.0.0.2:1883", 0, SECOND)
+    assert one.client == "10.0.0.1:50000"
+    assert watch.unanswered("10.0.0.2:1883", SECOND, 2 * SECOND) == []
+
+
+def test_each_connection_of_the_same_endpoints_has_its_own_facts() -> None:
+    watch = fed(*OPENED, segment(TO_SERVER, 101, 501, FIN | ACK, at=1))
+    for count in range(1, MAX_GENERATIONS + 3):
+        watch.feed(segment(TO_SERVER, 1000 * count, 0, SYN, at=10 * count))
+
+    last = watch.facts(TO_SERVER, 45 * SECOND)
+    assert last is not None
+    assert last.first_ns == 40 * SECOND
+    assert watch.facts(TO_SERVER, 0) is None
+    assert watch.facts(b"", 0) is None
+
+
+def test_flows_are_bounded(monkeypatch: object) -> None:
+    watch = SegmentWatch()
+    most, segments.MAX_FLOWS = segments.MAX_FLOWS, 2
+    try:
+        for port in range(4):
+            key = direction_key(CLIENT + SERVER, (5000 + port).to_bytes(2, "big") + b"\x07\x5b")
+            watch.feed(segment(key, 1, 0, SYN))
+    finally:
+        segments.MAX_FLOWS = most
+
+    assert (len(watch.flows), watch.forgotten) == (2, 2)
+
+
+def test_the_time_to_live_of_a_reset_is_that_of_its_frame() -> None:
+    watch = SegmentWatch()
+    for item in watch.segments(segments_of(watch.frames(open_capture([str(capture("reset-by-middlebox"))])))):
+        assert item is not None
+    (known,) = watch.flows.values()
+
+    assert [half.usual_ttl for half in known[0].halves] == [64, 52]
+    assert [half.resets[0].ttl for half in known[0].halves] == [63, 63]
+    assert {half.resets[0].identification for half in known[0].halves} == {41_000, 41_001}
+
+
+def test_headers_are_found_by_their_addresses() -> None:
+    header = bytes.fromhex("45000028") + b"\x12\x34" + bytes.fromhex("4000330600 00") + CLIENT + SERVER
+    six = bytes.fromhex("6000000000140639") + b"\xfd" * 32
+
+    assert ip_facts(b"\0" * 14 + header + b"\0" * 20, TO_SERVER) == (0x33, 0x1234)
+    assert ip_facts(b"\0" * 14 + six + b"\0" * 20, b"\xfd" * 32 + b"\0\1\0\2") == (0x39, None)
+    assert ip_facts(b"\0" * 60, TO_SERVER) == (None, None)
+    assert ip_facts(b"", TO_SERVER) == (None, None)

@@ -1,0 +1,129 @@
+"""Causes: what findings have in common that people are told as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.lint import grouping
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.grouping import Group, Groups, cause, cause_fingerprint, client_of
+from tests.lint.lint_help import qos_findings
+
+(FOUND,) = qos_findings("a")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_one"),
+    [
+        ({"message": "worse", "frame": 9, "timestamp_ns": 9, "connection": 7, "packet": 3, "topic": "b"}, True),
+        ({"client": "10.0.0.4:50000", "fingerprint": "f" * 32, "capture": "b.pcap"}, True),
+        ({"field": "properties.user_property[7]"}, False),
+        ({"rule": "PUB210"}, False),
+        ({"client_identifier": "dev2"}, False),
+        ({"direction": "server_to_client"}, False),
+        ({"direction": None}, False),
+        ({"severity": Severity.INFO}, False),
+        ({"confidence": Confidence.LIKELY}, False),
+    ],
+)
+def test_what_one_cause_is(changes: dict[str, object], is_one: bool) -> None:
+    assert (cause(replace(FOUND, **changes)) == cause(FOUND)) is is_one  # type: ignore[arg-type]
+
+
+def test_indexes_of_fields_do_not_count() -> None:
+    first, second = (replace(FOUND, field=f"subscriptions[{n}].topic_filter") for n in (0, 12))
+
+    assert cause(first) == cause(second) != cause(replace(FOUND, field="topic_filters[0]"))
+
+
+def test_a_client_without_a_name_is_known_by_its_host() -> None:
+    nameless = replace(FOUND, client_identifier=None)
+
+    assert cause(nameless) == cause(replace(nameless, client=nameless.client.rpartition(":")[0] + ":1"))
+    assert cause(nameless) != cause(replace(nameless, client="10.0.0.5:51234"))
+    assert cause(replace(nameless, client="[fd00::1]:5")) == cause(replace(nameless, client="[fd00::1]:6"))
+
+
+def test_the_fault_of_a_server_is_that_of_no_client() -> None:
+    one = replace(FOUND, direction="server_to_client")
+
+    assert cause(one) == cause(replace(one, client_identifier="dev2", client="10.0.0.9:5"))
+    assert cause(one) != cause(replace(one, server="10.0.0.3:1883"))
+
+
+def test_a_cause_is_known_again_whichever_finding_comes_first() -> None:
+    other = replace(FOUND, topic="b", packet_type="subscribe", client="10.0.0.9:5")
+    server = replace(FOUND, direction="server_to_client")
+
+    assert cause_fingerprint(FOUND) == cause_fingerprint(other) != cause_fingerprint(server)
+    assert cause_fingerprint(server) == cause_fingerprint(replace(server, client_identifier="dev2"))
+    assert cause_fingerprint(FOUND) != cause_fingerprint(replace(FOUND, client_identifier="dev2"))
+    assert cause_fingerprint(replace(FOUND, clients=3)) == FOUND.fingerprint
+
+
+def of(*names: str) -> Group:
+    group = Group(FOUND)
+    for name in names:
+        group.add(replace(FOUND, client_identifier=name), client_of)
+    return group
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("a", "'a'"),
+        ("aba", "'a' and 'b'"),
+        ("abc", "'a', 'b' and 'c'"),
+        ("abcdeabc", "'a', 'b', 'c' and 2 more"),
+    ],
+)
+def test_some_clients_are_named(names: str, told: str) -> None:
+    assert of(*names).named() == told
+
+
+def test_clients_beyond_the_limit_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "MAX_CLIENTS", 2)
+    group = of("a", "b", "c" * 100)
+
+    assert (group.number_of_clients, group.named()) == ("more than 2", "'a', 'b' and others")
+    assert of("c" * 100).named() == repr("c" * 60 + "\u2026")
+
+
+def groups() -> Groups:
+    return Groups(client_of)
+
+
+def test_a_group_has_the_first_finding_and_sums() -> None:
+    found, second = groups(), 1_000_000_000
+    for frame, now in ((5, 3), (6, 9), (7, 1)):
+        group = found.add(("x",), replace(FOUND, frame=frame, timestamp_ns=now * second))
+
+    assert (group.first.frame, group.occurrences, group.last_frame) == (5, 3, 6)
+    assert (group.first_ns, group.last_ns) == (second, 9 * second)
+    assert list(found.ended()) == []
+    assert list(found.ended(everything=True)) == [group]
+    assert ("x",) not in found
+
+
+def test_memory_is_that_of_so_many_groups_bytes_and_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(count: int, found: Finding = FOUND) -> list[int]:
+        all_of_them, ended = groups(), []
+        for number in range(count):
+            all_of_them.add((number,), replace(found, frame=number))
+            ended += [one.first.frame for one in all_of_them.ended()]
+        return ended
+
+    monkeypatch.setattr(grouping, "MAX_GROUPS", 3)
+    assert taken(5) == [0, 1]
+    monkeypatch.setattr(grouping, "MAX_BYTES", 2 * len(FOUND.raw))
+    assert taken(5) == [0, 1, 2]
+    assert taken(3, replace(FOUND, raw=bytes(1 << 20))) == [0, 1], "the last one stays, however large it is"
+    monkeypatch.setattr(grouping, "MAX_CLIENTS", 3)
+    found = groups()
+    for number in range(4):
+        found.add(("a",), replace(FOUND, client_identifier=f"dev{number}"))
+    assert found.add(("b",), FOUND).more, "the clients of all groups are limited together"
+    assert len(list(found.ended(everything=True))) == 2
+    assert not found.add(("b",), FOUND).more, "room again"

@@ -1,0 +1,453 @@
+"""The model of a session: what is carried from one connection to the next, and when nothing may be said of it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect, dissect_segments
+from mqttscope.lake.state import dump, load
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Step, client, closes, conversation, lost, make_connect, on, opened, segments, server
+from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.session_model import ENDLESS, SessionModel
+from mqttscope.mqtt import encode
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import (
+    Connack,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.stream import PacketStream
+from tests.live import capturing
+from tests.proxy.rig import mosquitto
+
+V3_1, V3_1_1, V5 = ProtocolVersion
+C2S, S2C = Direction
+KEPT = Properties(session_expiry_interval=3_600)
+BEGINS = opened(clean_start=False, connect=KEPT)
+RESUMES = opened(clean_start=False, connect=KEPT, session_present=True)
+BREAKS = closes("client", "reset")
+PING = (client(Pingreq()), server(Pingresp()))
+RULES = (
+    *("PUB311", "ACK311", "ACK312", "ACK313", "ACK314", "ALS305", "SES303", "SES304", "SES305", "SES306"),
+    *("SEC305", "OPS324", "OPS325"),
+)
+
+
+def message(identifier: int, qos: int = 1, topic: str = "a") -> Publish:
+    return Publish(qos=qos, topic_name=topic, packet_identifier=identifier)
+
+
+class Looks(Rule):
+    """Keeps the model as it is at each PINGREQ."""
+
+    code = "TST370"
+    severity = Severity.INFO
+    looks_at: ClassVar[Any] = Pingreq
+    models = (SessionModel,)
+    seen: ClassVar[list[SessionModel]] = []
+
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        found = at.model(SessionModel)
+        self.seen.append(load(dump(found)))
+        assert self.seen[-1] == found, "it is written and read as it is"
+        return None
+
+
+def models(*steps: Step) -> list[SessionModel]:
+    Looks.seen.clear()
+    linter = Linter([Looks()], strict=True)
+    for event in dissect_segments(segments(conversation("x", *steps))):
+        linter.feed(event)
+    return list(Looks.seen)
+
+
+def model(*steps: Step) -> SessionModel:
+    (found,) = models(*steps)
+    return found
+
+
+def test_what_has_no_answer_is_carried_in_the_order_of_its_sending() -> None:
+    sends = client(message(9), message(2, 2), message(4, 2), message(5))
+    answers = server(Pubrec(4), Puback(5))
+    found = model(*BEGINS, sends, answers, client(Pubrel(4)), BREAKS, *on(1, *RESUMES, *PING))
+
+    rows = found.client_sent.values()
+    assert [(one.packet_identifier, one.qos, str(one.phase), one.step, one.sure) for one in rows] == [
+        (9, 1, "sent", "PUBLISH", True),
+        (2, 2, "sent", "PUBLISH", True),
+        (4, 2, "released", "PUBREL", True),
+    ]
+    assert (found.born, found.whole, found.resumed, found.server_sent) == (True, True, True, {})
+
+
+def test_what_is_not_sent_again_is_carried_on_and_what_is_answered_is_not() -> None:
+    sends = (client(message(1), message(2), message(3)), server(message(1)), BREAKS)
+    again = on(1, *RESUMES, client(message(2), message(7)), server(Puback(2), Puback(3)), client(Puback(1)), BREAKS)
+    found = model(*BEGINS, *sends, *again, *on(2, *RESUMES, *PING))
+
+    assert list(found.client_sent) == [1, 7]
+    assert found.server_sent == {}
+
+
+@pytest.mark.parametrize(
+    ("again", "kept"),
+    [
+        (opened(), 0),
+        (opened(clean_start=False, connect=KEPT), 0),
+        (opened(clean_start=False, connect=KEPT, session_present=True, user_name="bob"), 0),
+        (RESUMES, 1),
+    ],
+    ids=["clean start", "Session Present 0", "another user", "Session Present 1"],
+)
+def test_a_session_continues_where_connack_says_so(again: tuple[Step, ...], kept: int) -> None:
+    found = model(*BEGINS, client(message(1)), BREAKS, *on(1, *again, *PING))
+
+    assert len(found.client_sent) == kept
+    assert len(found.discarded_client_sent) == (again == opened())
+
+
+def test_in_3_1_nobody_knows_whether_a_session_continues() -> None:
+    begins = opened(V3_1, clean_start=False)
+    found = model(*begins, client(message(1)), BREAKS, *on(1, *begins, *PING))
+
+    assert (found.resumed, found.born, list(found.client_sent)) == (None, False, [1])
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        (lost(server(Puback(1))), BREAKS),
+        (lost(server(Puback(1))), client(Pingreq()), closes("client")),
+        (server(b"\x40\x02\x00"), closes("server")),
+    ],
+    ids=["at the end", "before the end", "in the middle of a packet"],
+)
+def test_what_was_lost_may_have_been_the_answer(ends: tuple[Step, ...]) -> None:
+    found = models(*BEGINS, client(message(1)), *ends, *on(1, *RESUMES, client(Pingreq(), after=60)))[-1]
+
+    (one,) = found.client_sent.values()
+    assert not one.sure or found.waits_for is not None
+    assert not found.carried(C2S, None) if found.waits_for else not found.whole  # type: ignore[arg-type]
+
+
+def test_a_connection_that_is_taken_over_may_still_bring_answers() -> None:
+    taken = on(1, *RESUMES, *PING)
+    during, after = models(*BEGINS, client(message(1), message(2)), *taken, server(Puback(1)), closes("server"), *taken)
+
+    assert during.waits_for is not None
+    assert [one.answered for one in during.client_sent.values()] == [False, False]
+    assert after.waits_for is None
+    assert [(one.answered, one.sure) for one in after.client_sent.values()] == [(True, True), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("first", "leaves", "seconds"),
+    [
+        (opened(), (client(Disconnect()),), 0),
+        (opened(connect=KEPT), (client(Disconnect()),), 3_600),
+        (opened(connect=KEPT, connack=Properties(session_expiry_interval=60)), (), 60),
+        (opened(connect=KEPT), (client(Disconnect(0, Properties(session_expiry_interval=0))),), 0),
+        (opened(), (client(Disconnect(0, KEPT)),), None),
+        (opened(V3_1_1), (), 0),
+        (opened(V3_1_1, clean_start=False), (), ENDLESS),
+        (opened(connect=KEPT), (lost(client(Disconnect(0, KEPT))),), None),
+    ],
+    ids=["none", "CONNECT", "CONNACK", "DISCONNECT", "raised from 0", "CleanSession 1", "CleanSession 0", "lost"],
+)
+def test_how_long_a_session_is_kept(first: tuple[Step, ...], leaves: tuple[Step, ...], seconds: int | None) -> None:
+    seen: list[int | None] = []
+
+    class Notes(Looks):
+        """Keeps what is known at a CONNACK."""
+
+        code = "TST371"
+        looks_at: ClassVar[Any] = Connack
+
+        def check(self, packet: Any, at: RuleContext) -> Findings:
+            found = at.model(SessionModel)
+            seen.append(found.kept_seconds)
+            return None
+
+    linter = Linter([Notes()], strict=True)
+    talk = conversation("x", *first, *leaves, closes("client"), *on(1, *opened()))
+    for event in dissect_segments(segments(talk)):
+        linter.feed(event)
+
+    assert seen == [None, seconds]
+
+
+def test_subscriptions_are_carried_until_they_are_ended() -> None:
+    asks = client(Subscribe(1, subscriptions=[Subscription(name, 1) for name in "abcd"]))
+    ends = client(Unsubscribe(2, topic_filters=["b"]))
+    first = (asks, server(Suback(1, reason_codes=[1, 1, 0x80, 0])), ends, server(Unsuback(2, reason_codes=[0])))
+    second = on(1, *RESUMES, *PING, client(Unsubscribe(3, topic_filters=["a"])), BREAKS)
+    found = models(*BEGINS, *first, BREAKS, *second, *on(2, *RESUMES, *PING))
+
+    assert [one.filters for one in found] == [{"a": 1, "d": 0}, {"d": 0}]
+
+
+def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
+    found = model(*RESUMES, client(message(1)), BREAKS, *on(1, *RESUMES, *PING))
+
+    assert (found.born, found.filters_known) == (False, False)
+    assert list(found.client_sent) == [1]
+
+
+def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.lint.session_model.MAX_CARRIED", 3)
+    found = model(*BEGINS, client(*(message(1 + one) for one in range(5))), BREAKS, *on(1, *RESUMES, *PING))
+
+    assert list(found.client_sent) == [1, 2, 3]
+    assert not found.whole
+
+
+def test_a_client_without_messages_under_way_costs_no_look_at_its_acknowledgments() -> None:
+    looked = []
+
+    class Watches(Looks):
+        """Asks whether the model minds PUBACK."""
+
+        code = "TST372"
+        looks_at: ClassVar[Any] = Puback
+
+        def check(self, packet: Any, at: RuleContext) -> Findings:
+            looked.append(SessionModel.follows(packet, at))
+            return None
+
+    linter = Linter([Watches()], strict=True)
+    talk = (client(message(1)), server(Puback(1)))
+    steps = (*BEGINS, *talk, BREAKS, *on(1, *RESUMES, *talk, client(message(2)), BREAKS), *on(2, *RESUMES, *talk))
+    for event in dissect_segments(segments(conversation("x", *steps))):
+        linter.feed(event)
+
+    assert looked == [False, False, True]
+
+
+def test_two_devices_with_one_identifier_are_told_from_one_that_comes_back() -> None:
+    """Examples have one address for all clients."""
+    steps = [step for number in range(5) for step in on(number, *opened())]
+    captured = segments(conversation("x", *steps))
+    even = bytes((10, 0, 0, 4))
+
+    def apart(key: bytes) -> bytes:
+        ports = {int.from_bytes(key[place : place + 2], "big") for place in (8, 10)}
+        return key.replace(even, bytes((10, 0, 0, 5))) if max(ports & set(range(51_234, 51_240))) % 2 else key
+
+    def told(one: Finding) -> tuple[str, str]:
+        return str(one.severity), one.message
+
+    def lint(rows: list[Any]) -> list[tuple[str, str]]:
+        linter = Linter([all_rules()["OPS324"]()], strict=True)
+        return [told(one) for event in dissect_segments(rows) for one in linter.feed(event)]
+
+    ((same, _),) = lint(captured)
+    ((two, words),) = lint([replace(one, key=apart(one.key)) for one in captured])
+    assert (same, two) == ("info", "warning")
+    assert "between 10.0.0.5 and 10.0.0.4" in words or "between 10.0.0.4 and 10.0.0.5" in words
+
+
+class Speaker:
+    """A client that says what it is told to a real server."""
+
+    all: ClassVar[list[socket.socket]] = []
+
+    def __init__(self, port: int, *, resumes: bool, version: ProtocolVersion = V5, **fields: Any) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.all.append(self.socket)
+        self.version = version
+        self._stream = PacketStream(version)
+        self._got: list[ControlPacket] = []
+        properties = fields.pop("properties", KEPT) if version is V5 else None
+        connect = make_connect(version, clean_start=not resumes, properties=properties, **fields)
+        self.say(connect)
+        self.connack = self.hear(Connack)
+
+    def say(self, *packets: ControlPacket) -> None:
+        self.socket.sendall(b"".join(encode(one, self.version) for one in packets))
+
+    def hear(self, kind: type[ControlPacket]) -> Any:
+        """The next packet of a type; others before it are passed over."""
+        while True:
+            while self._got:
+                one = self._got.pop(0)
+                if isinstance(one, kind):
+                    return one
+            data = self.socket.recv(4_096)
+            assert data, "the server has closed the connection"
+            self._got += [one for one in self._stream.feed(data) if isinstance(one, ControlPacket)]
+
+    def ping(self) -> None:
+        self.say(Pingreq())
+        self.hear(Pingresp)
+
+    def breaks(self) -> None:
+        """Reset the connection."""
+        time.sleep(0.2)  # let the kernel acknowledge what came
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+        time.sleep(0.2)
+
+    def leaves(self) -> None:
+        self.say(Disconnect())
+        self.socket.close()
+        time.sleep(0.2)
+
+
+@contextmanager
+def recorded(folder: Path, listener: str = "") -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """A mosquitto, and what the rules find of it when all is over: code and severity."""
+    found: list[tuple[str, str]] = []
+    target = folder / "session.pcapng"
+    with mosquitto(folder, listener) as broker, capturing(broker.port, target):
+        yield broker.port, found
+        while Speaker.all:
+            Speaker.all.pop().close()
+    rules = [all_rules()[code]({"timeout": 2} if code in ("ACK311", "ACK314") else None) for code in RULES]
+    linter = Linter(rules, strict=True)
+    for event in dissect(open_capture([target])):
+        found += [(one.rule, str(one.severity)) for one in linter.feed(event)]
+
+
+def subscribed(speaker: Speaker, qos: int) -> Speaker:
+    speaker.say(Subscribe(1, subscriptions=[Subscription("a", qos)]))
+    speaker.hear(Suback)
+    return speaker
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", [V3_1_1, V5], ids=["3.1.1", "5.0"])
+def test_nothing_is_found_of_a_mosquitto_and_a_client_that_conform(tmp_path: Path, version: ProtocolVersion) -> None:
+    with recorded(tmp_path) as (port, found):
+        one = subscribed(Speaker(port, resumes=False, version=version), 2)
+        one.leaves()
+        one = subscribed(Speaker(port, resumes=True, version=version), 2)
+        # Both sides have messages under way in each phase.
+        one.say(message(7, 2, "b"))
+        one.hear(Pubrec)
+        one.say(message(8, 1), message(9, 2))
+        first, second = one.hear(Publish), one.hear(Pubrec)
+        assert (first.qos, second.packet_identifier) == (1, 9)
+        one.breaks()
+        one = Speaker(port, resumes=True, version=version)
+        assert one.connack.session_present
+        one.say(Pubrel(7), Publish(dup=True, qos=2, topic_name="a", packet_identifier=9))
+        again = one.hear(Publish)
+        assert (again.dup, again.packet_identifier) == (True, first.packet_identifier)
+        one.say(Puback(again.packet_identifier), Pubrel(9))
+        delivered = one.hear(Publish)
+        one.say(Pubrec(delivered.packet_identifier))
+        one.hear(Pubrel)
+        one.breaks()
+        one = Speaker(port, resumes=True, version=version)
+        one.hear(Pubrel)
+        one.say(Pubcomp(delivered.packet_identifier))
+        time.sleep(2.2)
+        one.ping()
+        one.ping()
+        # The session is taken over with a message under way.
+        one.say(message(3, 1))
+        stuck = one.hear(Publish)
+        other = Speaker(port, resumes=True, version=version)
+        other.say(Puback(other.hear(Publish).packet_identifier))
+        assert stuck.topic_name == "a"
+        time.sleep(2.2)
+        other.ping()
+        other.ping()
+        other.leaves()
+    assert [row for row in found if row[1] != "info"] == []
+
+
+@pytest.mark.broker
+def test_a_client_that_breaks_its_session_is_found(tmp_path: Path) -> None:
+    with recorded(tmp_path) as (port, found):
+        # mosquitto answers at once: a QoS 2 message waits for the client's next step, and stays there.
+        one = Speaker(port, resumes=False)
+        one.say(message(7, 2), message(8, 2))
+        one.hear(Pubrec)
+        one.hear(Pubrec)
+        one.breaks()
+        one = Speaker(port, resumes=True)
+        time.sleep(2.2)
+        one.ping()
+        one.ping()
+        one.leaves()
+    assert found == [("ACK311", "error")]
+
+
+@pytest.mark.broker
+def test_what_a_client_takes_along_is_found(tmp_path: Path) -> None:
+    """An exchange into a new session, and the meaning of a Topic Alias into a new connection."""
+    alias = Properties(topic_alias=1)
+    with recorded(tmp_path) as (port, found):
+        one = Speaker(port, resumes=False)
+        one.say(Publish(topic_name="a", properties=alias), message(7, 2))
+        one.hear(Pubrec)
+        one.breaks()
+        one = Speaker(port, resumes=False)
+        one.say(Pubrel(7))
+        one.hear(Pubcomp)
+        one.say(Publish(properties=alias))
+        one.hear(Disconnect)
+    assert found == [("SES306", "error"), ("ALS305", "error")]
+
+
+@pytest.mark.broker
+def test_many_connections_with_one_identifier_are_found(tmp_path: Path) -> None:
+    with recorded(tmp_path) as (port, found):
+        speakers = [Speaker(port, resumes=False) for _ in range(12)]
+        speakers[-1].leaves()
+    assert found == [("OPS324", "info"), ("OPS325", "warning")]
+
+
+@pytest.mark.broker
+def test_guessing_is_found(tmp_path: Path) -> None:
+    passwords = tmp_path / "passwords"
+    passwords.write_text("")
+    with recorded(tmp_path, f"password_file {passwords}") as (port, found):
+        for number in range(12):
+            one = Speaker(port, resumes=False, client_identifier=f"c{number}", user_name="u", password=b"%d" % number)
+            assert one.connack.reason_code
+            one.socket.close()
+    assert found == [("SEC305", "warning")]
+
+
+def test_who_answers_a_pubrec_of_the_old_session_is_not_to_blame() -> None:
+    steps = (*BEGINS, server(message(7, 2)), BREAKS, *on(1, *opened(), client(Pubrec(7)), server(Pubrel(7))))
+    linter = Linter([all_rules()["SES306"]()], strict=True)
+
+    assert [one for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)] == []
+
+
+def test_a_connect_brings_no_model_before_it_is_accepted() -> None:
+    """Only what was accepted is a session."""
+    refused = on(1, client(make_connect()), server(Connack(reason_code=0x87)), closes("server"))
+    found = model(*opened(), client(message(1)), BREAKS, *refused, *on(2, *opened(), *PING))
+
+    assert list(found.discarded_client_sent) == [1]

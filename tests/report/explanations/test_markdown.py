@@ -1,0 +1,42 @@
+"""Markdown for a ticket."""
+
+from __future__ import annotations
+
+import re
+
+from mqttscope.explain.model import Totals
+from mqttscope.lint.examples import client, closes, opened
+from mqttscope.mqtt.packets import Publish
+from mqttscope.report.base import View
+from mqttscope.report.explanations.base import make_reporter
+from tests.explain.running import explained
+from tests.report.explanations.samples import Pages, report, traces
+
+
+def test_a_section_has_its_parts() -> None:
+    told = report("markdown", "half-open")
+
+    assert told.startswith("### &#35;0 valve-3: path lost (half-open) (likely)\n")
+    assert "**Also possible: broker stopped or restarted** (likely)" in told
+    assert "| time | frame | from | what |" in told
+    assert "**What to change**" in told
+
+
+def test_nothing_captured_has_a_meaning() -> None:
+    hostile = "[x](http://evil)<script>@ada #12|`"
+    (one,) = explained(*opened(client_identifier=hostile), client(Publish(topic_name=hostile)), closes("client"))
+    pages = Pages()
+    made = make_reporter("markdown", pages, View(width=0))
+    made.feed(one)
+    made.close(Totals(1, causes={"client_closed": 1}))
+
+    assert not re.search(r"<script>|\]\(http|@ada|`", pages.text)
+    rows = [line for line in pages.text.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {5}
+
+
+def test_messages_are_a_table() -> None:
+    told = traces("markdown", "undelivered", "plant/7/alarm")
+
+    assert "| client | what | frame | why |" in told
+    assert "| upper | no subscription |" in told

@@ -1,0 +1,63 @@
+"""Explanations for a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.report.base import View
+from mqttscope.report.escape import cells
+from tests.report.explanations.samples import report, traces
+
+NAMES = ("half-open", "broker-restarts", "v5-server-disconnect", "refused-connects", "link-lost-keep-alive")
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 120])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    told = report("text", name, View(width=width), every=True)
+
+    assert max(cells(line) for line in told.splitlines()) <= width
+
+
+def test_a_block_has_its_parts() -> None:
+    told = report("text", "link-lost-keep-alive")
+
+    for part in (
+        "#0 valve-3: Keep Alive ran out (likely)\n", "the broker waits 1.5 × 10 s = 15 s", "  Also possible\n",
+        "  Afterwards\n", "  Last packets\n", "  What to change\n  - ",
+    ):  # fmt: skip
+        assert part in told
+    assert "\x1b" not in told
+
+
+def test_colour_changes_nothing_but_the_colour() -> None:
+    import re
+
+    plain, coloured = (report("text", "half-open", View(width=80, colour=colour)) for colour in (False, True))
+
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+
+
+def test_without_unicode_only_ascii_is_written() -> None:
+    told = report("text", "half-open", View(width=80, unicode=False))
+
+    assert "→" not in told
+    assert "->" in told
+
+
+def test_the_same_again_is_one_line_unless_all_is_asked_for() -> None:
+    folded, every = (report("text", "refused-connect", every=every, asked="all" * every) for every in (False, True))
+
+    assert folded.count("What to change") < every.count("What to change")
+    assert "not authorized again" in folded
+    assert "more by the same cause" in folded
+    assert "again" not in every
+
+
+def test_messages() -> None:
+    told = traces("text", "undelivered", "plant/7/alarm", View(width=100))
+
+    assert told.startswith("plant/7/alarm: delivered to 1 client, not to 4\n")
+    assert "+ right: received it" in told
+    assert "- upper: has no subscription that it matches" in told
