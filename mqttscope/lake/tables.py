@@ -182,8 +182,11 @@ class Collector:
             known = self._open.pop(connection_key(connection), None)
             if known is not None:
                 tracker.wide_findings = known.findings
+                history.carries = history.carries or known.carries
                 for code, when_ns in known.asked.items():
                     history.ask(code, when_ns, connection.alarm)
+                for code, when_ns in known.asked_next.items():
+                    history.ask(code, when_ns)
 
     def key_memory(self, connections: Iterable[tuple[Connection, Tracker]]) -> KeyMemory | None:
         """What rules of wide scopes remember of the one key; write it down before anything else is fed."""
@@ -206,9 +209,14 @@ class Collector:
             found.setdefault(key, KeyMemory()).memories[kept_key] = memories
         for connection, tracker in connections:
             history = connection.history
-            asked = {} if history is None else {one: at for one, at in history.asked.items() if one in self._scopes}
-            if not tracker.late and (asked or tracker.wide_findings):
-                one = OpenConnection(asked, tracker.wide_findings)
+            if history is None or tracker.late:
+                continue
+            asked, asked_next = (
+                {code: when_ns for code, when_ns in times.items() if code in self._scopes}
+                for times in (history.asked, history.asked_next)
+            )
+            if asked or asked_next or history.carries or tracker.wide_findings:
+                one = OpenConnection(asked, asked_next, history.carries, tracker.wide_findings)
                 found.setdefault(self.key_of(connection), KeyMemory()).open[connection_key(connection)] = one
         return found
 

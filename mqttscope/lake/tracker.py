@@ -191,7 +191,12 @@ class OpenConnection:
     """What rules that look beyond one connection need of one that is still open, beside its history."""
 
     asked: dict[str, int] = field(default_factory=dict)
-    """Rules that want to be asked again, by code: from when on (`History.ask`)."""
+    """Rules that want to be asked again, by code, and when (`History.asked`)."""
+    asked_next: dict[str, int] = field(default_factory=dict)
+    """The same of `History.asked_next`."""
+    carries: bool = False
+    """Whether messages of an earlier connection matter to it (`History.carries`): whoever reads its flow alone has not
+    found out."""
     findings: dict[Scope, int] = field(default_factory=dict)
     """How many findings there were (`Tracker.wide_findings`)."""
 

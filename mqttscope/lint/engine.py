@@ -318,7 +318,7 @@ class Linter:
         elif isinstance(event, ConnectionDue):
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
-                self._due(at, findings)
+                self._due(at, findings, passing=True)
                 # Whoever dissects remembers one time alone, and that has come.
                 when_ns = at.history.next_due_ns(event.timestamp_ns)
                 if when_ns < NEVER_NS and event.connection.alarm is not None:
@@ -474,9 +474,9 @@ class Linter:
             if at.version in rule.versions:
                 self._one(rule, check, at, findings, subject, None)
 
-    def _due(self, at: RuleContext, findings: list[Finding]) -> None:
+    def _due(self, at: RuleContext, findings: list[Finding], *, passing: bool = False) -> None:
         """Ask the rules whose time has come, before the event itself is judged."""
-        for code in at.history.due(at.timestamp_ns):
+        for code in at.history.due(at.timestamp_ns, passing=passing):
             rule = self._dues.get(code)
             if rule is not None:  # others run elsewhere
                 self._one(rule, rule.check_due, at, findings, at.connection, None)

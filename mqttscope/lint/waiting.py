@@ -113,7 +113,7 @@ class AnswerRule(Rule):
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Begin to wait."""
-        if self.code not in at.history.asked:
+        if not at.history.is_asked(self.code):
             memory: Waiting = at.memory(self)
             memory.marks = [mark(at, at.number)]
             at.ask(self, at.timestamp_ns + patience_ns(self) // SLICES)

@@ -285,29 +285,43 @@ class History:
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules of connection scope keep beside this, by code."""
     asked: dict[str, int] = field(default_factory=dict)
-    """Rules that want to be asked again, by code: from this time on, at the next event of the connection."""
+    """Rules that want to be asked again, by code: when this time comes, whatever else is captured then."""
+    asked_next: dict[str, int] = field(default_factory=dict)
+    """Rules that want to be asked at the next event of the connection from this time on.  That time passes is no such
+    event: it is reported when some rule waits for it, and what one rule finds must not depend on which others run."""
     due_ns: int = NEVER_NS
-    """The earliest of these times."""
+    """The earliest of all these times."""
     reported: list[Violation] = field(default_factory=list)
     """Violations found lately."""
 
     def ask(self, code: str, when_ns: int, alarm: Callable[[int], None] | None = None) -> None:
         """Ask a rule again from that time on, or before where it said so already.
 
-        ``alarm``: who says when the time has come, where no packet of the connection need come for that.
+        ``alarm``: who says when the time has come; without it the rule is asked at the next event from then on.
         """
-        self.asked[code] = min(when_ns, self.asked.get(code, NEVER_NS))
+        times = self.asked_next if alarm is None else self.asked
+        times[code] = min(when_ns, times.get(code, NEVER_NS))
         self.due_ns = min(self.due_ns, when_ns)
         if alarm is not None:
             alarm(when_ns)
 
-    def due(self, now_ns: int) -> list[str]:
-        """Rules whose time has come, by code; they are not asked again unless they say so."""
-        found = sorted(code for code, when_ns in self.asked.items() if when_ns <= now_ns)
+    def is_asked(self, code: str) -> bool:
+        """Whether a rule is going to be asked again."""
+        return code in self.asked or code in self.asked_next
+
+    def due(self, now_ns: int, *, passing: bool = False) -> list[str]:
+        """Rules whose time has come, by code; they are not asked again unless they say so.
+
+        ``passing``: nothing has come but the time.
+        """
+        found = {code for code, when_ns in self.asked.items() if when_ns <= now_ns}
+        if not passing:
+            found |= {code for code, when_ns in self.asked_next.items() if when_ns <= now_ns}
         for code in found:
-            del self.asked[code]
-        self.due_ns = min(self.asked.values(), default=NEVER_NS)
-        return found
+            self.asked.pop(code, None)
+            self.asked_next.pop(code, None)
+        self.due_ns = min((*self.asked.values(), *self.asked_next.values()), default=NEVER_NS)
+        return sorted(found)
 
     def next_due_ns(self, now_ns: int) -> int:
         """The earliest time to come at which a rule wants to be asked."""
