@@ -1,13 +1,11 @@
-"""What a broker did, held against what the specification demands of it.
+"""Judges what a broker did in a case by what the specification demands.
 
 The text of a statement decides, never what other brokers do.  Where the broker may have had a reason of its own, or
-where it cannot have seen the violation, the verdict is ``conforming``.
+cannot have seen the violation, the verdict is ``conforming``.
 
-Which answers a broker owes to which packet (5.0 3.1 to 3.12).
-
-A recorded connection without a mutation: what a broker withholds or refuses then is no answer to a mutation.
-
-Once is no proof: what several playings of one case say together.
+`judge` compares an observation with the answers that the broker owes (`expected_responses`, 5.0 3.1 to 3.12) and with
+its `Baseline`: answers that it withholds from, or refuses to, the unmutated connection say nothing about a mutation.
+One observation proves nothing, so `decided` combines several playings of the same case.
 """
 
 from __future__ import annotations

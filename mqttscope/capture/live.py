@@ -1,32 +1,25 @@
-"""Frames of a live interface, captured by Wireshark's dumpcap.
+"""Captures frames of a live interface with Wireshark's dumpcap.
 
-dumpcap is found as pyshark finds it, and is the only program that needs the right to capture.  It writes pcapng to a
-pipe, which is read like any other capture.  While nothing comes, whoever reads is called several times a second, so
-that stop conditions, files and flows that went idle do not wait for the next frame.
+dumpcap is found as pyshark finds it, and is the only program that needs the privilege to capture.  It writes pcapng to
+a pipe, which is read like any other capture.  On a quiet interface the reader is still called several times a second,
+so that stop conditions, files and idle flows do not wait for the next frame.  What dumpcap prints on standard error
+becomes an exception before the first frame and a :class:`CaptureError` after it; `explain` adds the cause and the
+remedy to both.
 
-What dumpcap says on standard error becomes an exception before the first frame and a :class:`CaptureError` after it;
-both name the cause and the remedy.
+dumpcap reports dropped frames only when it ends.  A process that may inspect dumpcap (root, on Linux) can ask the
+kernel earlier: `DropCounter` copies dumpcap's packet sockets (``pidfd_getfd``) and reads their counters.  Reading
+resets them, so the drops read here are missing from dumpcap's own sum, and the two are added.
 
-Drops while they happen: what the kernel counts on dumpcap's sockets.
+On the loopback interface a packet socket sees every frame twice, when it leaves and when it arrives, and libpcap
+discards the leaving one after it took its place in the ring.  The copy of the socket lets this program tell the kernel
+not to put it there (``PACKET_IGNORE_OUTGOING``).  A capture filter (``inbound and ...``) is no alternative: libpcap
+1.10 itself applies the filter to the first block of frames, does not know the direction there, and loses them all.
 
-dumpcap says at its end how many frames were dropped.  Whoever may look into the process (root, on Linux) can ask the
-kernel before: this program takes a copy of dumpcap's packet sockets (``pidfd_getfd``) and reads their counters.
-Reading sets them to zero, so that what was read here is missing in dumpcap's own sum, and both have to be added.
-
-On the loopback interface a packet socket sees every frame twice, when it leaves and when it arrives, and libpcap throws
-the leaving one away, after it took its place in the ring.  Whoever has a copy of the socket can tell the kernel not to
-put it there (``PACKET_IGNORE_OUTGOING``).  A capture filter (``inbound and ...``) is no way to: libpcap 1.10 applies
-the filter itself to the first block of frames, does not know there which way a frame goes, and loses them all.
-
-Frames sooner: shorten how long the kernel gathers frames before it hands them to dumpcap.
-
-dumpcap asks for at most 250 ms and has no option for less: on a quiet link every frame comes that late.  As root
-on Linux this program starts dumpcap traced (ptrace), waits for the one system call that sets up the ring of an
-interface (``setsockopt PACKET_RX_RING``), writes a shorter time into its argument and lets dumpcap go.  That takes a
-few milliseconds, and if anything is not as expected, dumpcap continues as without it.  For other users
-it is not done: a traced program gets no capabilities from its file.
-
-What dumpcap complains about, told with its cause and its remedy.
+dumpcap also makes the kernel gather frames for up to 250 ms and has no option for less: on a quiet link every frame
+comes that late.  As root on Linux, `shorten_time_out` starts dumpcap traced (ptrace), waits for the one system call
+that sets up the ring of an interface (``setsockopt PACKET_RX_RING``), writes a shorter time into its argument and stops
+tracing.  That takes a few milliseconds, and if anything is not as expected, dumpcap continues unchanged.  For other
+users it is not done: a traced program gets no capabilities from its file.
 """
 
 from __future__ import annotations

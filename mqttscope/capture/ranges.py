@@ -1,21 +1,19 @@
-"""Large captures in byte ranges that are read apart from each other and together give exactly what the whole gives.
+"""Cuts a large capture into byte ranges that are read independently and together give all of its frames.
 
-A capture has no marks at which a reader could begin in the middle; a payload may even hold a whole capture.  So a range
-is used only where it is proven.  `split` says where ranges should begin.  Then either one walk over all record headers
-makes them (`index`), or each range is measured for itself, anywhere (`measure`): its two ends are what
-`Boundaries.sync` guesses, the same function for both ranges that share an end, and the walk from one end must land
-exactly on the other.  `settle` puts the measures together.  The first range begins where the records begin; if it
-lands, its end is the begin of a record, and that is where the next one began, and so on.  From the first range on that
-does not land, the rest of the file is one range: nothing is ever read from a place that is not proven.
+A capture has no marks at which a reader could begin in the middle; a payload may even contain a capture.  So a range is
+used only where it is proven.  `split` proposes where ranges begin.  Then either one walk over all record headers makes
+them (`index`), or each range is measured independently, on any machine (`measure`): `Boundaries.sync` guesses its two
+ends, with the same result for both ranges that share an end, and a walk from one end must land exactly on the other.
+`settle` combines the measures.  The first range begins where the records begin; if its walk lands, its end is the
+begin of a record, and that is where the next range began, and so on.  From the first range whose walk does not land,
+the rest of the file is one range: nothing is ever read from a place that is not proven.
 
-Measuring counts the frames as well, so that every range knows the number of its first frame, as if the whole capture
-were read.  Reading checks it again, since files change.
+`Boundaries` finds records.  `Boundaries.walk` steps from record to record and is always right.  `Boundaries.sync` looks
+for a chain of plausible records that is longer than a record can be; a payload can hold such a chain too, which is why
+its guess needs the proof above.
 
-Where the records of a capture begin: from a record on, and from any offset of the file.
-
-`Boundaries.walk` steps from record to record and is always right.  `Boundaries.sync` guesses: it looks for a chain of
-plausible records that is longer than a record can be.  A payload can hold such a chain too, so what it says is used by
-``ranges`` alone, which proves it.
+Measuring also counts the frames, so that every range knows the number of its first frame in the complete capture.
+Reading checks the range again, since files change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a run of the linter goes by: the command line, then the environment, then the configuration file.
+"""Resolves the settings of a lint run: the command line first, then the environment, then the configuration file.
 
-Finds and reads the configuration: ``mqttscope.toml`` or ``[tool.mqttscope]`` in ``pyproject.toml``, upwards.
+`find_configuration` looks for ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from a folder upwards;
+`resolve` merges what it says with the options into `Settings`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What becomes of failing cases: reduced, and written down so that anybody can play them again.
+"""Shows how far a run of ``mutate`` is, and keeps what it finds.
 
-How far a run of ``mutate`` is: cases of how many, deviations, and how long the rest will take.
+`ProgressLine` shows the cases done, the deviations and the time left.  `Found` reduces failing cases and writes them to
+files from which anybody can play them again.
 """
 
 from __future__ import annotations

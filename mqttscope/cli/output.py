@@ -1,6 +1,10 @@
-"""Where output goes: files and standard output, terminal or not; warnings and progress on standard error.
+"""Writes what commands produce: files and standard output for results, standard error for warnings and progress.
 
-Files that a command writes: none of them may be one that it reads, and two of them may not be the same.
+`Output` and `FileSink` are the sinks of reports; `Watch` passes events on, notes damage of the captures and shows
+`Progress`.  Whether output goes to a terminal decides on colour and on when lines are flushed.
+
+A file that a command writes must not be one that it reads, and no two outputs may be the same file: `refuse_inputs` and
+`refuse_name` check that before anything is opened.
 """
 
 from __future__ import annotations

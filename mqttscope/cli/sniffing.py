@@ -1,9 +1,9 @@
-"""One run of ``sniff``: frames in, packets and findings out, a file as well, and an orderly end.
+"""Runs ``sniff``: captures frames, writes packets and findings, records to a file, and ends in an orderly way.
 
-Keys that are pressed while a screen is shown: read one by one, without waiting, and without echo.
+`Sniffing` is the capture at work, `Stops` are the conditions that end it, and `LiveKeys` decrypts TLS meanwhile.
 
-Only a terminal that this process may read from has keys: a process in the background has none, and neither has one
-whose standard input is something else.
+A `Keyboard` reads single keys while a screen is shown, without waiting and without echo.  Only a terminal that this
+process may read from has keys: a background process has none, nor has one whose standard input is something else.
 """
 
 from __future__ import annotations

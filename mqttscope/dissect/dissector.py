@@ -1,10 +1,8 @@
-"""From segments to events: routes the streams of each flow through its dialogue.
+"""Turns frames and segments into events: puts each flow in order and routes its streams through its dialogue.
 
-What TCP did to a flow, as plain numbers for those who only see the connection.
-
-The entrance for segments, and the short way of most of all traffic through it.
-
-The entrance for frames: walks them down to segments, then joins the way of the segments.
+`dissect` takes frames and walks them down to segments (`segments`); `dissect_segments` takes segments.  Most segments
+hold complete packets of a known connection in order: `dissect_segments` handles these itself, and leaves all others to
+`Dissector`.  `tcp_counters` gives what TCP did to a flow as plain numbers, for consumers that see only the connection.
 """
 
 from __future__ import annotations

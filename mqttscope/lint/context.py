@@ -1,11 +1,10 @@
-"""What a rule looks at: one event, with the state of its connection before it.
+"""What a rule can look at: one event, the state of its connection before it, and the memory of the rule.
 
-What rules keep beyond one packet, by the key of their scope.
-
-Memories of one key are all that a finding of that scope may depend on, beside the connection that it is about.  So an
-engine that sees the whole connections of one key alone finds what one finds that sees everything, and a cluster can
-run one engine for each key.  A connection belongs to the key that it has when its CONNACK comes: before that, rules
-with the scope of a session have nothing to remember.
+`RuleContext` is the event with everything known before it.  `Memories` holds what rules keep beyond one packet, by the
+key of their scope: a finding of that scope depends on nothing but the memory of its key and the connection that it is
+about.  So an engine that sees all connections of one key finds for it the same as an engine that sees everything, and
+a cluster can run one engine per key.  A connection gets its key with its CONNACK: before that, rules with the scope of
+a session have nothing to remember.
 """
 
 from __future__ import annotations

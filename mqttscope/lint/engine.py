@@ -1,18 +1,16 @@
 """Runs rules over events: the state before a packet, dispatch by packet type, findings in the order of the capture.
 
-Feed it the events of `dissect` one by one, each before the next is taken from the generator: then the connection is in
-the state before the packet, as rules want it.  Rules of every scope run here; what they remember belongs to the key of
-their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
+`Linter` takes the events of `dissect` one by one, each before the next is taken from the generator: then the connection
+is in the state before the packet, as rules expect.  Rules of every scope run here; what they remember belongs to the
+key of their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
 
-Where in a packet a finding points to.
+The engine completes what rules report.  `place_of` locates the field in the packet, and `foreign_protocol` recognises
+by its first bytes a protocol that is met in the place of MQTT.
 
-Other protocols that are met where MQTT should begin, known by their first bytes.
-
-What may be of a secret in the damaged packets of a connection, so that no message quotes it.
-
-What rules remember of a packet they quote in findings about others: the Authentication Method of a CONNECT, a topic.
-Where the layout is broken, such a text may hold a password.  So messages are not made in many careful ways, but each is
-held against these bytes before anybody sees it (`redact.findings`).
+Rules remember texts of packets and quote them in findings about others: the Authentication Method of a CONNECT, a
+topic.  Where the layout of a packet is broken, such a text may hold a password.  The messages of rules are therefore
+not trusted one by one: `Withheld` keeps the secret bytes of the damaged packets of each connection, and every message
+is compared with them before it is shown (`redact.findings`).
 """
 
 from __future__ import annotations

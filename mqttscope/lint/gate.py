@@ -1,18 +1,14 @@
-"""What becomes of a finding: whether it is wanted, suppressed or known, and whether it counts, so that the run fails.
+"""Decides what becomes of a finding: whether it is selected, suppressed or known, and whether it makes the run fail.
 
-One place decides it for captures, live traffic and tests.  A finding *counts* when it is at least as severe as
-``fail_on`` and as sure as ``fail_confidence``, and nothing suppresses it.
+`Gate` is the one place that decides it for captures, live traffic and tests.  A finding *counts* when it is at least as
+severe as ``fail_on`` and as sure as ``fail_confidence``, and nothing suppresses it.  Findings of a rule with ``once``
+are one finding of the run: they are held back and come with `Gate.summed_up` at the end.
 
-Findings of a rule with ``once`` are one finding of the run: they are held, and come with `Gate.summed_up` at the end.
-
-The baseline: findings that were there before and do not count, known by fingerprints that survive a new capture.
-
-The file is meant to be committed: sorted, one finding per line, without times and addresses, so that its differences
-can be read.
-
-Findings that are not to count: ignored for a client or a topic, suppressed with a reason, or in the baseline.
-
-The selection: the part of the captures that findings are wanted of, by a filter, by connections, by clients.
+`Selection` restricts findings to a part of the captures, by a filter, by connections or by clients.  `Suppressions` are
+the entries of the configuration that ignore findings for a client or a topic, or suppress them with a reason.
+`Baseline` holds the findings that were there before, known by fingerprints that survive a new capture.  Its file is
+meant to be committed: it is sorted, has one finding per line and neither times nor addresses, so that its differences
+are readable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether a rule has the form that all rules have, and whether its examples give what they say.
+"""Checks that a rule has the form that all rules have, and that its examples give the findings that they mark.
 
-This is what the tests of this project demand of its own rules, for rules that come from elsewhere.
+The tests of this project run these checks on its own rules; here rules from elsewhere can be checked the same way.
 """
 
 from __future__ import annotations

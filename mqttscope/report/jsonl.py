@@ -1,9 +1,8 @@
-"""JSON Lines, schema 1: one event per line, the stable interface for scripts (``docs/jsonl.md``).
+"""Writes events as JSON Lines, schema 1: one event per line, the stable interface for scripts (``docs/jsonl.md``).
 
-Lines of packets, which are nearly all of JSON Lines, written as text around parts that recur.
-
-A line is what `mqtt.view.view` gives, as JSON after an envelope.  Publishes, their acknowledgements and pings are
-written without building objects first; a test holds both ways equal.
+A line is what `mqtt.view.view` gives, as JSON after an envelope.  Nearly all lines are of packets: `PacketLines` builds
+those of publishes, their acknowledgements and pings as text around parts that recur, without building objects first.
+A test compares both ways.
 """
 
 from __future__ import annotations

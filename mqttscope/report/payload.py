@@ -1,11 +1,8 @@
-"""Payloads for people: text, JSON, CBOR, MessagePack or hex, unpacked first when they are compressed.
+"""Shows payloads to people: text, JSON, CBOR, MessagePack or hex, decompressed first.
 
-Whatever does not decode falls back to text or hex with a note that says why.  Nothing here takes more than a named
-limit of memory, however a payload was made.
-
-CBOR and MessagePack as text in the manner of CBOR's diagnostic notation (RFC 8949 section 8).
-
-Unpacking compressed payloads, with a hard limit on what comes out.
+What does not decode is shown as text or hex with a note that gives the reason.  CBOR and MessagePack appear in the
+diagnostic notation of CBOR (RFC 8949 section 8).  `PayloadView` chooses the form, `unpack` decompresses.  Both work
+within named limits of memory, whatever a payload contains.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Captures into a lake with Spark: found, told apart, read in ranges, folded, summed up, committed in one step.
+"""Ingests captures into a lake with Spark: finds, identifies, reads and folds them, then commits in one step.
 
-Which captures a lake has already, and how much of them: by their content, wherever they lie.
+`tell_apart` identifies captures by their content, wherever they lie: which ones a lake has already, and how much of
+them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Findings of captures with Spark, exactly those of ``lint`` in process, in its order and with its numbers.
+"""Lints captures with Spark: the findings are exactly those of ``lint`` in process, in its order and with its numbers.
 
-What the tasks of ``lint --engine spark`` do: sorted rows in, findings out, and what wider scopes and sums need.
+`judge` runs all rules.  Its tasks take sorted rows and give findings: `lint_flows` runs the rules that look at one
+connection, `lint_keys` those that look beyond one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Sessions of Spark: one that is given, a local one, a cluster's or a server's, without noise; and what is missing.
+"""Sessions of Spark, without noise: one that is given, a local one, one on a cluster or one of Spark Connect.
 
-How far Spark is, and stopping it; with a session of its own or over Spark Connect.
+`spark_session` finds or starts a session and explains what is missing where it cannot.  `followed` shows how far the
+jobs of a session are, and `cancel` stops them; both work with a session of our own and over Spark Connect.
 """
 
 from __future__ import annotations

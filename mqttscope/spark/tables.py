@@ -1,9 +1,9 @@
 """The tables of a lake as data frames.
 
-Frames go by the manifest of the lake, what is still open included, and have all columns of `mqttscope.lake.schemas`
-whatever files there are.  They work in sessions of Spark Connect as well, where the server sees the same folder.
+Frames follow the manifest of the lake, open connections included, and have all columns of `mqttscope.lake.schemas`
+whatever files there are.  They also work in sessions of Spark Connect, where the server sees the same folder.
 
-What jobs that write a lake have in common: reports from the executors.
+`run_all` and `kept` serve the jobs that write a lake: reports of the executors, and rows that are computed once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Statistics for people: an overview, then a table for captures, connections, clients and topics.
-
-The tables of statistics: captures, connections, clients and topics, one row each.
-"""
+"""Renders statistics as text: an overview, then one table each for captures, connections, clients and topics."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Counts and measures the traffic of captures: per capture, connection, client and topic, in bounded memory.
 
-`Statistics` takes the events of a dissection, and the frames on their way to it; `Statistics.finish` adds up.  What is
-beyond a limit is not lost but counted together, in the rows named ``other``.
-
-The end of a connection and of the statistics: what is read off the connection's state, and the sums.
+`Statistics` takes the events of a dissection, and the frames on their way to it.  What is beyond a limit is not lost:
+it is counted together, in the rows named ``other``.  When a connection ends, `summarise` reads the rest off its state;
+`Statistics.finish` computes the totals (`add_up`).
 """
 
 from __future__ import annotations

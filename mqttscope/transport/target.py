@@ -1,7 +1,4 @@
-"""The broker that a client of ours connects to, as people write it.
-
-Where to listen and where to connect to, as people write it.
-"""
+"""Parses addresses as people write them: where to listen, the broker of a proxy, and the broker that we connect to."""
 
 from __future__ import annotations
 

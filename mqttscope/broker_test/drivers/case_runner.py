@@ -1,10 +1,11 @@
-"""Plays one case: the recorded connection as a client that keeps the protocol, then the mutated flow, and looks.
+"""Plays one case against a live broker and observes how the broker reacts.
 
-Acknowledgements of a recorded flow, as they fit what a live broker delivers and answers.
+`CaseRunner` plays the recorded connection up to the mutation as a client that keeps the protocol, then sends the
+mutated flow.  A live broker numbers its packets differently and delivers in another order than the recorded one, so
+`CaseAcknowledger` adapts the acknowledgements of the flow to what was really delivered.
 
-What a broker has said in a case, and what of it somebody has waited for.
-
-The broker's side of the connection of a case: written down, and not listened to without end.
+`RecordingListener` records the broker's side of the connection and stops listening when the broker floods it.
+`BrokerAnswers` keeps what the broker sent, and which of it a step of the case has already waited for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Cleaning up after cases: at once where the broker serves, else when it is back, and at the end as far as it goes.
+"""Removes what cases leave on a broker: sessions and retained messages of ours.
 
-What a conversation may have left on the broker: sessions and retained messages of ours.
+`residue` reads from a conversation what the broker may still hold; what it merely may have accepted counts as well.
+A `Cleaner` removes it at once while the broker serves, otherwise when the broker is back, and at the end as far as it
+can.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``mqttscope pipeline report``: the health of a fleet, from a lake.
 
-Times of the command line: dates and times of UTC, or how long before the end of the captures.
+`read_time` reads the times of its options: dates and times in UTC, or how long before the end of the captures.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""One player at its connection: asks, sends, waits, and tells the others what was reached.
+"""Drives one player of a replay at its connection: sends, waits, and reports the steps reached to the others.
 
-What a replay could not do as it was recorded, said in words: connections that failed, and what never came.
+`ClientDriver` sends each recorded step when it is due on the `Timeline`: recorded time, perhaps faster, with long
+silences cut short.  Where the replay could not follow the recording, `why_it_failed`, `why_it_fell_short` and
+`never_came` give the reason in words.
 
-When recorded steps are due: recorded time, perhaps faster, with long silences cut short.
-
-How long a server is given for what a replay waits for: less for what did not come before.
-
-A server that denies reading delivers nothing of a subscription, and each message of it would be waited for in full.  So
-it is remembered by connection and Topic Filter what was waited for in vain: the next time has a quarter of it, and more
-and more of the messages that follow are no longer waited for at all.  One that does come makes an end of that.
+`Timeouts` decides how long to wait for the server.  A server that denies read access delivers nothing of a
+subscription, and waiting for each message in full would take forever.  So the first wait in vain for a connection and
+Topic Filter cuts the next one to a quarter, and ever more of the messages that follow are not waited for at all.  One
+message that does come resets this.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A replay from its beginning to its end: connections in recorded order, each with its player, in one event loop.
+"""Runs a replay from beginning to end: connections in recorded order, each with its player, in one event loop.
 
-What a replay will do, worked out before anything is sent.
+`make_plan` works out what a replay will do before anything is sent; `Replay` does it.
 """
 
 from __future__ import annotations

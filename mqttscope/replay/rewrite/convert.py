@@ -1,27 +1,22 @@
-"""Recordings in another version of MQTT: 3.1 to 3.1.1 to 5.0, and 5.0 back to 3.1.1 where nothing is lost.
+"""Converts recordings to another version of MQTT: 3.1 to 3.1.1 to 5.0, and 5.0 to 3.1.1 where nothing is lost.
 
 Both directions of a connection are converted, so that what the recorded server said becomes what a server of the other
 version should say.  What such a server says beyond that is not known: server packets that were converted to 5.0 have
 `UNSAID` properties, and ``None`` stands for the ``reason_codes`` of UNSUBACK and, from 3.1, for Session Present.
 Neither is to be compared.  The bytes of such an UNSUBACK are not well-formed.
 
-What cannot be said in the other version raises ConversionError, which names all such packets and fields
-(below is what 3.1.1 can do without, and what stands in place of the rest).
-
-Packets of 5.0 as packets of 3.1.1, where they say no more than 3.1.1 can.
-
-Without loss are:
+`to_3_1_1` converts from 5.0.  Without loss are:
 
 * Topic Aliases: the topic is written out.  Topic Alias Maximum and what a server announces of itself in CONNACK is
   left out, since nothing of it is used then.
-* Properties that have the value they have where they are absent.
+* Properties with the value that their absence means.
 * Session Expiry Interval of CONNECT: Clean Start 1 without one is CleanSession 1, Clean Start 0 with 0xFFFFFFFF is
   CleanSession 0; every other combination has no form in 3.1.1.
 * Reason codes of success in acknowledgements of servers (``No matching subscribers`` too, and all of UNSUBACK's), and
   those of CONNACK that have a Connect Return code.
 
-Everything else is a `ConversionLossError`: all of them are gathered, each with what is said in its place where losses
-do not matter.
+Everything else is a `ConversionLossError` with what 3.1.1 would say instead.  All of them are gathered, and
+`ConversionError` names the packets and fields; a caller to whom losses do not matter takes the substitutes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The answers of one connection, and how it ended, recorded and live.
+"""Compares what a broker answered on one connection, and how the connection ended, with the recording.
 
-Answers that a broker gave more often than it was asked.
-
-Whoever sends a packet again is answered again: a PUBLISH with DUP, a PUBREL, on the same connection or on the next one
-of the session.  So each connection is counted by itself, and as many answers are right as there were packets that ask
-for them.
+`compare_answers` compares every packet of the broker but its deliveries.  A client that sends a packet again (a PUBLISH
+with DUP, a PUBREL, on the same connection or on the next one of the session) is answered again.  So `repeated` counts
+each connection by itself, and as many answers are right as there were packets that ask for them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The messages that the broker delivered, recorded and live, compared as what they are: sets of messages.
+"""Compares the messages that a broker delivered, recorded and live, as sets of messages.
 
-Deliveries are matched by topic and payload, first those that mean the same altogether.  What is left on a Shared
-Subscription is matched among all of its members, since the broker chooses one.
+`compare_deliveries` matches deliveries by topic and payload, first those that are equal in everything.  What is left on
+a Shared Subscription is matched among all of its members, since the broker chooses one.  For a delivery that only one
+side has, `explain_missing` and `explain_extra` decide whether it is a difference, follows from another one, or cannot
+be judged.
 
-The order of deliveries, as far as the specification promises one (5.0 4.6).
-
-Messages of one client to one topic that were published with one QoS come in the order in which they were published.
-Nothing is promised between topics, between clients, or between levels of QoS.
-
-Deliveries that only one side has: whether they are differences, follow from others, or cannot be judged.
+`compare_order` compares their order as far as the specification promises one (5.0 4.6): messages of one client to one
+topic that were published with one QoS come in the order in which they were published.  Nothing is promised between
+topics, between clients, or between levels of QoS.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""What a device did otherwise than the recorded client in whose place it spoke with a stand-in.
+"""Compares a device at a stand-in with the recorded client whose place it took.
 
     found = verify_device([(recorded, live), ...], unplayed=[...])
 
 Packet identifiers, messages sent again, times and the number of PINGREQs do not count.  What could not happen because
 the server had ended the connection is not judged.
 
-Two packets of a client compared field by field: what was recorded, and what a device sent in its place.
-
-Packet Identifiers, DUP and Topic Aliases are ignored, and so are Reason Strings.  Of passwords, user names and
-Authentication Data only counts whether they are there; of Client Identifiers nothing where they were not matched by.
+`changed_fields` compares two packets field by field.  It ignores Packet Identifiers, DUP, Topic Aliases and Reason
+Strings.  Passwords, user names and Authentication Data only have to be present or absent alike; Client Identifiers do
+not count where connections were not matched by them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What a run against one broker came to: counted as it goes, for all formats.
+"""Counts what a run against one broker comes to, and gives the results of its cases to all formats.
 
-Cases as reports show them: with an asterisk for each byte of a password or of Authentication Data.
+`Tried` is one broker; `result_json`, `case_json`, `summary_json` and `document` are the JSON forms.
 
-The bytes of a mutated packet may be cut, moved or damaged, so that its fields cannot always be told apart.  What was
-secret in the recorded packets is therefore looked for as well, wherever it stands.
+Reports show a case with an asterisk for each byte of a password or of Authentication Data (`concealed_case`).  The
+bytes of a mutated packet may be cut, moved or damaged, so that its fields cannot always be located.  What was secret in
+the recorded packets is therefore searched for as well, wherever it stands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A run for people: deviations, then tables by statement and by mutation, then the sum.
+"""Reports a run against brokers as text: deviations, then tables by statement and by mutation, then the totals.
 
-Brokers side by side: one row per mutation and version in which they differ or deviate.
+`markdown` and `html` compare several brokers side by side: one row per mutation and version in which they differ or
+deviate.
 """
 
 from __future__ import annotations

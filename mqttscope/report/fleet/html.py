@@ -1,11 +1,10 @@
-"""A fleet report as one page of HTML that needs nothing else: no network, no script.
+"""Renders a fleet report as one self-contained page of HTML: no network, no script.
 
-Topics and Client Identifiers come from whoever speaks to the broker: all text passes `safe`, and the page itself
+Topics and Client Identifiers come from anybody who speaks to the broker: all text passes `safe`, and the page itself
 forbids whatever could be loaded or run.
 
-Plots as inline SVG: no script, no network, colours by class so that the page's style decides.
-
-The style of the page: light and dark, on screen and paper.
+Plots are inline SVG and get their colours by class, so that the style of the page decides, light and dark, on screen
+and on paper.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A fleet report for people, in tables that fit the terminal.
+"""Renders a fleet report as text, in tables that fit the terminal, and as one JSON document.
 
-What text and page say alike: times, groups without a name, and what a reader has to be told.
-
-A fleet report as one JSON document, schema 1 (``docs/reports.md``).
+`document` gives the JSON form, schema 1 (``docs/reports.md``).  `moment`, `named`, `way`, `doubts` and their neighbours
+are the words that the text shares with the page of `html`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""A replay in words.
+"""Summarises a replay, in words and as JSON: its plan, what it did, how long brokers took, and what a stand-in served.
 
-What a replay did, counted over all of its connections: what the reports are made of.
-
-How long the recorded and the live broker took, as a table and as JSON.
-
-The plan of a replay: for ``--dry-run``, and before something is sent to another host.
-
-What a stand-in for a broker did, in words and for programs.
+`Outcome` counts over all connections of a replay, `write_summary` and `summary_document` report it.  `write_plan` shows
+what would be sent, for ``--dry-run`` and before anything goes to another host.  `render_latency` and `latency_lines`
+compare how long the recorded and the live broker took.  `ServedOutcome` is the same for a stand-in for a broker.
 """
 
 from __future__ import annotations

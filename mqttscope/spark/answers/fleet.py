@@ -1,6 +1,6 @@
-"""The fleet report of a lake.
+"""Asks a lake for its fleet report: `fleet_report` runs all questions of this package.
 
-How much there is in a lake, and how far what it says may be trusted.
+`add_overview` and `by_capture` answer its own: how much there is in the lake, and how far its data can be trusted.
 """
 
 from __future__ import annotations

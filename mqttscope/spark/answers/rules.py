@@ -1,6 +1,6 @@
-"""Which rules are broken, by whom, and how that changes from day to day.
+"""Finds out which rules are broken, by which clients, and how that changes from day to day.
 
-The shape of Client Identifiers: what is left without serial numbers, so that a fleet becomes few groups.
+`shape` reduces a Client Identifier to its form without serial numbers, so that a fleet becomes a few groups.
 """
 
 from __future__ import annotations

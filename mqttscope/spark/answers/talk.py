@@ -1,8 +1,8 @@
-"""Who talks on which topic: publishers, subscribers by the filters that match, and who really gets messages.
+"""Finds out who talks on which topic, how long messages take, and what becomes of retained messages.
 
-How long messages take: to be acknowledged, and from the publisher to the subscribers.
-
-Retained messages, and messages that expire.
+`add_talk` counts publishers, subscribers by the filters that match, and those that really get messages.  `add_latency`
+measures how long messages take to be acknowledged, and from the publisher to the subscribers.  `add_retained` follows
+retained messages, and messages that expire.
 """
 
 from __future__ import annotations
