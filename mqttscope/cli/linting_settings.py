@@ -33,59 +33,6 @@ from mqttscope.report.jsonl import SCHEMA
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
 
-NAME = "mqttscope.toml"
-SHARED = "pyproject.toml"
-
-
-def find_configuration(start: Path) -> Path | None:
-    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
-    for folder in (start, *start.parents):
-        own, shared = folder / NAME, folder / SHARED
-        if own.is_file():
-            return own
-        if shared.is_file() and "mqttscope" in _tools(shared):
-            return shared
-    return None
-
-
-def read_configuration(path: Path | None, *, own: bool = True) -> Config:
-    """The configuration in a file, or the one of no file; usage errors for what is wrong in it.
-
-    With ``own`` the rules of one's own are loaded that it names, and those of packages that are installed.
-    """
-    from mqttscope.cli.own_rules import use_own_rules
-    from mqttscope.lint.config import Config, ConfigError, parse, rule_files
-
-    if path is None:
-        use_own_rules((), packages=own)
-        return Config()
-    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
-    if not isinstance(document, dict):
-        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
-    try:
-        use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
-        return parse(document)
-    except ConfigError as error:
-        raise click.UsageError(f"{path}: {error}") from None
-
-
-def _tools(path: Path) -> dict[str, Any]:
-    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
-    tools = _load(path).get("tool")
-    return tools if isinstance(tools, dict) else {}
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise click.UsageError(f"{path}: {error.strerror or error}") from None
-    except RecursionError:
-        raise click.UsageError(f"{path}: nested too deeply") from None
-    except ValueError as error:
-        raise click.UsageError(f"{path}: not TOML: {error}") from None
-
-
 SECRETS = "SEC104"
 """The rule whose setting says how long random text is that reports hide."""
 
@@ -343,3 +290,56 @@ def _version(given: str, source: Path | None) -> ProtocolVersion | None:
         return Version().convert(given, None, None)
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: lint.mqtt-version: {error.message}") from None
+
+
+NAME = "mqttscope.toml"
+SHARED = "pyproject.toml"
+
+
+def find_configuration(start: Path) -> Path | None:
+    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
+    for folder in (start, *start.parents):
+        own, shared = folder / NAME, folder / SHARED
+        if own.is_file():
+            return own
+        if shared.is_file() and "mqttscope" in _tools(shared):
+            return shared
+    return None
+
+
+def read_configuration(path: Path | None, *, own: bool = True) -> Config:
+    """The configuration in a file, or the one of no file; usage errors for what is wrong in it.
+
+    With ``own`` the rules of one's own are loaded that it names, and those of packages that are installed.
+    """
+    from mqttscope.cli.own_rules import use_own_rules
+    from mqttscope.lint.config import Config, ConfigError, parse, rule_files
+
+    if path is None:
+        use_own_rules((), packages=own)
+        return Config()
+    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
+    if not isinstance(document, dict):
+        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
+    try:
+        use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
+        return parse(document)
+    except ConfigError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def _tools(path: Path) -> dict[str, Any]:
+    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
+    tools = _load(path).get("tool")
+    return tools if isinstance(tools, dict) else {}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise click.UsageError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise click.UsageError(f"{path}: not TOML: {error}") from None

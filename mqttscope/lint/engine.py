@@ -50,104 +50,6 @@ from mqttscope.redact.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS, History, Violation
 
-MAX_WITHHELD = 10_000
-"""Open connections with damaged packets of which this is kept."""
-MAX_RUNS = 16
-"""Ranges of bytes of one connection; the first and the last ones are kept."""
-MAX_BYTES = 4_096
-"""Bytes of a range: rules do not quote more of a text."""
-LEAST = 4
-"""Fewer bytes are no secret that could be told from other text."""
-
-
-class Withheld:
-    """The hidden bytes of damaged packets, by the identity of their connection while it is open."""
-
-    def __init__(self) -> None:
-        self._runs: dict[int, tuple[bytes, ...]] = {}
-
-    def note(self, event: MalformedEvent) -> None:
-        """Take note of what is hidden in a damaged packet."""
-        connection, raw = event.connection, event.malformed.raw
-        if not (holds_secrets(raw) or event.malformed.complete):
-            return  # nothing of it is remembered
-        found = hidden_in_damaged(raw, connection.version, connection.side(event.direction).doubt)
-        runs = [raw[start : min(end, start + MAX_BYTES)] for start, end in found if end - start >= LEAST]
-        if not runs:
-            return
-        key = id(connection)
-        if key not in self._runs and len(self._runs) >= MAX_WITHHELD:
-            del self._runs[next(iter(self._runs))]
-        known = [*self._runs.get(key, ()), *runs]
-        if len(known) > MAX_RUNS:
-            known = [*known[: MAX_RUNS // 2], *known[-MAX_RUNS // 2 :]]
-        self._runs[key] = tuple(known)
-
-    def of(self, connection: Connection) -> tuple[bytes, ...]:
-        """What is hidden of a connection."""
-        return self._runs.get(id(connection), ())
-
-    def forget(self, connection: Connection) -> None:
-        """The connection has ended."""
-        self._runs.pop(id(connection), None)
-
-
-PROXY = "a PROXY protocol header"
-PREFACES = frozenset({PROXY})
-"""What a load balancer puts before the MQTT of a connection."""
-
-_HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
-_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"\x16\x03[\x00-\x04]"), "TLS"),
-    (re.compile(rb"\x15\x03[\x00-\x04]\x00"), "TLS"),  # an alert, which answers what is no TLS
-    (re.compile(rb"(?:" + _HTTP_METHODS + rb") [!-~]"), "HTTP"),
-    (re.compile(rb"HTTP/\d"), "HTTP"),
-    (re.compile(rb"SSH-[12]\."), "SSH"),
-    (re.compile(rb"AMQP[\x00-\x03]"), "AMQP"),
-    (re.compile(rb"\x03\x00\x00.[\x02-\x40]\xe0", re.DOTALL), "RDP"),
-    (re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)"), PROXY),
-    (re.compile(rb"\r\n\r\n\x00\r\nQUIT\n"), PROXY),
-)
-
-
-def foreign_protocol(head: bytes) -> str:
-    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or nobody knows."""
-    for signature, name in _SIGNATURES:
-        if signature.match(head):
-            return name
-    return ""
-
-
-def place_of(report: Report, raw: bytes, at: RuleContext, fault: FaultReport | None) -> tuple[int | None, int | None]:
-    """Offset and length in bytes of what a report blames; ``None`` where it is no part of a packet."""
-    if not raw:
-        return None, None
-    if report.span is not None:
-        return report.span
-    if fault is not None:
-        return place_of_fault(at.spans, raw, fault)
-    event = at.event
-    if not report.field:
-        return 0, len(raw)
-    packet = event.packet if isinstance(event, PacketEvent) else None
-    if isinstance(event, MalformedEvent):
-        packet = event.malformed.packet
-    if packet is not None:
-        span = at.spans.of(packet, report.field)
-        if span is not None:
-            return span.start, span.end - span.start
-    return 0, len(raw)
-
-
-def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[int, int]:
-    """The field that holds the fault; where a byte is missing, the place after the last one."""
-    start = min(fault.offset, len(raw))
-    for span in spans.spans:
-        if span.start <= start < span.end and (span.field == fault.field or not fault.field):
-            return span.start, span.end - span.start
-    return start, min(1, len(raw) - start)
-
-
 __all__ = ["InternalError", "Linter", "scope_key"]
 
 C2S = Direction.CLIENT_TO_SERVER
@@ -741,3 +643,101 @@ def _known_client(at: RuleContext) -> str | None:
     if connect is not None and not connect.client_identifier:
         return "(assigned)"
     return at.connection.client_identifier
+
+
+def place_of(report: Report, raw: bytes, at: RuleContext, fault: FaultReport | None) -> tuple[int | None, int | None]:
+    """Offset and length in bytes of what a report blames; ``None`` where it is no part of a packet."""
+    if not raw:
+        return None, None
+    if report.span is not None:
+        return report.span
+    if fault is not None:
+        return place_of_fault(at.spans, raw, fault)
+    event = at.event
+    if not report.field:
+        return 0, len(raw)
+    packet = event.packet if isinstance(event, PacketEvent) else None
+    if isinstance(event, MalformedEvent):
+        packet = event.malformed.packet
+    if packet is not None:
+        span = at.spans.of(packet, report.field)
+        if span is not None:
+            return span.start, span.end - span.start
+    return 0, len(raw)
+
+
+def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[int, int]:
+    """The field that holds the fault; where a byte is missing, the place after the last one."""
+    start = min(fault.offset, len(raw))
+    for span in spans.spans:
+        if span.start <= start < span.end and (span.field == fault.field or not fault.field):
+            return span.start, span.end - span.start
+    return start, min(1, len(raw) - start)
+
+
+PROXY = "a PROXY protocol header"
+PREFACES = frozenset({PROXY})
+"""What a load balancer puts before the MQTT of a connection."""
+
+_HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
+_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"\x16\x03[\x00-\x04]"), "TLS"),
+    (re.compile(rb"\x15\x03[\x00-\x04]\x00"), "TLS"),  # an alert, which answers what is no TLS
+    (re.compile(rb"(?:" + _HTTP_METHODS + rb") [!-~]"), "HTTP"),
+    (re.compile(rb"HTTP/\d"), "HTTP"),
+    (re.compile(rb"SSH-[12]\."), "SSH"),
+    (re.compile(rb"AMQP[\x00-\x03]"), "AMQP"),
+    (re.compile(rb"\x03\x00\x00.[\x02-\x40]\xe0", re.DOTALL), "RDP"),
+    (re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)"), PROXY),
+    (re.compile(rb"\r\n\r\n\x00\r\nQUIT\n"), PROXY),
+)
+
+
+def foreign_protocol(head: bytes) -> str:
+    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or nobody knows."""
+    for signature, name in _SIGNATURES:
+        if signature.match(head):
+            return name
+    return ""
+
+
+MAX_WITHHELD = 10_000
+"""Open connections with damaged packets of which this is kept."""
+MAX_RUNS = 16
+"""Ranges of bytes of one connection; the first and the last ones are kept."""
+MAX_BYTES = 4_096
+"""Bytes of a range: rules do not quote more of a text."""
+LEAST = 4
+"""Fewer bytes are no secret that could be told from other text."""
+
+
+class Withheld:
+    """The hidden bytes of damaged packets, by the identity of their connection while it is open."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, tuple[bytes, ...]] = {}
+
+    def note(self, event: MalformedEvent) -> None:
+        """Take note of what is hidden in a damaged packet."""
+        connection, raw = event.connection, event.malformed.raw
+        if not (holds_secrets(raw) or event.malformed.complete):
+            return  # nothing of it is remembered
+        found = hidden_in_damaged(raw, connection.version, connection.side(event.direction).doubt)
+        runs = [raw[start : min(end, start + MAX_BYTES)] for start, end in found if end - start >= LEAST]
+        if not runs:
+            return
+        key = id(connection)
+        if key not in self._runs and len(self._runs) >= MAX_WITHHELD:
+            del self._runs[next(iter(self._runs))]
+        known = [*self._runs.get(key, ()), *runs]
+        if len(known) > MAX_RUNS:
+            known = [*known[: MAX_RUNS // 2], *known[-MAX_RUNS // 2 :]]
+        self._runs[key] = tuple(known)
+
+    def of(self, connection: Connection) -> tuple[bytes, ...]:
+        """What is hidden of a connection."""
+        return self._runs.get(id(connection), ())
+
+    def forget(self, connection: Connection) -> None:
+        """The connection has ended."""
+        self._runs.pop(id(connection), None)

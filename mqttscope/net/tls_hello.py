@@ -26,7 +26,6 @@ _ALERT_NAMES = (
 ALERTS = {int(number): name for number, name in (entry.split() for entry in _ALERT_NAMES.split(", "))}
 """Alert descriptions by number (RFC 8446 section 6 and those before it)."""
 
-
 MAX_HANDSHAKE_BYTES = 64 * 1024
 """Handshake bytes of one direction that are collected for its hello."""
 MAX_ALERTS = 16

@@ -225,7 +225,6 @@ _BITS: dict[str, Callable[[int, Meaning], list[Bits]]] = {
     "options": _options,
 }
 
-
 MAX_FIELDS = 1_000
 """Fields of one packet that are listed; further ones are counted."""
 MAX_FAULTS = 50

@@ -18,20 +18,6 @@ from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tabl
 from mqttscope.spark.ingest_tasks import TaskReport
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def run_all(tasks: Sequence[DataFrame]) -> list[TaskReport]:
-    """Run data frames of reports in one job and gather what they say."""
-    return [TaskReport.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
-
-
-def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
-    """The rows of both."""
-    return one.unionByName(other)
-
-
-if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
@@ -61,6 +47,7 @@ def open_lake(lake: Lake) -> Manifest:
             before, manifest = manifest, read_manifest(root)
             if manifest.generation == before.generation:
                 raise
+
             # An ingest has just taken files away that were of the generation before.
 
 
@@ -179,3 +166,13 @@ def kept(made: DataFrame) -> DataFrame:
     from pyspark import StorageLevel
 
     return made.persist(StorageLevel.DISK_ONLY)
+
+
+def run_all(tasks: Sequence[DataFrame]) -> list[TaskReport]:
+    """Run data frames of reports in one job and gather what they say."""
+    return [TaskReport.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
+
+
+def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows of both."""
+    return one.unionByName(other)

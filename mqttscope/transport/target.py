@@ -14,7 +14,6 @@ from mqttscope.redact.addresses import without_query_values, without_secrets
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """Schemes of brokers' URLs, with their ports."""
 
-
 _PORT = re.compile(r"(?P<before>://(?:\[[^]/]*\]|[^/?#:\[]*)):(?!\d{1,5}(?:[/?#]|$))[^/?#]*")
 
 
