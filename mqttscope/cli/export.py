@@ -87,9 +87,9 @@ class _Record:
     deferred: list[Place] = field(default_factory=list)
     """Those of them that are of this one's beginning or end if they are not."""
     latest: dict[bool, Place] = field(default_factory=dict)
-    """The latest frame with data of each direction: its numbers say what continues the connection."""
+    """The latest frame with data of each direction: its numbers show what continues the connection."""
     before: _Record | None = None
-    """The connection before on the same ports, which this one may continue after a reset that nobody obeyed."""
+    """The connection before on the same ports, which this one may continue after a reset that both sides ignored."""
     left_out: int = 0
     """Frames of beginning, CONNECT and end beyond their limits."""
 
@@ -398,7 +398,7 @@ class Export:
                 self._spool.close()
 
     def advice(self) -> str | None:
-        """What to say at the end where a limit kept frames from being written."""
+        """The message at the end where a limit kept frames from being written."""
         if not self.left_out:
             return None
         return f"{self.target} lacks {counted(self.left_out, 'frame')} of what is shown: more than can be remembered"

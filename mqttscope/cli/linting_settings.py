@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
 
 SECRETS = "SEC104"
-"""The rule whose setting says how long random text is that reports hide."""
+"""The rule whose setting is the length from which on reports hide random text."""
 
 
 @dataclass(slots=True)
@@ -207,7 +207,7 @@ def resolve(
 
 
 def load_own(given: ConfigurationOptions) -> None:
-    """Load the rules of one's own, as a run with this configuration would."""
+    """Load the user's own rules, as a run with this configuration would."""
     read_configuration(_source(given, None), own=not given.no_config)
 
 

@@ -307,7 +307,7 @@ async def _one(
 
 
 async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Do what takes a bounded time anyhow, whatever signals come meanwhile."""
+    """Finish what takes a bounded time, also when signals come meanwhile."""
     task = asyncio.create_task(ending)
     while not task.done():
         with suppress(asyncio.CancelledError):

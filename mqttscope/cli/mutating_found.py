@@ -108,7 +108,7 @@ class Found:
 
     @staticmethod
     def _capture(path: Path, result: CaseResult, reduced: Reduced | None, server: Endpoint) -> None:
-        """What was said when the case was played: the reduced one, where there is one."""
+        """The conversation of the case as it was played: of the reduced one, where there is one."""
         last = result if reduced is None or reduced.minimized.result is None else reduced.minimized.result
         played = last.played or result.played
         assert played is not None
@@ -129,7 +129,7 @@ def _reduced(found: Minimized, access: BrokerAccess) -> Reduced:
 
 
 def server_of(access: BrokerAccess) -> Endpoint:
-    """The broker as it stands in a capture of what was said, which holds neither TLS nor WebSocket."""
+    """The broker's address in a capture of the conversation, which holds neither TLS nor WebSocket."""
     if access.target.tls or access.target.websocket or not access.addresses:
         return SERVER
     return Endpoint.of(access.addresses[0].name)

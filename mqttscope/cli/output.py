@@ -44,7 +44,7 @@ PROGRESS_EVENTS = 2_000
 
 
 class Progress:
-    """One line on standard error that says how far some work is: on a terminal alone, and after a second.
+    """One line on standard error that shows how far some work is: on a terminal alone, and after a second.
 
     What else is written to the terminal takes its place: `Output` and `warn` clear it first.
     """
@@ -160,7 +160,7 @@ class Output:
 
 
 def awaited(captures: Sequence[str]) -> bool:
-    """Whether somebody waits for each line: output to a terminal, or input that may still be in the making."""
+    """Whether a reader waits for each line: output to a terminal, or input that may still be in the making."""
     if _is_terminal(sys.stdout):
         return True
     if "-" not in captures or sys.stdin is None:

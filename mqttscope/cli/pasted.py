@@ -194,7 +194,7 @@ def _row_bytes(rest: str) -> bytes | None:
 
 
 def _done(dump: _Dump) -> Found:
-    """What a dump says; that of a complete frame is what its TCP segment carries."""
+    """The content of a dump; that of a complete frame is the payload of its TCP segment."""
     if dump.problem is not None:
         return Found(dump.line, problem=dump.problem)
     raw = bytes(dump.raw)

@@ -61,10 +61,10 @@ ADVANCE_SECONDS = 0.25
 
 
 class LiveKeys(LiveDecryption):
-    """Decryption of a live capture, and what to say at its end."""
+    """Decryption of a live capture, and the message at its end."""
 
     def advice(self) -> str | None:
-        """What to say at the end where the keys opened nothing."""
+        """The message at the end where the keys decrypted nothing."""
         if self.records or self.failures:
             return None
         if not self.sessions:
@@ -414,7 +414,7 @@ def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: 
 
 
 def capture_filter(bpf: str, ports: Sequence[int]) -> str:
-    """What the kernel is asked for: the TCP of the ports named, and what the user said."""
+    """The capture filter for the kernel: the TCP of the ports named, and the user's own filter."""
     of_ports = " or ".join(f"tcp port {port}" for port in sorted(ports))
     return " and ".join(f"({one})" for one in (of_ports, bpf.strip()) if one)
 
@@ -450,7 +450,7 @@ def _refused(error: CannotCaptureError) -> click.ClickException:
 
 
 MAX_BYTES = 4096
-"""Bytes of keys that are taken at a time: somebody may paste a file."""
+"""Bytes of keys that are taken at a time: the user may paste a file."""
 _SEQUENCE = re.compile(r"\x1b[\[O][0-9;?<]*[ -/]*[@-~]?")
 """What arrows, function keys and the mouse send."""
 

@@ -32,9 +32,9 @@ MAX_CLIENTS = 10_000
 MAX_FILTERS = 1_000
 """Subscriptions of a client that are remembered."""
 MAX_SHOWN = 20
-"""Messages that did not arrive everywhere and are told one by one."""
+"""Messages that did not arrive everywhere and are reported one by one."""
 MAX_TOLD = 20
-"""Clients of a message that are told one by one."""
+"""Clients of a message that are reported one by one."""
 MAX_PENDING = 10_000
 """Messages without an acknowledgement."""
 MAX_DISTINCT = 100_000

@@ -216,7 +216,7 @@ def add_files(manifest: Manifest, files: Mapping[str, list[str]], checksums: Map
 
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """`LakeError` for what goes wrong with the disk of a lake: errors of open files do not say which they are of."""
+    """`LakeError` for what goes wrong with the disk of a lake: errors of open files do not name the file."""
     try:
         yield
     except OSError as error:
@@ -235,7 +235,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Be the only one who writes a lake; `LakeError` where somebody else does, or where other things lie there.
+    """Hold the lock of a lake while it is written; `LakeError` where another process does, or the folder is no lake.
 
     The lock ends with the process, however that ends.  Where the system has no such locks, `commit` is what notices.
     """
@@ -352,7 +352,7 @@ _ERROR_COLUMNS = ("capture", "event", "message", "offset", "frames")
 
 
 def remember_errors(root: Path, after: Manifest, captures: Mapping[str, str]) -> None:
-    """Note in a manifest what the table of errors says of captures, whose names are given by their digests.
+    """Note in a manifest what the table of errors holds about captures, whose names are given by their digests.
 
     Only what has been written with this manifest counts: earlier rows are of other files that had these names.
     """

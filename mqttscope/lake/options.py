@@ -21,7 +21,7 @@ class LakeOptions:
     """How events become rows."""
 
     dissect: Options = field(default_factory=Options)
-    """How the captures are read; packets are counted by connection whatever this says."""
+    """How the captures are read; packets are counted by connection in any case."""
     group: str = ""
     """Names captures that belong together: no connection continues in another group."""
     payload_limit: int = 0

@@ -278,7 +278,7 @@ SCOPE_STATE = TableSchema(
 )
 INTERNAL = (STATE, FLOW_KEYS, SCOPE_STATE)
 OPEN = "open/"
-"""What the kinds of rows begin with that say what is known so far of connections that are still open."""
+"""Prefix of the kinds of rows for connections that are still open."""
 
 
 @cache

@@ -184,7 +184,7 @@ class _Tag(IntEnum):
 
 
 class _Writer:
-    """Values as what MessagePack can say."""
+    """Writes values as what MessagePack can express."""
 
     def __init__(self, shown: Callable[[Any], Any] | None = None) -> None:
         self._shown = shown
@@ -293,7 +293,7 @@ class _Found:
 
 
 class _Reader:
-    """Values of what MessagePack said."""
+    """Reads values back from what MessagePack holds."""
 
     def __init__(self, classes: Any) -> None:
         self._room = MAX_BYTES

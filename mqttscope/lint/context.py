@@ -37,8 +37,8 @@ Kept = dict[tuple[Hashable, ...], dict[str, Any]]
 """What rules keep, by the key of their scope and their code."""
 M = TypeVar("M")
 ConnectionKey = tuple[bytes | str, int, int]
-"""What tells a connection from all others, also in a later run: its flow, when it began, and the initial sequence
-number of its initiator.  Where there is no flow, since nobody captured it: its capture and its number."""
+"""What distinguishes a connection from all others, also in a later run: its flow, when it began, and the initial
+sequence number of its initiator.  Where there is no flow, since it was not captured: its capture and its number."""
 
 
 class KeepsState(Protocol):
@@ -131,7 +131,7 @@ def is_of_one(key: tuple[Hashable, ...]) -> bool:
 
 
 def connection_key(connection: Connection) -> ConnectionKey:
-    """What tells a connection from all others."""
+    """What distinguishes a connection from all others."""
     if connection.flow_key:
         # Which side is the initiator may be a guess.
         return flow_key(connection.flow_key), connection.opened_ns, connection.initial_sequence
@@ -287,7 +287,7 @@ class RuleContext:
         """Have ``check_due`` of a rule called when capture time comes there, before all that is captured then.
 
         It is called for this connection, or for another one that is open and has the same key.  A time that has come
-        already means its next event.  Where the capture ends before, the rule is never called: nobody knows.
+        already means its next event.  Where the capture ends before, the rule is never called: the outcome is unknown.
         """
         connection = self.connection if whom is None else self._memories.open.get(whom)
         if connection is not None and connection.history is not None:

@@ -104,10 +104,10 @@ class Linter:
     """Rules at work.  Feed it events, then look at ``quality`` and ``internal_errors``."""
 
     def __init__(self, rules: Iterable[Rule], *, strict: bool = False, complete: frozenset[str] = frozenset()) -> None:
-        """``complete``: servers (``10.0.0.2:1883``) of which the captures hold every connection, as the user says."""
+        """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts."""
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
-        """Rules that are run for those which judge what becomes of violations; nobody gets what they find."""
+        """Rules that run only for those which judge the reaction to a violation; their own findings are dropped."""
         running = tuple(sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code))
         self._running = running
         self.complete = complete
@@ -122,7 +122,7 @@ class Linter:
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
         self.dropping: set[str] = set()
-        """Captures that said to have dropped frames."""
+        """Captures that report dropped frames."""
         self.memories = Memories()
         self._withheld = Withheld()
         self._folded: dict[tuple[object, ...], Finding] = {}
@@ -594,7 +594,7 @@ class Linter:
 
 
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:
-    """Rules that nobody selected, and whose findings others need to know."""
+    """Rules that are not selected but whose findings selected rules need."""
     if any(rule.reads_findings for rule in rules):
         known = {rule.code for rule in rules}
         for code, rule in select().items():
@@ -638,7 +638,7 @@ def _again(
 
 
 def _known_client(at: RuleContext) -> str | None:
-    """The Client Identifier for fingerprints: one that the server made up says nothing."""
+    """The Client Identifier for fingerprints, which one that the server assigns does not enter: it changes."""
     connect = at.history.connect
     if connect is not None and not connect.client_identifier:
         return "(assigned)"
@@ -694,7 +694,7 @@ _SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
 
 
 def foreign_protocol(head: bytes) -> str:
-    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or nobody knows."""
+    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or are unknown."""
     for signature, name in _SIGNATURES:
         if signature.match(head):
             return name
@@ -708,7 +708,7 @@ MAX_RUNS = 16
 MAX_BYTES = 4_096
 """Bytes of a range: rules do not quote more of a text."""
 LEAST = 4
-"""Fewer bytes are no secret that could be told from other text."""
+"""Shorter secrets could not be distinguished from other text."""
 
 
 class Withheld:

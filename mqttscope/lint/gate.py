@@ -111,7 +111,7 @@ SCHEMA = 1
 
 
 class BaselineError(MqttscopeError, ValueError):
-    """The text is no baseline; the message says why."""
+    """The text is no baseline; the message gives the reason."""
 
 
 def client_key(client_identifier: str | None) -> str:
@@ -329,7 +329,7 @@ class Gate:
         return self._counted(finding, shown=shown)
 
     def summed_up(self) -> list[tuple[Finding, Verdict]]:
-        """The findings that are about the run as a whole, for the end of reports; each is given once."""
+        """The findings about the complete run, for the end of reports; each is given once."""
         held, self._held = self._held, {}
         return [(self._sum(one), verdict) for one, verdict in held.values() if verdict.shown]
 
@@ -433,7 +433,7 @@ class Selection(Generic[Found]):
         return passed.findings
 
     def missing(self, connections: int) -> str:
-        """What to say where no packet is in it."""
+        """The message where no packet is in it."""
         absent = [number for number in self.connections if number >= connections]
         if absent:
             last = "the only one is number 0" if connections == 1 else f"numbers go from 0 to {connections - 1}"

@@ -52,7 +52,7 @@ def has_closed(at: RuleContext, direction: Direction) -> bool:
 
 
 def is_over(at: RuleContext) -> bool:
-    """Whether a side has taken leave or ended the transport, so that nobody owes anything."""
+    """Whether a side has sent DISCONNECT or ended the transport, so that neither owes anything."""
     history = at.history
     if history.client.disconnect is not None or history.server.disconnect is not None:
         return True

@@ -91,7 +91,7 @@ class Followed:
         return self.memory.timestamp_ns if self.memory.frames else self.first_ns
 
     def copy(self) -> Followed:
-        """Another one that says the same."""
+        """Another one with the same content."""
         return Followed(
             self.file, self.name, self.memory.copy(), self.head, self.tail, self.size, self.waiting, self.first_ns,
             self.is_whole, self.begun,
@@ -121,7 +121,7 @@ class Offset:
     passed: list[str] = field(default_factory=list)
     """New ones whose content is in the lake already: their rows so far are left out."""
     unread: list[str] = field(default_factory=list)
-    """What cannot be read, and has been said so."""
+    """What cannot be read and has been reported."""
 
     def written(self) -> dict[str, Any]:
         """As JSON, plain values only."""
@@ -342,7 +342,7 @@ class Follower:
     """Captures that were found to be what they were, and what was compared."""
     _has_looked: bool = False
     _away: set[str] = field(default_factory=set)
-    """Captures that are elsewhere now, compressed, and not whole there yet."""
+    """Captures that are elsewhere now, compressed, and not complete there yet."""
 
     def freeze(self) -> None:
         """Let everything stay as it is now: what comes later is not seen."""
@@ -424,7 +424,7 @@ class Follower:
         return False
 
     def _find_again(self, start: Offset, there: dict[str, _There], end: Offset, now: float) -> set[str]:
-        """Take over what was known, as far as it is still there, under whatever name; returns what is gone for good."""
+        """Take over what was known, as far as it is still there under any name; returns what is gone for good."""
         missing: list[Followed] = []
         for one in start.captures.values():
             found = there.get(one.name)
@@ -585,7 +585,7 @@ class Follower:
                 one.waiting = found.size - one.memory.position
 
     def _say_faults(self, start: Offset, end: Offset) -> None:
-        """Say of each file that cannot be read why, once."""
+        """Report why a file cannot be read, once per file."""
         for name, why in sorted(self._faults.items()):
             if name not in start.unread:
                 end.said.append(Said(end.files, name, why, 0, None))
@@ -593,7 +593,7 @@ class Follower:
         end.unread = sorted(self._faults)
 
     def _complete(self, end: Offset, there: dict[str, _There], now: float) -> None:
-        """Find the captures that nobody writes any more."""
+        """Find the captures that are no longer written."""
         latest: dict[str, float] = {}
         for one in end.captures.values():
             latest[_set(one.name)] = max(latest.get(_set(one.name), one.first_ns), one.first_ns)

@@ -190,7 +190,7 @@ _FOUND = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, _FOUND
 
 @dataclass(slots=True)
 class Apart:
-    """Captures, told apart."""
+    """Captures, identified by their content."""
 
     fresh: dict[str, Location] = field(default_factory=dict)
     """Those that are to be read, by digest, in the order of reading."""

@@ -46,7 +46,7 @@ class Judged:
     findings: Iterator[Finding]
     sums: Sums = field(default_factory=Sums)
     notices: list[CaptureNotice] = field(default_factory=list)
-    """What the captures say beside their frames, in the order of reading."""
+    """The notices of the captures, in the order of reading."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Frames that hold no segment, by reason."""
 
@@ -115,7 +115,7 @@ def _keys(rows: DataFrame, flows: DataFrame, aside: list[dict[str, Any]], work: 
 
 
 def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[int]]:
-    """What the captures say, what of it every task knows, and which of them have IP fragments."""
+    """The notices of the captures, what every task gets of them, and which captures have IP fragments."""
     notes: list[dict[str, Any]] = []
     aside: list[dict[str, Any]] = []
     fragmented: set[int] = set()
@@ -221,7 +221,7 @@ def _numbered(finding: Finding, connection: int, numbers: _Numbers) -> Finding:
 
 
 FOUND, KEY, SEEN, PACKET, SUMS, NOTES = "found", "key", "seen", "packet", "sums", "notes"
-"""Kinds of rows: a finding, the key of a flow, a connection, a packet, counts, what captures say."""
+"""Kinds of rows: a finding, the key of a flow, a connection, a packet, counts, notices of captures."""
 MARK, TALLY = "mark", "tally"
 """The same where only some findings are wanted: an event that is selected, what is selected of a connection."""
 _PACKET = pa.struct([("frame", pa.int64()), ("timestamp_ns", pa.int64()), ("number", pa.int64())])
@@ -255,13 +255,13 @@ class Judging:
 
     options: LakeOptions
     stops_at_fragments: bool = False
-    """Only say which captures have IP fragments, where there are any."""
+    """Only report which captures have IP fragments, where there are any."""
     selection: Selection[Any] | None = None
     """Of which findings are wanted alone."""
 
 
 def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.RecordBatch]:
-    """Run the narrow rules over the sorted rows of whole flows; what belongs to no flow comes first."""
+    """Run the narrow rules over the sorted rows of complete flows; what belongs to no flow comes first."""
     aside, rest = asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
     notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]

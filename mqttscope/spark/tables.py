@@ -117,7 +117,7 @@ def packets(spark: SparkSession, lake: Lake) -> DataFrame:
 
 
 def messages(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Application Messages: each PUBLISH with its whole exchange."""
+    """Application Messages: each PUBLISH with its complete exchange."""
     return table(spark, lake, "messages")
 
 
@@ -169,7 +169,7 @@ def kept(made: DataFrame) -> DataFrame:
 
 
 def run_all(tasks: Sequence[DataFrame]) -> list[TaskReport]:
-    """Run data frames of reports in one job and gather what they say."""
+    """Run data frames of reports in one job and gather the reports."""
     return [TaskReport.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
 
 

@@ -1,4 +1,4 @@
-"""Captures into a lake while they are written: each batch of a stream is an ingest of its own.
+"""Takes captures into a lake while they are written: each batch of a stream is a separate ingest.
 
 A batch runs through the same fold as an ingest and is committed in one step together with its number (`Watcher`), so
 that one that is repeated after a crash changes nothing.  Time is the time of the last segment: flows time out by it,

@@ -69,7 +69,7 @@ class ReportOptions:
 
     @property
     def format(self) -> str:
-        """The format: what the name of the file asks for, where the user has not said."""
+        """The format: the user's choice, else the one that the name of the file implies."""
         ending = os.path.splitext(self.output or "")[1].lower()
         return self.form or {".html": "html", ".htm": "html", ".json": "json"}.get(ending, "text")
 

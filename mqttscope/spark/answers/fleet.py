@@ -96,7 +96,7 @@ def _connections(connections: DataFrame) -> DataFrame:
 
 
 def _added(counts: Column) -> Column:
-    """A sum that stops at the largest number there is: a capture may say that it dropped that many frames.
+    """A sum that stops at the largest number there is: a capture may report that many dropped frames.
 
     The sum of no rows is null, which ``least`` passes over: it has to be zero before that.
     """
