@@ -95,12 +95,12 @@ class _Record:
 
 
 class Export:
-    """Notes the frames while packets are shown, then reads the captures again and writes those frames.
+    """Notes frames while packets are shown, then reads the captures again and writes those frames.
 
     A packet's frames are all that carried data of its direction since its first byte, so that captures in which
-    segments came out of order stay complete, and the segments without data that followed it, which acknowledge it.  Of
-    each connection of which something was shown the TCP handshake, the CONNECT and the end are written as well: without
-    them nobody could tell the client, the version, on other ports not even that it is MQTT, nor how it ended.
+    segments came out of order stay complete, and the segments without data that followed it, which acknowledge it.  For
+    each connection with a packet shown, the TCP handshake, the CONNECT and the end are written as well: without them
+    the client, the version, how it ended and, on other ports, even that it is MQTT would be unknown.
     A WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again; so is
     TLS that was decrypted, with both directions, since keys alone do not open a record.
     Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.

@@ -1,4 +1,4 @@
-"""``mqttscope lint``: what in captures breaks the specification."""
+"""``mqttscope lint``: find violations of the specification in captures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs ``mutate``: reads captures, tries their cases on brokers, and reports the results with an exit code.
 
-`brokers` accepts the brokers that the command names and refuses those that do not belong to the user.  With ``--write``
-no broker is involved: the mutated flows become a capture that names the mutation of each connection.
+`brokers` resolves the brokers that the command names and refuses those on another host that the user did not allow.
+With ``--write`` no broker is involved: the mutated flows become a capture that names the mutation of each connection.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class CannotWriteError(MqttscopeError, click.ClickException):
 class Output:
     """Standard output as a binary sink.
 
-    Lines are gathered unless somebody waits for each of them (a terminal, or input that is still being produced).
+    Lines are gathered unless a reader waits for each of them (a terminal, or input that is still being produced).
     Ctrl-C waits until what is being written is written, so that the last line is complete; a second one does not wait.
     When the reader has gone, the command ends with a BrokenPipeError, unless it ``continues``: then nothing is written
     any more.
@@ -364,7 +364,7 @@ class FileSink:
             context.call_on_close(self.close)
 
     def write(self, data: bytes, /) -> object:
-        """Write bytes; a pipe that nobody reads any more takes them all."""
+        """Write bytes; a pipe without a reader takes them all."""
         try:
             self._begin()
             return self.file.write(data)

@@ -1,4 +1,4 @@
-"""Bytes as people have them: hexadecimal digits, hexdumps with offsets, literals of Python and C, arrays."""
+"""Parses bytes as people paste them: hexadecimal digits, hexdumps with offsets, literals of Python and C, arrays."""
 
 from __future__ import annotations
 

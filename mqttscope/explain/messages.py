@@ -1,4 +1,4 @@
-"""Why a message did not arrive: who published it, who got it, and what kept it from each client that might want it.
+"""Why a message did not arrive: who published it, who got it, and what kept it from each other client.
 
 `MessageWatch` takes the events of a run, each before its packet is applied, and remembers the messages of one topic or
 Topic Filter and the subscriptions of all clients; both are bounded, and what had no room is told.

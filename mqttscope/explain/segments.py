@@ -1,7 +1,7 @@
 """What TCP did at the end of a flow: which side sent what without an answer, and how a RST differs from its sender.
 
-`SegmentWatch` looks at segments on their way to the dissector, which keeps none of this: whoever asks for no
-explanation pays nothing for it.  The facts of a flow are bounded, and so is the number of flows.
+`SegmentWatch` looks at segments on their way to the dissector, which keeps none of this: runs without explanations
+pay nothing for it.  The facts of a flow are bounded, and so is the number of flows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is remembered of one connection to explain its end: its last packets, what was announced, refused and broken."""
+"""What is kept of one connection to explain its end: its last packets, announcements, refusals and violations."""
 
 from __future__ import annotations
 

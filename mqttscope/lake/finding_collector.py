@@ -1,6 +1,6 @@
 """Collects findings as the linter makes them, instead of tables, for a run of ``lint`` that is distributed over tasks.
 
-`Judge` stands in for the collector of tables in the kernel of flows.  Its rows hold whole findings in the encoding of
+`Judge` stands in for the collector of tables in the kernel of flows.  Its rows hold complete findings, encoded by
 `lake.state`, with the place at which each came out, so that all of them can be put into the order of one run; and for
 each connection the place at which it was recognised, by which `lint` numbers connections.
 """

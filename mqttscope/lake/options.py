@@ -1,4 +1,4 @@
-"""What the tables hold beside what is always in them.  Plain data, so that it can be sent to other machines."""
+"""Options of what the tables hold.  Plain data, so that it can be sent to other machines."""
 
 from __future__ import annotations
 

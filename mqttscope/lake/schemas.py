@@ -1,4 +1,4 @@
-"""The tables: what their columns are called, hold and mean.
+"""The tables: names, types and meanings of their columns.
 
 Column names are the words of the JSON forms.  Numbers that count a run do not exist here, since they would depend on
 how captures were cut: a connection is its ``connection_id``, a packet its ``stream_offset`` and direction in it, and

@@ -1,4 +1,4 @@
-"""From events to rows of all tables in one pass, and from rows to record batches."""
+"""Converts events to rows of all tables in one pass, and rows to record batches."""
 
 from __future__ import annotations
 

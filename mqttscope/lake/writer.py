@@ -1,4 +1,4 @@
-"""A lake in a local folder, written in process: for small inputs, and as the measure of every other way.
+"""Writes a lake in a local folder, in process: for small inputs, and as the reference for every other engine.
 
 An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown

@@ -1,4 +1,4 @@
-"""The linter: reports which normative statement was broken, by which side, where, and how surely.
+"""The linter: reports which normative statement was broken, by which side, where, and with which confidence.
 
 ===========  =================================================================================================
 rule         one check, in one file under ``rules/<area>/``; its examples are its tests and its documentation

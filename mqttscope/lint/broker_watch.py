@@ -43,7 +43,7 @@ MAX_WILLS = 10_000
 
 
 TORN_NS = 600 * SECOND_NS
-"""How long after bytes were missing what somebody else said may have been in them."""
+"""How long after bytes were missing a packet of another client may have been in them."""
 
 
 @dataclass(slots=True)

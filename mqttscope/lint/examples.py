@@ -8,7 +8,7 @@
 
 Steps follow each other; each side has received what the other sent before, unless a step is `crossing`.  A step is one
 or more packets that arrive together, as packet objects or, where an encoder would have to lie, as their bytes.  A mark
-names the field that the rule is to blame (empty for the packet as a whole); nothing else may be found by that rule.
+names the field that the rule has to blame (empty for the complete packet); nothing else may be found by that rule.
 
 What takes several clients has several connections to the same server, `on` the second, the third and so on:
 
@@ -25,7 +25,7 @@ MQTT over WebSocket begins with an upgrade, and its packets are framed:
         server(framed(Pingresp(), masked=False)),
     )
 
-Frames with one packet each are packets of a step; an upgrade and frames without a whole packet are `silent` steps.
+Frames with one packet each are packets of a step; an upgrade and frames without a complete packet are `silent` steps.
 
 `segments` makes of a conversation the TCP segments that a capture of it would have, and `expected` says what its marks
 expect.

@@ -1,4 +1,4 @@
-"""Findings: what a rule reports, and the fingerprint by which it is known again."""
+"""Findings: what a rule reports, and the fingerprint that recognises it in a later run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Report:
     """What a rule reports about the event it looks at; the engine makes a `Finding` of it."""
 
     field: str
-    """Path of the field to blame, empty for the packet as a whole."""
+    """Path of the field to blame, empty for the complete packet."""
     message: str
     severity: Severity | None = None
     """Where it differs from the rule's."""

@@ -1,10 +1,10 @@
 """The messages that pass a server: what was published, which clients should get it, and what was delivered to each.
 
 `Messages` is the model of a server (`lint.model`).  It remembers the PUBLISH packets that captured clients sent, for
-the topics that somebody may get, follows the subscriptions of all of them (`subscriber_table`), and pairs what the
-server sends with what it had received: by topic and payload.  A pair is a guess as good as its payload can be told from
-others; a delivery without a twin comes from a publisher that was not captured, and means nothing.  Retained messages
-that answer a SUBSCRIBE are apart, and so are topics of wills, which the server publishes itself.
+the topics that have subscribers, follows the subscriptions of all of them (`subscriber_table`), and pairs what the
+server sends with what it had received: by topic and payload.  A pair is only as certain as its payload is distinctive;
+a delivery without a counterpart comes from a publisher that was not captured, and proves nothing.  Retained messages
+that answer a SUBSCRIBE are kept apart, as are topics of wills, which the server publishes itself.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Pairing:
     candidates: list[Sent]
     """Messages with this topic and payload, oldest first."""
     retained: bool
-    """Whether it is sent since somebody has subscribed: the last one with RETAIN 1 then."""
+    """Whether it is sent because a client has subscribed: the last one with RETAIN 1 then."""
 
     @property
     def sole(self) -> Sent | None:

@@ -1,4 +1,4 @@
-"""The retained messages that a server must have, as far as a capture can know them, and who waits for which.
+"""The retained messages that a server must have, as far as a capture shows them, and which clients wait for which.
 
 Only what a server may not drop counts: messages of QoS 1 and 2.  A topic whose message may have been changed out of
 sight is forgotten (`broker_watch`), as is the one published to longest ago where there are too many.
@@ -357,10 +357,9 @@ class RetainedStore(BrokerModel):
             self.lost_ns = max(self.lost_ns, dropped[-1][1])
 
     def heard_since(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> bool:
-        """Whether somebody may have sent a message with this content since then, to the server or from it.
+        """Whether a message with this content may have been sent since then, to the server or from it.
 
-        Wills count, and so does what was sent on a connection that sent more than is remembered, or that has lost
-        bytes.
+        Wills count, as does everything on a connection that sent more than is remembered or has lost bytes.
         """
         return self._said_since(topic, checksum, since_ns, at, both=True)
 

@@ -1,4 +1,4 @@
-"""Who has subscribed to what on a server: the sessions of all captured clients, found by the topics that they get.
+"""The subscriptions on a server: the sessions of all captured clients, found by the topics that they get.
 
 A connection knows its own subscriptions (`session.subscriptions`).  What one client publishes and another one gets
 takes those of all: of clients that are connected, and of those whose sessions wait for them.  Looking a topic up costs

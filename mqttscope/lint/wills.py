@@ -40,7 +40,7 @@ _TOLD_TO_GO = (0x8B, 0x98)
 
 ARMED, DROPPED, DUE, TAKEN_BACK, OPEN = "armed", "dropped", "due", "taken back", "open"
 """Phases of a will: its connection is there; a DISCONNECT has dropped it; it has to be published, now or later; the
-client has come back in time; nobody knows."""
+client has come back in time; unknown."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Errors of Spark as people should read them."""
+"""Errors of Spark in a form that people can act on."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 offsets.  The clock decides when something is read, never what.
 
 A capture that is written is read to its last complete record.  It is complete when it has not changed for
-`QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins after
+`QUIET_SECONDS`, or when it ends with a complete record and another one whose name differs in digits alone begins after
 it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a
 record, what it dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete,
 in one go; of one that a tool has compressed before it was read to its end, the rest.
@@ -456,7 +456,7 @@ class Follower:
         return gone
 
     def _is_compressed(self, one: Followed, there: dict[str, _There], end: Offset, now: float) -> bool:
-        """Whether a new file is what a capture was, compressed; the rest is read when that is whole."""
+        """Whether a new file is what a capture was, compressed; the rest is read when that is complete."""
         for found in there.values() if one.memory.position else ():
             if found.name in end.captures or not begins_compressed(found.name, one):
                 continue
@@ -501,7 +501,7 @@ class Follower:
         return same
 
     def _look_elsewhere(self, end: Offset, there: dict[str, _There]) -> None:
-        """Pass over what was read of captures since the last run: nobody else reads while this one follows them."""
+        """Skip what an ingest read of captures since the last run: while this one follows them, no other reads."""
         if self._has_looked or self.read_elsewhere is None:
             return
         self._has_looked = True

@@ -1,4 +1,4 @@
-"""What is read by whom: captures cut into ranges, and ranges packed into tasks."""
+"""Plans the reading: cuts captures into ranges, and packs ranges into tasks."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ silences cut short.  Where the replay could not follow the recording, `why_it_fa
 `never_came` give the reason in words.
 
 `Timeouts` decides how long to wait for the server.  A server that denies read access delivers nothing of a
-subscription, and waiting for each message in full would take forever.  So the first wait in vain for a connection and
+subscription, and waiting for each message in full would stall the replay.  So the first vain wait for a connection and
 Topic Filter cuts the next one to a quarter, and ever more of the messages that follow are not waited for at all.  One
 message that does come resets this.
 """
