@@ -1,9 +1,9 @@
-"""A recorded connection made to fit the broker that it will be played to.
+"""Prepares recorded connections for a broker: which cases they give, and in which form they are played.
 
 What is legal depends on the limits that a broker announces.  So a mutation is not applied to the connection as it was
-recorded, but to the same one with the live broker's CONNACK in it, and with the client's packets within its limits.
-
-Numbers of cases over all connections of a capture, and the hash by which a capture is known again.
+recorded, but to a copy with the live broker's CONNACK in it and with the client's packets within its limits
+(`fitted`).  `Numbering` counts the cases over all connections of a capture, and `capture_hash` recognises the capture
+whatever its file format, so that the number of a case means the same in every run.
 """
 
 from __future__ import annotations

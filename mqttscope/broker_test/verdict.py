@@ -1,13 +1,11 @@
-"""What a broker did, held against what the specification demands of it.
+"""Judges what a broker did in a case by what the specification demands.
 
 The text of a statement decides, never what other brokers do.  Where the broker may have had a reason of its own, or
-where it cannot have seen the violation, the verdict is ``conforming``.
+cannot have seen the violation, the verdict is ``conforming``.
 
-Which answers a broker owes to which packet (5.0 3.1 to 3.12).
-
-A recorded connection without a mutation: what a broker withholds or refuses then is no answer to a mutation.
-
-Once is no proof: what several playings of one case say together.
+`judge` compares an observation with the answers that the broker owes (`expected_responses`, 5.0 3.1 to 3.12) and with
+its `Baseline`: answers that it withholds from, or refuses to, the unmutated connection say nothing about a mutation.
+One observation proves nothing, so `decided` combines several playings of the same case.
 """
 
 from __future__ import annotations
@@ -26,16 +24,7 @@ from mqttscope.mutate import Case, Demand, MutatedFlow, Mutation, RecordedFlow
 from mqttscope.mutate.flow import CLIENT, recorded_steps
 from mqttscope.mutate.mutation import ACCEPT, MutationKind
 
-NOTHING = Mutation(
-    "flow:as-recorded",
-    MutationKind.FLOW,
-    "Nothing is changed: this is the connection as it was recorded.",
-    legal_in=tuple(ProtocolVersion),
-    reaction=ACCEPT,
-)
-"""Not one of the catalogue: it tests nothing."""
-AS_RECORDED = -1
-"""In the place of a case's number."""
+V3_1, V3_1_1, V5 = ProtocolVersion
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,71 +48,6 @@ class Baseline:
         if self.ended:
             parts.append("ends the connection")
         return " and ".join(parts)
-
-
-def unmutated(flow: RecordedFlow) -> Case:
-    """The flow as a case in which everything is as recorded."""
-    steps = recorded_steps(flow, CLIENT)
-    # All of it is looked at, from the CONNECT on.
-    steps[0] = replace(steps[0], mutated=True)
-    return Case(
-        0, 0, flow.capture_hash, flow.connection, NOTHING, MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
-    )
-
-
-V3_1, V3_1_1, V5 = ProtocolVersion
-
-ANSWERS = {
-    PacketType.CONNACK,
-    PacketType.PUBACK,
-    PacketType.PUBREC,
-    PacketType.PUBCOMP,
-    PacketType.SUBACK,
-    PacketType.UNSUBACK,
-    PacketType.PINGRESP,
-}
-"""What a broker owes: everything else may stay away."""
-
-ANSWERED_BY = {
-    (V3_1, PacketType.CONNACK): "3.1 V31-CONNACK-first",
-    (V3_1, PacketType.PUBACK): "3.1 V31-PUBLISH-response",
-    (V3_1, PacketType.PUBREC): "3.1 V31-PUBLISH-response",
-    (V3_1, PacketType.SUBACK): "3.1 V31-SUBACK-answer",
-    (V3_1, PacketType.UNSUBACK): "3.1 V31-UNSUBACK-answer",
-    (V3_1, PacketType.PINGRESP): "3.1 V31-PINGREQ-answer",
-    (V3_1_1, PacketType.CONNACK): "3.1.1 MQTT-3.1.4-4",
-    (V3_1_1, PacketType.PUBACK): "3.1.1 MQTT-4.3.2-2",
-    (V3_1_1, PacketType.PUBREC): "3.1.1 MQTT-4.3.3-2",
-    (V3_1_1, PacketType.PUBCOMP): "3.1.1 MQTT-4.3.3-2",
-    (V3_1_1, PacketType.SUBACK): "3.1.1 MQTT-3.8.4-1",
-    (V3_1_1, PacketType.UNSUBACK): "3.1.1 MQTT-3.10.4-4",
-    (V3_1_1, PacketType.PINGRESP): "3.1.1 MQTT-3.12.4-1",
-    (V5, PacketType.CONNACK): "5.0 MQTT-3.1.4-5",
-    (V5, PacketType.PUBACK): "5.0 MQTT-4.3.2-4",
-    (V5, PacketType.PUBREC): "5.0 MQTT-4.3.3-8",
-    (V5, PacketType.PUBCOMP): "5.0 MQTT-4.3.3-11",
-    (V5, PacketType.SUBACK): "5.0 MQTT-3.8.4-1",
-    (V5, PacketType.UNSUBACK): "5.0 MQTT-3.10.4-4",
-    (V5, PacketType.PINGRESP): "5.0 MQTT-3.12.4-1",
-}
-"""The statements that demand an answer, by version and the answer's type."""
-
-
-def expected_responses(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
-    """Types of the answers that a packet asks for; none for one that is malformed."""
-    if isinstance(packet, packets.Connect):
-        return frozenset({PacketType.CONNACK})
-    if isinstance(packet, packets.Publish):
-        by_qos = {1: {PacketType.PUBACK}, 2: {PacketType.PUBREC, PacketType.PUBCOMP}}
-        return frozenset(by_qos.get(packet.qos, ()))
-    by_type = {
-        PacketType.SUBSCRIBE: PacketType.SUBACK,
-        PacketType.UNSUBSCRIBE: PacketType.UNSUBACK,
-        PacketType.PINGREQ: PacketType.PINGRESP,
-        PacketType.PUBREL: PacketType.PUBCOMP,
-    }
-    found = None if isinstance(packet, Malformed) else by_type.get(packet.packet_type)
-    return frozenset() if found is None else frozenset({found})
 
 
 NO_BASELINE = Baseline()
@@ -424,3 +348,78 @@ def decided(rulings: Sequence[Ruling | None]) -> tuple[int, Ruling] | None:
 def unconfirmed(rulings: Sequence[Ruling | None], accepted: Ruling) -> list[Ruling]:
     """Harm to the whole broker that was seen and is not what the case comes to."""
     return [one for one in rulings if one is not None and one.verdict in BROKER_WIDE - {accepted.verdict}]
+
+
+ANSWERS = {
+    PacketType.CONNACK,
+    PacketType.PUBACK,
+    PacketType.PUBREC,
+    PacketType.PUBCOMP,
+    PacketType.SUBACK,
+    PacketType.UNSUBACK,
+    PacketType.PINGRESP,
+}
+"""What a broker owes: everything else may stay away."""
+
+ANSWERED_BY = {
+    (V3_1, PacketType.CONNACK): "3.1 V31-CONNACK-first",
+    (V3_1, PacketType.PUBACK): "3.1 V31-PUBLISH-response",
+    (V3_1, PacketType.PUBREC): "3.1 V31-PUBLISH-response",
+    (V3_1, PacketType.SUBACK): "3.1 V31-SUBACK-answer",
+    (V3_1, PacketType.UNSUBACK): "3.1 V31-UNSUBACK-answer",
+    (V3_1, PacketType.PINGRESP): "3.1 V31-PINGREQ-answer",
+    (V3_1_1, PacketType.CONNACK): "3.1.1 MQTT-3.1.4-4",
+    (V3_1_1, PacketType.PUBACK): "3.1.1 MQTT-4.3.2-2",
+    (V3_1_1, PacketType.PUBREC): "3.1.1 MQTT-4.3.3-2",
+    (V3_1_1, PacketType.PUBCOMP): "3.1.1 MQTT-4.3.3-2",
+    (V3_1_1, PacketType.SUBACK): "3.1.1 MQTT-3.8.4-1",
+    (V3_1_1, PacketType.UNSUBACK): "3.1.1 MQTT-3.10.4-4",
+    (V3_1_1, PacketType.PINGRESP): "3.1.1 MQTT-3.12.4-1",
+    (V5, PacketType.CONNACK): "5.0 MQTT-3.1.4-5",
+    (V5, PacketType.PUBACK): "5.0 MQTT-4.3.2-4",
+    (V5, PacketType.PUBREC): "5.0 MQTT-4.3.3-8",
+    (V5, PacketType.PUBCOMP): "5.0 MQTT-4.3.3-11",
+    (V5, PacketType.SUBACK): "5.0 MQTT-3.8.4-1",
+    (V5, PacketType.UNSUBACK): "5.0 MQTT-3.10.4-4",
+    (V5, PacketType.PINGRESP): "5.0 MQTT-3.12.4-1",
+}
+"""The statements that demand an answer, by version and the answer's type."""
+
+
+def expected_responses(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
+    """Types of the answers that a packet asks for; none for one that is malformed."""
+    if isinstance(packet, packets.Connect):
+        return frozenset({PacketType.CONNACK})
+    if isinstance(packet, packets.Publish):
+        by_qos = {1: {PacketType.PUBACK}, 2: {PacketType.PUBREC, PacketType.PUBCOMP}}
+        return frozenset(by_qos.get(packet.qos, ()))
+    by_type = {
+        PacketType.SUBSCRIBE: PacketType.SUBACK,
+        PacketType.UNSUBSCRIBE: PacketType.UNSUBACK,
+        PacketType.PINGREQ: PacketType.PINGRESP,
+        PacketType.PUBREL: PacketType.PUBCOMP,
+    }
+    found = None if isinstance(packet, Malformed) else by_type.get(packet.packet_type)
+    return frozenset() if found is None else frozenset({found})
+
+
+NOTHING = Mutation(
+    "flow:as-recorded",
+    MutationKind.FLOW,
+    "Nothing is changed: this is the connection as it was recorded.",
+    legal_in=tuple(ProtocolVersion),
+    reaction=ACCEPT,
+)
+"""Not one of the catalogue: it tests nothing."""
+AS_RECORDED = -1
+"""In the place of a case's number."""
+
+
+def unmutated(flow: RecordedFlow) -> Case:
+    """The flow as a case in which everything is as recorded."""
+    steps = recorded_steps(flow, CLIENT)
+    # All of it is looked at, from the CONNECT on.
+    steps[0] = replace(steps[0], mutated=True)
+    return Case(
+        0, 0, flow.capture_hash, flow.connection, NOTHING, MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
+    )

@@ -1,32 +1,25 @@
-"""Frames of a live interface, captured by Wireshark's dumpcap.
+"""Captures frames of a live interface with Wireshark's dumpcap.
 
-dumpcap is found as pyshark finds it, and is the only program that needs the right to capture.  It writes pcapng to a
-pipe, which is read like any other capture.  While nothing comes, whoever reads is called several times a second, so
-that stop conditions, files and flows that went idle do not wait for the next frame.
+dumpcap is found as pyshark finds it, and is the only program that needs the privilege to capture.  It writes pcapng to
+a pipe, which is read like any other capture.  On a quiet interface the reader is still called several times a second,
+so that stop conditions, files and idle flows do not wait for the next frame.  What dumpcap prints on standard error
+becomes an exception before the first frame and a :class:`CaptureError` after it; `explain` adds the cause and the
+remedy to both.
 
-What dumpcap says on standard error becomes an exception before the first frame and a :class:`CaptureError` after it;
-both name the cause and the remedy.
+dumpcap reports dropped frames only when it ends.  A process that may inspect dumpcap (root, on Linux) can ask the
+kernel earlier: `DropCounter` copies dumpcap's packet sockets (``pidfd_getfd``) and reads their counters.  Reading
+resets them, so the drops read here are missing from dumpcap's own sum, and the two are added.
 
-Drops while they happen: what the kernel counts on dumpcap's sockets.
+On the loopback interface a packet socket sees every frame twice, when it leaves and when it arrives, and libpcap
+discards the leaving one after it took its place in the ring.  The copy of the socket lets this program tell the kernel
+not to put it there (``PACKET_IGNORE_OUTGOING``).  A capture filter (``inbound and ...``) is no alternative: libpcap
+1.10 itself applies the filter to the first block of frames, does not know the direction there, and loses them all.
 
-dumpcap says at its end how many frames were dropped.  Whoever may look into the process (root, on Linux) can ask the
-kernel before: this program takes a copy of dumpcap's packet sockets (``pidfd_getfd``) and reads their counters.
-Reading sets them to zero, so that what was read here is missing in dumpcap's own sum, and both have to be added.
-
-On the loopback interface a packet socket sees every frame twice, when it leaves and when it arrives, and libpcap throws
-the leaving one away, after it took its place in the ring.  Whoever has a copy of the socket can tell the kernel not to
-put it there (``PACKET_IGNORE_OUTGOING``).  A capture filter (``inbound and ...``) is no way to: libpcap 1.10 applies
-the filter itself to the first block of frames, does not know there which way a frame goes, and loses them all.
-
-Frames sooner: shorten how long the kernel gathers frames before it hands them to dumpcap.
-
-dumpcap asks for at most 250 ms and has no option for less: on a quiet link every frame comes that late.  As root
-on Linux this program starts dumpcap traced (ptrace), waits for the one system call that sets up the ring of an
-interface (``setsockopt PACKET_RX_RING``), writes a shorter time into its argument and lets dumpcap go.  That takes a
-few milliseconds, and if anything is not as expected, dumpcap continues as without it.  For other users
-it is not done: a traced program gets no capabilities from its file.
-
-What dumpcap complains about, told with its cause and its remedy.
+dumpcap also makes the kernel gather frames for up to 250 ms and has no option for less: on a quiet link every frame
+comes that late.  As root on Linux, `shorten_time_out` starts dumpcap traced (ptrace), waits for the one system call
+that sets up the ring of an interface (``setsockopt PACKET_RX_RING``), writes a shorter time into its argument and stops
+tracing.  That takes a few milliseconds, and if anything is not as expected, dumpcap continues unchanged.  For other
+users it is not done: a traced program gets no capabilities from its file.
 """
 
 from __future__ import annotations
@@ -53,10 +46,6 @@ from mqttscope.capture.tshark import find_tool
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 
-_FILTER = re.compile(r'Invalid capture filter "(?P<filter>.*?)" for interface .*?\n\s*(?P<why>[^\n]+)', re.S)
-_WHY = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
-_NAMED = re.compile(r'"([^"\n]+)"')
-
 
 class CannotCaptureError(MqttscopeError):
     """Nothing can be captured; the text names the cause and the remedy."""
@@ -64,253 +53,6 @@ class CannotCaptureError(MqttscopeError):
 
 class BadCaptureFilterError(CannotCaptureError):
     """The capture filter is none."""
-
-
-def explain(said: str, dumpcap: str, names: Sequence[str], *, code: int | None = None, fault: str | None = None) -> str:
-    """One line for what dumpcap said: why it cannot capture (any more), and what helps.
-
-    ``said``: its standard error; ``code``: its exit code; ``fault``: what was wrong with what it wrote.  Raises
-    `BadCaptureFilterError` where the user's filter is at fault.
-    """
-    name = _interface(said, names)
-    low = said.lower()
-    bad = _FILTER.search(said)
-    if bad:
-        why = _WHY.search(bad["why"])
-        raise BadCaptureFilterError(f"{bad['filter']!r} is no capture filter: {why[1] if why else bad['why']}")
-    if "permission" in low or "not permitted" in low:
-        return not_permitted(dumpcap, name)
-    if "no device named" in low or "no such device" in low:
-        return f"there is no interface {name}; mqttscope sniff --list-interfaces shows those there are"
-    if "is not up" in low or "network is down" in low:
-        return f"interface {name} is down; bring it up: ip link set {shlex.quote(name)} up"
-    if "no longer" in low or "disappeared" in low:
-        return went_away(name)
-    told = " ".join(line.removeprefix("dumpcap: ").strip() for line in said.splitlines() if not _usual(line)).strip()
-    if not told and code is not None and code < 0:
-        told = f"was ended by {_signal(-code)}"
-    if not told and fault is not None and code in (0, None):
-        return f"dumpcap wrote what is no capture: it {fault}; {dumpcap} may not be Wireshark's dumpcap"
-    if not told:
-        told = "ended by itself" if not code else f"ended with exit code {code} and said nothing"
-    return f"dumpcap: {told}" if told.startswith(("was ", "ended ")) else f"dumpcap says: {told}"
-
-
-def went_away(name: str) -> str:
-    """What to say of an interface that went down or was removed while it was captured from."""
-    return (
-        f"interface {name} went down or was removed, so that the capture ended; bring it up "
-        f"(ip link set {shlex.quote(name)} up) and start again"
-    )
-
-
-def not_permitted(dumpcap: str, name: str) -> str:
-    """What to say to a user who may not capture."""
-    of = f" from {name}" if name else ""
-    cause = f"no permission to capture{of}"
-    if not os.access(dumpcap, os.X_OK):
-        cause = f"no permission to run {dumpcap}, which captures{of}"
-    return (
-        f"{cause}. Debian: dpkg-reconfigure wireshark-common (answer yes), then usermod -aG wireshark $USER and log in"
-        f" again. Elsewhere: setcap cap_net_raw,cap_net_admin=eip {shlex.quote(dumpcap)}. Or run it as root"
-    )
-
-
-def _interface(said: str, names: Sequence[str]) -> str:
-    """The interface that a complaint is about."""
-    named = [one for one in _NAMED.findall(said) if one in names]
-    return named[0] if named else ", ".join(names)
-
-
-def _usual(line: str) -> bool:
-    return not line.strip() or line.startswith(("Capturing on", "File:", "Packets captured", "Packets received"))
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-RETIRE_MS = 30
-"""How long the kernel may gather frames."""
-TRACE_SECONDS = 1.0
-"""How long the system call is waited for."""
-
-_TRACEME, _SYSCALL, _DETACH, _SETOPTIONS, _GET_SYSCALL_INFO = 0, 24, 17, 0x4200, 0x420E
-_SYSGOOD, _EXITKILL = 1, 1 << 20
-_SYSCALL_STOP = signal.SIGTRAP | 0x80
-_ENTRY = 1
-_INFO_BYTES = 88
-_RX_RING, _REQUEST_BYTES = 5, 28
-_RETIRE_OFFSET = 16
-_POLL_SECONDS = 0.0005
-
-_Ptrace = Callable[[int, int, int, int], int]
-
-
-def can_shorten_time_out() -> bool:
-    """Whether it can be done here."""
-    return sys.platform.startswith("linux") and os.geteuid() == 0 and _ptrace() is not None
-
-
-def trace_me() -> None:  # pragma: no cover - runs in the child
-    """Be traced by the parent; for the child, before it becomes dumpcap."""
-    call = _ptrace()
-    if call is not None:
-        call(_TRACEME, 0, 0, 0)
-
-
-def shorten_time_out(pid: int, rings: int, retire_ms: int = RETIRE_MS) -> int:
-    """Let a traced program run until it has set up so many rings, and shorten their time-outs; returns how many.
-
-    It runs on untraced afterwards in any case.  When it ends meanwhile, its exit status is left to be waited for.
-    """
-    call = _ptrace()
-    made, attached = 0, False
-    if call is None:
-        return 0
-    deadline = time.monotonic() + TRACE_SECONDS
-    while made < rings:
-        stop = _stopped(pid, deadline)
-        if stop is None:
-            break
-        deliver = 0
-        if not attached:
-            # The stop that exec makes.
-            attached = True
-            call(_SETOPTIONS, pid, 0, _SYSGOOD | _EXITKILL)
-        elif stop == _SYSCALL_STOP:
-            made += _is_ring(call, pid, retire_ms)
-        elif stop != signal.SIGTRAP:
-            deliver = stop
-        if made < rings and call(_SYSCALL, pid, 0, deliver) < 0:
-            return made
-    _let_go(call, pid, stopped=made >= rings)
-    return made
-
-
-def _stopped(pid: int, deadline: float) -> int | None:
-    """The signal that the program stopped with, ``None`` when it ended or did not stop in time."""
-    while True:
-        try:
-            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return None
-        if found is not None:
-            if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
-                return None
-            # Also where it is not traced after all, and was stopped to be let go.
-            _, status = os.waitpid(pid, os.WUNTRACED)
-            return os.WSTOPSIG(status)
-        if time.monotonic() >= deadline:
-            return None
-        time.sleep(_POLL_SECONDS)
-
-
-def _is_ring(call: _Ptrace, pid: int, retire_ms: int) -> bool:
-    """Whether this stop is the wanted call; then its argument was changed."""
-    info = ctypes.create_string_buffer(_INFO_BYTES)
-    if call(_GET_SYSCALL_INFO, pid, _INFO_BYTES, ctypes.addressof(info)) < 0 or info.raw[0] != _ENTRY:
-        return False
-    _, _, level, name, request, length, _ = struct.unpack_from("=7Q", info.raw, 24)
-    if (level & 0xFFFFFFFF, name & 0xFFFFFFFF, length & 0xFFFFFFFF) != (_SOL_PACKET, _RX_RING, _REQUEST_BYTES):
-        return False
-    try:
-        memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        block_bytes, blocks, _, _, retire = struct.unpack("=5I", os.pread(memory, 20, request))
-        if block_bytes and blocks and not block_bytes % 4096 and retire_ms < retire <= 10_000:
-            os.pwrite(memory, struct.pack("=I", retire_ms), request + _RETIRE_OFFSET)
-            return True
-    except (OSError, struct.error):
-        pass
-    finally:
-        os.close(memory)
-    return False
-
-
-def _let_go(call: _Ptrace, pid: int, *, stopped: bool) -> None:
-    """Stop tracing; only a stopped program can be let go."""
-    if not stopped:
-        with suppress(OSError):
-            os.kill(pid, signal.SIGSTOP)
-        if _stopped(pid, time.monotonic() + TRACE_SECONDS) is None:
-            return
-    call(_DETACH, pid, 0, 0)
-    with suppress(OSError):
-        os.kill(pid, signal.SIGCONT)
-
-
-def _ptrace() -> _Ptrace | None:
-    try:
-        found = ctypes.CDLL(None, use_errno=True).ptrace
-    except (OSError, AttributeError):
-        return None
-    found.restype = ctypes.c_long
-    found.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    made: _Ptrace = found
-    return made
-
-
-_PIDFD_GETFD = 438  # the same on every architecture
-_SOL_PACKET, _STATISTICS, _IGNORE_OUTGOING = 263, 6, 23
-_STATISTICS_BYTES = 12
-_LOOPBACK = 772
-"""What the kernel calls the kind of an interface that leads back (``ARPHRD_LOOPBACK``)."""
-
-
-class DropCounter:
-    """The packet sockets of a process; none where they cannot be had.
-
-    Those of loopback get each frame once from now on.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._sockets: list[socket.socket] = []
-        with suppress(OSError, AttributeError, ValueError):
-            self._sockets = _copies(pid)
-        for one in self._sockets:
-            # Linux before 4.20 does not know this; frames then count twice, as they do where there are no copies.
-            with suppress(OSError):
-                if one.getsockname()[3] == _LOOPBACK:
-                    one.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
-
-    def __len__(self) -> int:
-        return len(self._sockets)
-
-    def read(self) -> tuple[int, int]:
-        """Frames that came, and those of them that were dropped, since the last time."""
-        received = dropped = 0
-        for one in self._sockets:
-            with suppress(OSError, struct.error):
-                counts = struct.unpack_from("=II", one.getsockopt(_SOL_PACKET, _STATISTICS, _STATISTICS_BYTES))
-                received += counts[0]
-                dropped += counts[1]
-        return received, dropped
-
-    def close(self) -> None:
-        """Give the sockets back: while somebody has one, the kernel keeps its frames."""
-        for one in self._sockets:
-            one.close()
-        self._sockets = []
-
-
-def _copies(pid: int) -> list[socket.socket]:
-    table = Path("/proc/net/packet").read_text().splitlines()[1:]
-    inodes = {f"socket:[{line.split()[-1]}]" for line in table if line.strip()}
-    folder = f"/proc/{pid}/fd"
-    numbers = [int(name) for name in os.listdir(folder) if os.readlink(f"{folder}/{name}") in inodes]
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    process = os.pidfd_open(pid)
-    try:
-        found = [int(call(_PIDFD_GETFD, process, number, 0)) for number in numbers]
-    finally:
-        os.close(process)
-    return [socket.socket(fileno=number) for number in found if number >= 0]
 
 
 BUFFER_MIB = 64
@@ -653,3 +395,255 @@ def _end_with_parent() -> None:  # pragma: no cover - runs in the child
 
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, int(signal.SIGINT))
+
+
+_FILTER = re.compile(r'Invalid capture filter "(?P<filter>.*?)" for interface .*?\n\s*(?P<why>[^\n]+)', re.S)
+_WHY = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+_NAMED = re.compile(r'"([^"\n]+)"')
+
+
+def explain(said: str, dumpcap: str, names: Sequence[str], *, code: int | None = None, fault: str | None = None) -> str:
+    """One line for what dumpcap said: why it cannot capture (any more), and what helps.
+
+    ``said``: its standard error; ``code``: its exit code; ``fault``: what was wrong with what it wrote.  Raises
+    `BadCaptureFilterError` where the user's filter is at fault.
+    """
+    name = _interface(said, names)
+    low = said.lower()
+    bad = _FILTER.search(said)
+    if bad:
+        why = _WHY.search(bad["why"])
+        raise BadCaptureFilterError(f"{bad['filter']!r} is no capture filter: {why[1] if why else bad['why']}")
+    if "permission" in low or "not permitted" in low:
+        return not_permitted(dumpcap, name)
+    if "no device named" in low or "no such device" in low:
+        return f"there is no interface {name}; mqttscope sniff --list-interfaces shows those there are"
+    if "is not up" in low or "network is down" in low:
+        return f"interface {name} is down; bring it up: ip link set {shlex.quote(name)} up"
+    if "no longer" in low or "disappeared" in low:
+        return went_away(name)
+    told = " ".join(line.removeprefix("dumpcap: ").strip() for line in said.splitlines() if not _usual(line)).strip()
+    if not told and code is not None and code < 0:
+        told = f"was ended by {_signal(-code)}"
+    if not told and fault is not None and code in (0, None):
+        return f"dumpcap wrote what is no capture: it {fault}; {dumpcap} may not be Wireshark's dumpcap"
+    if not told:
+        told = "ended by itself" if not code else f"ended with exit code {code} and said nothing"
+    return f"dumpcap: {told}" if told.startswith(("was ", "ended ")) else f"dumpcap says: {told}"
+
+
+def went_away(name: str) -> str:
+    """What to say of an interface that went down or was removed while it was captured from."""
+    return (
+        f"interface {name} went down or was removed, so that the capture ended; bring it up "
+        f"(ip link set {shlex.quote(name)} up) and start again"
+    )
+
+
+def not_permitted(dumpcap: str, name: str) -> str:
+    """What to say to a user who may not capture."""
+    of = f" from {name}" if name else ""
+    cause = f"no permission to capture{of}"
+    if not os.access(dumpcap, os.X_OK):
+        cause = f"no permission to run {dumpcap}, which captures{of}"
+    return (
+        f"{cause}. Debian: dpkg-reconfigure wireshark-common (answer yes), then usermod -aG wireshark $USER and log in"
+        f" again. Elsewhere: setcap cap_net_raw,cap_net_admin=eip {shlex.quote(dumpcap)}. Or run it as root"
+    )
+
+
+def _interface(said: str, names: Sequence[str]) -> str:
+    """The interface that a complaint is about."""
+    named = [one for one in _NAMED.findall(said) if one in names]
+    return named[0] if named else ", ".join(names)
+
+
+def _usual(line: str) -> bool:
+    return not line.strip() or line.startswith(("Capturing on", "File:", "Packets captured", "Packets received"))
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+RETIRE_MS = 30
+"""How long the kernel may gather frames."""
+TRACE_SECONDS = 1.0
+"""How long the system call is waited for."""
+
+_TRACEME, _SYSCALL, _DETACH, _SETOPTIONS, _GET_SYSCALL_INFO = 0, 24, 17, 0x4200, 0x420E
+_SYSGOOD, _EXITKILL = 1, 1 << 20
+_SYSCALL_STOP = signal.SIGTRAP | 0x80
+_ENTRY = 1
+_INFO_BYTES = 88
+_RX_RING, _REQUEST_BYTES = 5, 28
+_RETIRE_OFFSET = 16
+_POLL_SECONDS = 0.0005
+
+_Ptrace = Callable[[int, int, int, int], int]
+
+
+def can_shorten_time_out() -> bool:
+    """Whether it can be done here."""
+    return sys.platform.startswith("linux") and os.geteuid() == 0 and _ptrace() is not None
+
+
+def trace_me() -> None:  # pragma: no cover - runs in the child
+    """Be traced by the parent; for the child, before it becomes dumpcap."""
+    call = _ptrace()
+    if call is not None:
+        call(_TRACEME, 0, 0, 0)
+
+
+def shorten_time_out(pid: int, rings: int, retire_ms: int = RETIRE_MS) -> int:
+    """Let a traced program run until it has set up so many rings, and shorten their time-outs; returns how many.
+
+    It runs on untraced afterwards in any case.  When it ends meanwhile, its exit status is left to be waited for.
+    """
+    call = _ptrace()
+    made, attached = 0, False
+    if call is None:
+        return 0
+    deadline = time.monotonic() + TRACE_SECONDS
+    while made < rings:
+        stop = _stopped(pid, deadline)
+        if stop is None:
+            break
+        deliver = 0
+        if not attached:
+            # The stop that exec makes.
+            attached = True
+            call(_SETOPTIONS, pid, 0, _SYSGOOD | _EXITKILL)
+        elif stop == _SYSCALL_STOP:
+            made += _is_ring(call, pid, retire_ms)
+        elif stop != signal.SIGTRAP:
+            deliver = stop
+        if made < rings and call(_SYSCALL, pid, 0, deliver) < 0:
+            return made
+    _let_go(call, pid, stopped=made >= rings)
+    return made
+
+
+def _stopped(pid: int, deadline: float) -> int | None:
+    """The signal that the program stopped with, ``None`` when it ended or did not stop in time."""
+    while True:
+        try:
+            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return None
+        if found is not None:
+            if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+                return None
+            # Also where it is not traced after all, and was stopped to be let go.
+            _, status = os.waitpid(pid, os.WUNTRACED)
+            return os.WSTOPSIG(status)
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_ring(call: _Ptrace, pid: int, retire_ms: int) -> bool:
+    """Whether this stop is the wanted call; then its argument was changed."""
+    info = ctypes.create_string_buffer(_INFO_BYTES)
+    if call(_GET_SYSCALL_INFO, pid, _INFO_BYTES, ctypes.addressof(info)) < 0 or info.raw[0] != _ENTRY:
+        return False
+    _, _, level, name, request, length, _ = struct.unpack_from("=7Q", info.raw, 24)
+    if (level & 0xFFFFFFFF, name & 0xFFFFFFFF, length & 0xFFFFFFFF) != (_SOL_PACKET, _RX_RING, _REQUEST_BYTES):
+        return False
+    try:
+        memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        block_bytes, blocks, _, _, retire = struct.unpack("=5I", os.pread(memory, 20, request))
+        if block_bytes and blocks and not block_bytes % 4096 and retire_ms < retire <= 10_000:
+            os.pwrite(memory, struct.pack("=I", retire_ms), request + _RETIRE_OFFSET)
+            return True
+    except (OSError, struct.error):
+        pass
+    finally:
+        os.close(memory)
+    return False
+
+
+def _let_go(call: _Ptrace, pid: int, *, stopped: bool) -> None:
+    """Stop tracing; only a stopped program can be let go."""
+    if not stopped:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGSTOP)
+        if _stopped(pid, time.monotonic() + TRACE_SECONDS) is None:
+            return
+    call(_DETACH, pid, 0, 0)
+    with suppress(OSError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def _ptrace() -> _Ptrace | None:
+    try:
+        found = ctypes.CDLL(None, use_errno=True).ptrace
+    except (OSError, AttributeError):
+        return None
+    found.restype = ctypes.c_long
+    found.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    made: _Ptrace = found
+    return made
+
+
+_PIDFD_GETFD = 438  # the same on every architecture
+_SOL_PACKET, _STATISTICS, _IGNORE_OUTGOING = 263, 6, 23
+_STATISTICS_BYTES = 12
+_LOOPBACK = 772
+"""What the kernel calls the kind of an interface that leads back (``ARPHRD_LOOPBACK``)."""
+
+
+class DropCounter:
+    """The packet sockets of a process; none where they cannot be had.
+
+    Those of loopback get each frame once from now on.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._sockets: list[socket.socket] = []
+        with suppress(OSError, AttributeError, ValueError):
+            self._sockets = _copies(pid)
+        for one in self._sockets:
+            # Linux before 4.20 does not know this; frames then count twice, as they do where there are no copies.
+            with suppress(OSError):
+                if one.getsockname()[3] == _LOOPBACK:
+                    one.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+
+    def __len__(self) -> int:
+        return len(self._sockets)
+
+    def read(self) -> tuple[int, int]:
+        """Frames that came, and those of them that were dropped, since the last time."""
+        received = dropped = 0
+        for one in self._sockets:
+            with suppress(OSError, struct.error):
+                counts = struct.unpack_from("=II", one.getsockopt(_SOL_PACKET, _STATISTICS, _STATISTICS_BYTES))
+                received += counts[0]
+                dropped += counts[1]
+        return received, dropped
+
+    def close(self) -> None:
+        """Give the sockets back: while somebody has one, the kernel keeps its frames."""
+        for one in self._sockets:
+            one.close()
+        self._sockets = []
+
+
+def _copies(pid: int) -> list[socket.socket]:
+    table = Path("/proc/net/packet").read_text().splitlines()[1:]
+    inodes = {f"socket:[{line.split()[-1]}]" for line in table if line.strip()}
+    folder = f"/proc/{pid}/fd"
+    numbers = [int(name) for name in os.listdir(folder) if os.readlink(f"{folder}/{name}") in inodes]
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    process = os.pidfd_open(pid)
+    try:
+        found = [int(call(_PIDFD_GETFD, process, number, 0)) for number in numbers]
+    finally:
+        os.close(process)
+    return [socket.socket(fileno=number) for number in found if number >= 0]

@@ -1,9 +1,10 @@
-"""Reading pcap: microseconds and nanoseconds, both byte orders, and Kuznetzov's modified format.
+"""Reads pcap: microseconds and nanoseconds, both byte orders, and Kuznetzov's modified format.
 
-Format: draft-ietf-opsawg-pcap.  The version is not judged: every writer since 1998 says 2.4, and files that say
-something else have the same layout.
+Format: draft-ietf-opsawg-pcap.  The version is not judged: every writer since 1998 writes 2.4, and files with another
+version have the same layout.
 
-The state of a reader in the middle of a capture, from which it can continue later, also in another process.
+`ReaderState` is where a reader stands in the middle of a capture.  A later run, also in another process, resumes from
+it; the reader of pcapng uses it as well.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def run() -> None:
 
 
 def _said_version() -> bool:
-    """Say the version: scripts ask for it in loops, and it must not wait for click.  Who cannot, leaves it to click."""
+    """Print the version: scripts ask for it in loops, and it must not wait for click.  Where this fails, click does."""
     from mqttscope import __version__
 
     try:

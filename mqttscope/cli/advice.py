@@ -1,4 +1,4 @@
-"""What to say on standard error at the end of a run: that nothing was found, why, and what may help."""
+"""Advice on standard error at the end of a run: that nothing was found, why, and what may help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 
 def nothing_found(dissector: Dissector) -> str:
-    """What to say when a capture holds no MQTT, and what may help."""
+    """The message when a capture holds no MQTT, and what may help."""
     flows = dissector.flows.opened_flows
     if not flows:
         return "no TCP connection found"
@@ -34,7 +34,7 @@ def nothing_found(dissector: Dissector) -> str:
 
 
 def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
-    """What to say when the snap length took most of the payload, or cut frames inside their headers."""
+    """The message when the snap length took most of the payload, or cut frames inside their headers."""
     cut, kept = dissector.cut_bytes, dissector.kept_bytes
     if cut > kept:
         share = "all" if not kept else f"{cut:,} of {cut + kept:,}"
@@ -48,7 +48,7 @@ def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
 def not_read(
     dissector: Dissector, skipped: Mapping[str, int], *, via: tuple[str, ...] | None = None, live: bool = False
 ) -> str | None:
-    """What to say of frames that hold no TCP segment and may matter all the same.
+    """The message about frames that hold no TCP segment and may matter all the same.
 
     ``via``: preferences of tshark, where that has dissected the frames.  ``live``: no file is read.
     """
@@ -59,7 +59,7 @@ def not_read(
 
 
 def named_otherwise(dissector: Dissector) -> Iterator[str]:
-    """What to say of ports on which something else is spoken than the user said."""
+    """The message about ports on which another protocol is spoken than the user named."""
     for (port, named, found), count in sorted(dissector.named_otherwise.items()):
         speak = "speaks" if count == 1 else "speak"
         was = "was" if count == 1 else "were"
@@ -83,7 +83,7 @@ class OfConnections(Protocol):
 
 
 def discarded(dissector: OfConnections) -> str | None:
-    """What to say of segments with data that no connection took."""
+    """The message about segments with data that no connection took."""
     count = dissector.discarded_segments
     if not count:
         return None
@@ -96,7 +96,7 @@ def discarded(dissector: OfConnections) -> str | None:
 
 
 def of_connections(dissector: Dissector) -> Iterator[str]:
-    """What to say of the connections of a run: ports, discarded segments, copies, single directions, overlaps."""
+    """The messages about the connections of a run: ports, discarded segments, copies, single directions, overlaps."""
     yield from named_otherwise(dissector)
     yield from counted_of_connections(dissector)
 
@@ -120,7 +120,7 @@ def counted_of_connections(dissector: OfConnections) -> Iterator[str]:
 def selected_nothing(
     dissector: Dissector, connections: tuple[int, ...], *, filtered: bool, matched: bool, whole: bool
 ) -> str | None:
-    """What to say when the user asked for connections that are not there, or nothing matched the filter.
+    """The message when the user asked for connections that are not there, or nothing matched the filter.
 
     ``whole``: the captures were read to their end, so that every connection was seen.
     """

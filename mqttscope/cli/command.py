@@ -1,4 +1,4 @@
-"""How a command declares its options: as the fields of one frozen class, which also refuses contradictions.
+"""Declares the options of a command as the fields of one frozen class, which also refuses contradictions.
 
 A field that `option` or `argument` makes is a parameter of the command line; one that `group` makes holds a class that
 several commands share.  `make_command` makes the click command of such a class, whose ``--help`` has sections.

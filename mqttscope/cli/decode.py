@@ -71,10 +71,10 @@ Examples:
 def command(given: DecodeOptions) -> int:
     r"""Decode bytes that are written in hexadecimal, as in a log or a bug report.
 
-    HEX are the digits of one sequence of bytes; with - each line of input is one.  A sequence may hold several
-    packets.  White space, colons, commas, 0x and \x are ignored.  Hexdumps with offsets, Python's b'\x10...', and
-    strings and arrays of C are read as well.  Exit code 1 when a packet is malformed or incomplete, 3 when a line holds
-    no bytes.
+    HEX is one sequence of bytes, in one or more arguments; with - each line of standard input is one.  A sequence may
+    hold several packets.  White space, colons, commas, 0x and \x are ignored.  Hexdumps with offsets, Python's
+    b'\x10...', and strings and arrays of C are read as well.  Exit code 1 when a packet is malformed or incomplete, 3
+    when a line holds no bytes.
     """
     from mqttscope.cli.output import Output, awaited, make_view, warn
 
@@ -157,7 +157,7 @@ class Sequence:
             self.connection.assume_version(version, "given", known=True)
 
     def direction(self, kind: int | None) -> Direction:
-        """Where a packet of this type goes: as the user says, else as its type demands, else to the server."""
+        """The direction of a packet of this type: the user's choice, else what its type demands, else to the server."""
         from mqttscope.mqtt.constants import Direction
 
         from_server = self.sender == "server" or (self.sender is None and kind in FROM_SERVER)

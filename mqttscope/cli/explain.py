@@ -25,13 +25,13 @@ class ExplainOptions:
     files: FileOptions = group(FileOptions)
     clients: tuple[str, ...] = option(
         SELECTION, "--client", multiple=True, metavar="ID",
-        help="All connections of these clients, however they ended (* is any text).",
+        help="All connections of these clients, however they ended (* for any characters).",
     )  # fmt: skip
     connection: tuple[int, ...] = option(
         SELECTION, "--connection", type=click.IntRange(0), metavar="N", multiple=True,
         help="The connection with this number, however it ended; may be repeated.",
     )  # fmt: skip
-    every: bool = option(SELECTION, "--all", is_flag=True, help="All connections, those without trouble too.")
+    every: bool = option(SELECTION, "--all", is_flag=True, help="All connections, also those without problems.")
     message: str | None = option(
         SELECTION, "--message", metavar="TOPIC",
         help="Why messages to this topic or Topic Filter did not arrive, instead of ends.",
@@ -90,7 +90,7 @@ Exit code 3 when a capture could not be read to its end, or holds no MQTT.
 def command(given: ExplainOptions) -> int:
     """Explain why connections ended, and why messages did not arrive: causes with evidence, and what to change.
 
-    Without --client, --connection or --all, every end is explained that is no DISCONNECT of the client. CAPTURE is a
+    Without --client, --connection or --all, every end other than a DISCONNECT of the client is explained. CAPTURE is a
     file, a glob, a directory, or - for standard input.
     """
     from mqttscope.cli import advice

@@ -87,20 +87,20 @@ class _Record:
     deferred: list[Place] = field(default_factory=list)
     """Those of them that are of this one's beginning or end if they are not."""
     latest: dict[bool, Place] = field(default_factory=dict)
-    """The latest frame with data of each direction: its numbers say what continues the connection."""
+    """The latest frame with data of each direction: its numbers show what continues the connection."""
     before: _Record | None = None
-    """The connection before on the same ports, which this one may continue after a reset that nobody obeyed."""
+    """The connection before on the same ports, which this one may continue after a reset that both sides ignored."""
     left_out: int = 0
     """Frames of beginning, CONNECT and end beyond their limits."""
 
 
 class Export:
-    """Notes the frames while packets are shown, then reads the captures again and writes those frames.
+    """Notes frames while packets are shown, then reads the captures again and writes those frames.
 
     A packet's frames are all that carried data of its direction since its first byte, so that captures in which
-    segments came out of order stay complete, and the segments without data that followed it, which acknowledge it.  Of
-    each connection of which something was shown the TCP handshake, the CONNECT and the end are written as well: without
-    them nobody could tell the client, the version, on other ports not even that it is MQTT, nor how it ended.
+    segments came out of order stay complete, and the segments without data that followed it, which acknowledge it.  For
+    each connection with a packet shown, the TCP handshake, the CONNECT and the end are written as well: without them
+    the client, the version, how it ended and, on other ports, even that it is MQTT would be unknown.
     A WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again; so is
     TLS that was decrypted, with both directions, since keys alone do not open a record.
     Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.
@@ -398,7 +398,7 @@ class Export:
                 self._spool.close()
 
     def advice(self) -> str | None:
-        """What to say at the end where a limit kept frames from being written."""
+        """The message at the end where a limit kept frames from being written."""
         if not self.left_out:
             return None
         return f"{self.target} lacks {counted(self.left_out, 'frame')} of what is shown: more than can be remembered"

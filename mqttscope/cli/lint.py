@@ -1,4 +1,4 @@
-"""``mqttscope lint``: what in captures breaks the specification."""
+"""``mqttscope lint``: find violations of the specification in captures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,11 @@ class LintOptions:
         help="Only findings of the connection with this number; may be repeated.",
     )  # fmt: skip
     clients: tuple[str, ...] = option(
-        SELECTION, "--client", multiple=True, metavar="ID", help="Only findings of these clients (* is any text)."
+        SELECTION,
+        "--client",
+        multiple=True,
+        metavar="ID",
+        help="Only findings of these clients (* for any characters).",
     )
     judging: JudgingOptions = group(JudgingOptions)
     update_baseline: bool = option(
@@ -77,7 +81,7 @@ class LintOptions:
     )
     require_packets: int | None = option(
         FAILING, "--require-packets", type=click.IntRange(0), metavar="N", envvar="MQTTSCOPE_REQUIRE_PACKETS",
-        help="Exit with code 3 where there are fewer MQTT packets. [default: 1]",
+        help="Exit with code 3 when there are fewer MQTT packets. [default: 1]",
     )  # fmt: skip
     form: str | None = format_option()
     outputs: tuple[str, ...] = outputs_option()
@@ -119,7 +123,7 @@ holds no MQTT packet to judge.
 """,
 )
 def command(given: LintOptions) -> int:
-    """Find what breaks the MQTT specification in captures: who, where, which statement, how sure.
+    """Find violations of the MQTT specification in captures: by whom, where, of which statement, how certain.
 
     CAPTURE is a file, a glob, a directory, or - for standard input. mqttscope rules lists the rules.
     """

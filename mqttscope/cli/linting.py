@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mqttscope.lake.finding_collector import Sums
 
 MAX_CLIENTS = 100_000
-"""Clients that are remembered to say what was fixed since the baseline."""
+"""Clients that are remembered to report what was fixed since the baseline."""
 
 
 class LintRun:
@@ -227,7 +227,7 @@ class LintRun:
         return {rule.code for rule in linter.rules} - linter.withheld.keys() - linter.failures.keys()
 
     def close(self) -> None:
-        """Write what the reports still have to say."""
+        """Write what the reports still hold."""
         self.closed = True
         try:
             self._close()
@@ -320,7 +320,7 @@ class LintRun:
         warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
 
     def _tell(self) -> None:
-        """What standard error has to say, whatever the format."""
+        """The lines for standard error, in every format."""
         nothing = self.nothing()
         if not self.dissector.connections and not self.watch.errors:
             told = advice.nothing_found(self.dissector)
@@ -340,7 +340,7 @@ class LintRun:
         self.tell_rules()
 
     def tell_rules(self) -> None:
-        """What standard error has to say of suppressions and of rules that failed."""
+        """The lines for standard error about suppressions and about rules that failed."""
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
         for told in unmet(self.linter):
@@ -372,7 +372,7 @@ class SparkRun(LintRun):
         self.begun = False
 
     def close(self) -> None:
-        """Write what the reports still have to say; where nothing was judged, there is no verdict."""
+        """Write what the reports still hold; where nothing was judged, there is no verdict."""
         if self.begun:
             super().close()
             return
@@ -409,7 +409,7 @@ class SparkRun(LintRun):
         self._count(judged.sums)
 
     def _tell_notices(self, notices: Sequence[CaptureNotice]) -> None:
-        """What the captures say, to people and to the linter."""
+        """Pass the notices of the captures on, to people and to the linter."""
         for notice in self.watch.events(notices):
             self.linter.feed(notice)
 
@@ -437,7 +437,7 @@ class SparkRun(LintRun):
 
 
 def unmet(linter: Linter) -> list[str]:
-    """What to say of servers that were to be captured completely, and of which nothing was seen."""
+    """The message about servers of ``--complete`` that no connection was seen of."""
     return [f"--complete {one}: no connection of this server was seen" for one in sorted(linter.complete - linter.met)]
 
 
@@ -598,7 +598,7 @@ class Findings:
         return next((one.causes for one in shown if one.causes), Counter())
 
     def told(self) -> list[str]:
-        """What standard error has to say."""
+        """The lines for standard error."""
         said = [f"linted: {count_findings(self.gate.counts, self.gate.failing, self.settings.fail_on, self._causes())}"]
         if self.dropped and self.doubtful:
             said.append(

@@ -1,6 +1,7 @@
-"""What a run of the linter goes by: the command line, then the environment, then the configuration file.
+"""Resolves the settings of a lint run: the command line first, then the environment, then the configuration file.
 
-Finds and reads the configuration: ``mqttscope.toml`` or ``[tool.mqttscope]`` in ``pyproject.toml``, upwards.
+`find_configuration` looks for ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from a folder upwards;
+`resolve` merges what it says with the options into `Settings`.
 """
 
 from __future__ import annotations
@@ -32,61 +33,8 @@ from mqttscope.report.jsonl import SCHEMA
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
 
-NAME = "mqttscope.toml"
-SHARED = "pyproject.toml"
-
-
-def find_configuration(start: Path) -> Path | None:
-    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
-    for folder in (start, *start.parents):
-        own, shared = folder / NAME, folder / SHARED
-        if own.is_file():
-            return own
-        if shared.is_file() and "mqttscope" in _tools(shared):
-            return shared
-    return None
-
-
-def read_configuration(path: Path | None, *, own: bool = True) -> Config:
-    """The configuration in a file, or the one of no file; usage errors for what is wrong in it.
-
-    With ``own`` the rules of one's own are loaded that it names, and those of packages that are installed.
-    """
-    from mqttscope.cli.own_rules import use_own_rules
-    from mqttscope.lint.config import Config, ConfigError, parse, rule_files
-
-    if path is None:
-        use_own_rules((), packages=own)
-        return Config()
-    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
-    if not isinstance(document, dict):
-        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
-    try:
-        use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
-        return parse(document)
-    except ConfigError as error:
-        raise click.UsageError(f"{path}: {error}") from None
-
-
-def _tools(path: Path) -> dict[str, Any]:
-    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
-    tools = _load(path).get("tool")
-    return tools if isinstance(tools, dict) else {}
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise click.UsageError(f"{path}: {error.strerror or error}") from None
-    except RecursionError:
-        raise click.UsageError(f"{path}: nested too deeply") from None
-    except ValueError as error:
-        raise click.UsageError(f"{path}: not TOML: {error}") from None
-
-
 SECRETS = "SEC104"
-"""The rule whose setting says how long random text is that reports hide."""
+"""The rule whose setting is the length from which on reports hide random text."""
 
 
 @dataclass(slots=True)
@@ -259,7 +207,7 @@ def resolve(
 
 
 def load_own(given: ConfigurationOptions) -> None:
-    """Load the rules of one's own, as a run with this configuration would."""
+    """Load the user's own rules, as a run with this configuration would."""
     read_configuration(_source(given, None), own=not given.no_config)
 
 
@@ -342,3 +290,56 @@ def _version(given: str, source: Path | None) -> ProtocolVersion | None:
         return Version().convert(given, None, None)
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: lint.mqtt-version: {error.message}") from None
+
+
+NAME = "mqttscope.toml"
+SHARED = "pyproject.toml"
+
+
+def find_configuration(start: Path) -> Path | None:
+    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
+    for folder in (start, *start.parents):
+        own, shared = folder / NAME, folder / SHARED
+        if own.is_file():
+            return own
+        if shared.is_file() and "mqttscope" in _tools(shared):
+            return shared
+    return None
+
+
+def read_configuration(path: Path | None, *, own: bool = True) -> Config:
+    """The configuration in a file, or the one of no file; usage errors for what is wrong in it.
+
+    With ``own`` the rules of one's own are loaded that it names, and those of packages that are installed.
+    """
+    from mqttscope.cli.own_rules import use_own_rules
+    from mqttscope.lint.config import Config, ConfigError, parse, rule_files
+
+    if path is None:
+        use_own_rules((), packages=own)
+        return Config()
+    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
+    if not isinstance(document, dict):
+        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
+    try:
+        use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
+        return parse(document)
+    except ConfigError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def _tools(path: Path) -> dict[str, Any]:
+    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
+    tools = _load(path).get("tool")
+    return tools if isinstance(tools, dict) else {}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise click.UsageError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise click.UsageError(f"{path}: not TOML: {error}") from None

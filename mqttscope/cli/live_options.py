@@ -266,7 +266,7 @@ class ChangeOptions:
     )
     convert: ProtocolVersion | None = option(
         CHANGES, "--convert", type=Version(), metavar="3.1.1|5.0",
-        help="Convert to this version of MQTT, where nothing is lost by it.",
+        help="Convert to this version of MQTT, if nothing is lost by that.",
     )  # fmt: skip
     lossy: bool = option(
         CHANGES, "--lossy", is_flag=True, help="With --convert 3.1.1: leave out what 3.1.1 cannot express."

@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
     "sniff": ("mqttscope.cli.sniff:command", "Show the MQTT packets of interfaces as they come."),
     "decode": ("mqttscope.cli.decode:command", "Decode bytes given in hexadecimal."),
-    "lint": ("mqttscope.cli.lint:command", "Find what breaks the MQTT specification in captures."),
+    "lint": ("mqttscope.cli.lint:command", "Find violations of the MQTT specification in captures."),
     "rules": ("mqttscope.cli.rules:command", "List and explain the rules of lint, and what they cover."),
     "explain": ("mqttscope.cli.explain:command", "Explain why connections ended, and why messages did not arrive."),
     "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "proxy": ("mqttscope.cli.live:proxy", "Forward MQTT connections, record and lint them."),
     "pipeline": ("mqttscope.cli.pipeline:command", "Build tables from collections of captures."),
 }
-"""Command name -> where it is, as entry points say it, and its line in the overview."""
+"""Command name -> its place in the notation of entry points, and its line in the overview."""
 
 COMPLETE = "_MQTTSCOPE_COMPLETE"
 """Set by the shell when it asks what could complete a command line."""
@@ -159,7 +159,7 @@ def main() -> None:
 
 
 def _failed(error: OSError) -> int:
-    """Say what could not be read or written; returns the exit code."""
+    """Report what could not be read or written; returns the exit code."""
     name, code = error.filename, EXIT_USAGE
     if name is None and (_stdout_fails() or _was_echoed(error)):
         name = "standard output"
@@ -174,7 +174,7 @@ def _failed(error: OSError) -> int:
 
 
 def _complain(told: str) -> None:
-    """Lines on standard error, as they may be shown: values of options and paths are somebody else's text."""
+    """Lines on standard error, escaped: values of options and paths may be untrusted text."""
     from mqttscope.redact.addresses import without_secrets
 
     click.echo("\n".join(printable(without_secrets(line)) for line in told.split("\n")), err=True)

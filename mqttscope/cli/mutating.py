@@ -1,8 +1,7 @@
-"""One run of ``mutate``: captures in, brokers in between, a report and the exit code out.
+"""Runs ``mutate``: reads captures, tries their cases on brokers, and reports the results with an exit code.
 
-The brokers that may be tested are found and looked at: nobody's but the user's.
-
-``mutate --write``: mutated flows as a capture that says of each connection which mutation it is.
+`brokers` resolves the brokers that the command names and refuses those on another host that the user did not allow.
+With ``--write`` no broker is involved: the mutated flows become a capture that names the mutation of each connection.
 """
 
 from __future__ import annotations
@@ -308,7 +307,7 @@ async def _one(
 
 
 async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Do what takes a bounded time anyhow, whatever signals come meanwhile."""
+    """Finish what takes a bounded time, also when signals come meanwhile."""
     task = asyncio.create_task(ending)
     while not task.done():
         with suppress(asyncio.CancelledError):

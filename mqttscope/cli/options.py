@@ -140,7 +140,7 @@ def colour_option() -> Any:
     """``--color/--no-color``."""
     return option(
         OUTPUT, "--color/--no-color", default=None, value=None,
-        help="Colour the output, whatever it goes to. [default: on a terminal]",
+        help="Force or disable coloured output. [default: colour on a terminal]",
     )  # fmt: skip
 
 
@@ -297,7 +297,8 @@ def complete_option() -> Any:
     """``--complete``."""
     return option(
         RULES, "--complete", multiple=True, callback=_servers, metavar="HOST:PORT", envvar="MQTTSCOPE_COMPLETE",
-        help="The captures hold every connection of this broker: what follows is certain; may be repeated.",
+        help="Assert that the captures hold every connection of this broker, so that findings can be certain; may be "
+        "repeated.",
     )  # fmt: skip
 
 
@@ -318,7 +319,7 @@ class ConfigurationOptions:
 
     config: str | None = option(
         RULES, "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG",
-        help="Configuration file. [default: the nearest one upwards]",
+        help="Configuration file. [default: the nearest one in this folder or above]",
     )  # fmt: skip
     no_config: bool = option(RULES, "--no-config", is_flag=True, help="Use no configuration file.")
 
@@ -353,7 +354,7 @@ class JudgingOptions:
     exit_zero: bool | None = option(
         FAILING, "--exit-zero", is_flag=True, default=None, help="Exit with code 0, whatever is found."
     )
-    every: bool = option(OUTPUT, "--every", is_flag=True, help="Show each finding, also where many have one cause.")
+    every: bool = option(OUTPUT, "--every", is_flag=True, help="Show every finding instead of one for each cause.")
 
 
 OF_LINT = (

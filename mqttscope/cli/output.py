@@ -1,6 +1,10 @@
-"""Where output goes: files and standard output, terminal or not; warnings and progress on standard error.
+"""Writes what commands produce: files and standard output for results, standard error for warnings and progress.
 
-Files that a command writes: none of them may be one that it reads, and two of them may not be the same.
+`Output` and `FileSink` are the sinks of reports; `Watch` passes events on, notes damage of the captures and shows
+`Progress`.  Whether output goes to a terminal decides on colour and on when lines are flushed.
+
+A file that a command writes must not be one that it reads, and no two outputs may be the same file: `refuse_inputs` and
+`refuse_name` check that before anything is opened.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ PROGRESS_EVENTS = 2_000
 
 
 class Progress:
-    """One line on standard error that says how far some work is: on a terminal alone, and after a second.
+    """One line on standard error that shows how far some work is: on a terminal alone, and after a second.
 
     What else is written to the terminal takes its place: `Output` and `warn` clear it first.
     """
@@ -85,7 +89,7 @@ class CannotWriteError(MqttscopeError, click.ClickException):
 class Output:
     """Standard output as a binary sink.
 
-    Lines are gathered unless somebody waits for each of them (a terminal, or input that is still being produced).
+    Lines are gathered unless a reader waits for each of them (a terminal, or input that is still being produced).
     Ctrl-C waits until what is being written is written, so that the last line is complete; a second one does not wait.
     When the reader has gone, the command ends with a BrokenPipeError, unless it ``continues``: then nothing is written
     any more.
@@ -156,7 +160,7 @@ class Output:
 
 
 def awaited(captures: Sequence[str]) -> bool:
-    """Whether somebody waits for each line: output to a terminal, or input that may still be in the making."""
+    """Whether a reader waits for each line: output to a terminal, or input that may still be in the making."""
     if _is_terminal(sys.stdout):
         return True
     if "-" not in captures or sys.stdin is None:
@@ -360,7 +364,7 @@ class FileSink:
             context.call_on_close(self.close)
 
     def write(self, data: bytes, /) -> object:
-        """Write bytes; a pipe that nobody reads any more takes them all."""
+        """Write bytes; a pipe without a reader takes them all."""
         try:
             self._begin()
             return self.file.write(data)

@@ -1,4 +1,4 @@
-"""Rules of one's own: Python files that the configuration names, and packages that are installed.
+"""The user's own rules: Python files that the configuration names, and packages that are installed.
 
 A package has an entry point in the group ``mqttscope.rules``: a module, or a function that imports what holds the
 rules.  Files and packages run as parts of this program, so that nothing is loaded where no configuration is wanted.

@@ -1,4 +1,4 @@
-"""Bytes as people have them: hexadecimal digits, hexdumps with offsets, literals of Python and C, arrays."""
+"""Parses bytes as people paste them: hexadecimal digits, hexdumps with offsets, literals of Python and C, arrays."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _row_bytes(rest: str) -> bytes | None:
 
 
 def _done(dump: _Dump) -> Found:
-    """What a dump says; that of a complete frame is what its TCP segment carries."""
+    """The content of a dump; that of a complete frame is the payload of its TCP segment."""
     if dump.problem is not None:
         return Found(dump.line, problem=dump.problem)
     raw = bytes(dump.raw)

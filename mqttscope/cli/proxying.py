@@ -33,7 +33,7 @@ from mqttscope.transport.recording import SWITCH_S, Recording
 from mqttscope.transport.target import AddressError, Upstream, parse_upstream, shown
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024
-"""Of output that nobody reads; lines of packets beyond are left out, and counted; findings wait, and with them the
+"""Of output that is not read; further lines of packets are left out and counted; findings wait, and with them the
 judging."""
 FLUSH_S = 2.0
 """How long the end waits for a reader,"""
@@ -50,11 +50,11 @@ class CannotProxyError(MqttscopeError, click.ClickException):
 
 
 class Background:
-    """Standard output written by a thread: whoever reads it slowly, or not at all, holds no client up."""
+    """Standard output written by a thread: a slow or stopped reader does not hold up any client."""
 
     def __init__(self, output: Output) -> None:
         self.left_out = 0
-        """Writes that nobody waited for."""
+        """Writes that were not waited for."""
         self._output = output
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._given = self._done = 0
@@ -278,7 +278,7 @@ class ProxyRun:
                 self.sink.close()
 
     def _code(self, relay: Relay) -> int:
-        """Tell what there was, and give the exit code."""
+        """Report the run, and return the exit code."""
         recording, run = self.recording, self.run
         told = f"{counted(relay.served, 'connection')}, {counted(self.packets, 'packet')}"
         if recording.path is not None and recording.write_error is None:

@@ -53,7 +53,7 @@ class Reading:
         stdin: BinaryIO | None = None,
         fragments: FragmentTable | None = None,
     ) -> None:
-        """``fragments``: the table that IP fragments are put together in, where somebody wants to see them."""
+        """``fragments``: the table that reassembles IP fragments, where the caller wants to see it."""
         keylog = None if files is None else files.keylog
         self.captures = captures
         self.via = None if files is None else files.preferences
@@ -133,7 +133,7 @@ class Reading:
             raise CannotDissectError(f"tshark cannot be started: {error.strerror or error}") from None
 
     def advice(self) -> Iterator[str]:
-        """What to say at the end: captures that overlap, keys that opened nothing."""
+        """The messages at the end: captures that overlap, keys that decrypted nothing."""
         names = [utf8(one) for one in self.overlapping[:MAX_NAMED]]
         left = len(self.overlapping) - len(names)
         more = f" and {left:,} more" if left else ""
@@ -152,7 +152,7 @@ class Reading:
             yield keys
 
     def unopened(self) -> str | None:
-        """What to say where the keys opened nothing."""
+        """The message where the keys decrypted nothing."""
         if self._keylog is None or self.records or self._failed:
             return None
         return f"no TLS record could be decrypted with the keys in {self._keylog}"
@@ -203,7 +203,7 @@ class Reading:
 
 
 def _need_tshark() -> None:
-    """Say that tshark is missing before anything is written."""
+    """Report that tshark is missing before anything is written."""
     from mqttscope.capture.tshark import MissingToolError
     from mqttscope.capture.via_tshark import find_tshark
 

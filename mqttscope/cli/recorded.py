@@ -1,4 +1,4 @@
-"""What a live run begins with: scripts from captures, as its options ask for, and what records and lints it."""
+"""The start of a live run: scripts from captures, selected by its options, and what records and lints the traffic."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from mqttscope.transport.target import Target, loopback
 MAX_STRING_BYTES = 65_535
 _SPARE_DESCRIPTORS = 64
 MAX_COMPARED_WHEN_STOPPED = 50_000
-"""Packets that are compared after a replay was stopped: whoever stops it does not want to wait."""
+"""Packets that are compared after a replay was stopped: the user who stops it does not want to wait."""
 
 
 def run(given: ReplayOptions) -> int:
@@ -216,7 +216,7 @@ class ReplayCommand:
                 outcome.verification.tallies += found.tallies
 
     def _too_much(self, outcome: Outcome, recorded: list[Script], live: list[Script | None]) -> bool:
-        """Whether a comparison would hold up whoever has stopped the replay; says so."""
+        """Whether a comparison would take too long after the replay was stopped; reports it."""
         packets = sum(len(one.entries) for one in (*recorded, *live) if one is not None)
         if not outcome.stopped or packets <= MAX_COMPARED_WHEN_STOPPED:
             return False
@@ -257,7 +257,7 @@ class ReplayCommand:
         return self.sink
 
     def _agree(self) -> None:
-        """Nothing is sent to another host without consent; what others will notice is said in any case."""
+        """Nothing is sent to another host without consent; what others will notice is printed in any case."""
         try:
             addresses = asyncio.run(resolve(self.target))
         except LinkError as error:
@@ -317,7 +317,7 @@ def raise_limit(connections: int) -> None:
 
 
 def _progress() -> Callable[[Replay | None], None]:
-    """A line on standard error that says how far the replay is; ``None`` wipes it out."""
+    """A line on standard error that shows how far the replay is; ``None`` clears it."""
     shown = 0
 
     def tell(replay: Replay | None) -> None:

@@ -54,7 +54,7 @@ Exit code 1 when an example of --test fails.
 """,
 )
 def command(given: RulesOptions) -> int:
-    """List the rules of the linter, or explain single ones.
+    """List the rules of the linter, or explain individual ones.
 
     CODE is the code or the name of a rule, such as CON212 or second-connect, which is explained, or a prefix (PUB,
     PUB1), which lists the rules that begin with it. With --coverage the statements that these rules cite are listed.
@@ -95,7 +95,7 @@ def command(given: RulesOptions) -> int:
 
 
 def run_tests(files: list[Path]) -> int:
-    """Test the examples of the rules in files, and say what fails; returns the exit code."""
+    """Test the examples of the rules in files, and report what fails; returns the exit code."""
     from mqttscope.cli.output import Output
     from mqttscope.cli.own_rules import use_own_rules
     from mqttscope.lint.catalogue import all_rules

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MEGABYTE = 1_000_000
 IDLE = {*OF_LINT} - {"config", "no_config"}
-"""Options that say how to lint."""
+"""Options of linting."""
 
 
 @options
@@ -174,18 +174,18 @@ Examples:
   mqttscope sniff -i lo --write ring.pcapng --ring-size 100 --ring-files 20 --dashboard
   mqttscope sniff -i eth0 --lint --stop-on-finding --duration 600
 
-The options of mqttscope lint that choose rules and say what counts work here too: --select, --extend-select,
+The options of mqttscope lint that select rules and decide what counts work here too: --select, --extend-select,
 --ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --complete,
 --exit-zero, --config, --no-config.
 
-Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing could be captured, or the capture broke off.
+Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing could be captured, or the capture failed.
 """,
 )
 def command(given: SniffOptions) -> int:
     """Show the MQTT packets of network interfaces as they come.
 
-    INTERFACE is the name of one, such as eth0; without it the first of --list-interfaces that is not a loopback is
-    taken. dumpcap (Debian package tshark) captures the frames.
+    INTERFACE is a name such as eth0. The default is the first of --list-interfaces that is not a loopback. dumpcap
+    (Debian package tshark) captures the frames.
     """
     from mqttscope.cli.sniffing import Sniffing, Stops, capturing, choose, listed, live_keys, record
     from mqttscope.dissect import Dissector

@@ -1,9 +1,9 @@
-"""One run of ``sniff``: frames in, packets and findings out, a file as well, and an orderly end.
+"""Runs ``sniff``: captures frames, writes packets and findings, records to a file, and ends in an orderly way.
 
-Keys that are pressed while a screen is shown: read one by one, without waiting, and without echo.
+`Sniffing` is the capture at work, `Stops` are the conditions that end it, and `LiveKeys` decrypts TLS meanwhile.
 
-Only a terminal that this process may read from has keys: a process in the background has none, and neither has one
-whose standard input is something else.
+A `Keyboard` reads single keys while a screen is shown, without waiting and without echo.  Only a terminal that this
+process may read from has keys: a background process has none, nor has one whose standard input is something else.
 """
 
 from __future__ import annotations
@@ -52,77 +52,6 @@ try:
 except ImportError:  # A system without POSIX terminals.
     termios = None  # type: ignore[assignment]
 
-MAX_BYTES = 4096
-"""Bytes of keys that are taken at a time: somebody may paste a file."""
-_SEQUENCE = re.compile(r"\x1b[\[O][0-9;?<]*[ -/]*[@-~]?")
-"""What arrows, function keys and the mouse send."""
-
-
-class Keyboard:
-    """The keys of a terminal, from :meth:`open` to :meth:`close`."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._before: list[Any] | None = None
-        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
-        self._over = False
-
-    def open(self) -> None:
-        """Take keys as they are pressed, and show none of them."""
-        self._before = termios.tcgetattr(self._descriptor)
-        tty.setcbreak(self._descriptor, termios.TCSANOW)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self._before is None:
-            return
-        before, self._before = self._before, None
-        if self.is_ours():
-            termios.tcsetattr(self._descriptor, termios.TCSANOW, before)
-
-    def watched(self) -> tuple[int, ...]:
-        """The descriptor that a key makes readable."""
-        return () if self._before is None or self._over or not self.is_ours() else (self._descriptor,)
-
-    def pressed(self) -> list[str]:
-        """The keys that were pressed since the last call: a character each, U+001B for Esc."""
-        if not self.watched():
-            return []
-        self._claim()
-        if not select.select([self._descriptor], [], [], 0)[0]:
-            return []
-        try:
-            data = os.read(self._descriptor, MAX_BYTES)
-        except OSError:
-            data = b""
-        # The terminal has gone: it stays readable, and would be asked without end.
-        self._over = not data
-        return list(_SEQUENCE.sub("", self._decoder.decode(data)))
-
-    def _claim(self) -> None:
-        """A shell that had stopped the program may have given it back with another mode."""
-        try:
-            if termios.tcgetattr(self._descriptor)[3] & termios.ICANON:
-                tty.setcbreak(self._descriptor, termios.TCSANOW)
-        except (termios.error, OSError):
-            self._over = True
-
-    def is_ours(self) -> bool:
-        """Whether this process is in the foreground: another one would be stopped for touching the terminal."""
-        try:
-            return os.tcgetpgrp(self._descriptor) == os.getpgrp()
-        except OSError:
-            return False
-
-
-def keyboard() -> Keyboard | None:
-    """The keys of standard input; none where it is not a terminal of this process."""
-    if termios is None or sys.stdin is None or not sys.stdin.isatty():
-        return None
-    found = Keyboard(sys.stdin.fileno())
-    return found if found.is_ours() else None
-
-
 SILENCE_NS = 1_000_000_000
 """So far behind the clock the capture's time stays while nothing comes: the last frames may still be on their way."""
 PATIENCE_SECONDS = 1.3
@@ -132,10 +61,10 @@ ADVANCE_SECONDS = 0.25
 
 
 class LiveKeys(LiveDecryption):
-    """Decryption of a live capture, and what to say at its end."""
+    """Decryption of a live capture, and the message at its end."""
 
     def advice(self) -> str | None:
-        """What to say at the end where the keys opened nothing."""
+        """The message at the end where the keys decrypted nothing."""
         if self.records or self.failures:
             return None
         if not self.sessions:
@@ -485,7 +414,7 @@ def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: 
 
 
 def capture_filter(bpf: str, ports: Sequence[int]) -> str:
-    """What the kernel is asked for: the TCP of the ports named, and what the user said."""
+    """The capture filter for the kernel: the TCP of the ports named, and the user's own filter."""
     of_ports = " or ".join(f"tcp port {port}" for port in sorted(ports))
     return " and ".join(f"({one})" for one in (of_ports, bpf.strip()) if one)
 
@@ -518,3 +447,74 @@ def _refused(error: CannotCaptureError) -> click.ClickException:
     if isinstance(error, BadCaptureFilterError):
         return click.UsageError(f"--bpf: {error}")
     return CannotSniffError(str(error))
+
+
+MAX_BYTES = 4096
+"""Bytes of keys that are taken at a time: the user may paste a file."""
+_SEQUENCE = re.compile(r"\x1b[\[O][0-9;?<]*[ -/]*[@-~]?")
+"""What arrows, function keys and the mouse send."""
+
+
+class Keyboard:
+    """The keys of a terminal, from :meth:`open` to :meth:`close`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._before: list[Any] | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+        self._over = False
+
+    def open(self) -> None:
+        """Take keys as they are pressed, and show none of them."""
+        self._before = termios.tcgetattr(self._descriptor)
+        tty.setcbreak(self._descriptor, termios.TCSANOW)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._before is None:
+            return
+        before, self._before = self._before, None
+        if self.is_ours():
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, before)
+
+    def watched(self) -> tuple[int, ...]:
+        """The descriptor that a key makes readable."""
+        return () if self._before is None or self._over or not self.is_ours() else (self._descriptor,)
+
+    def pressed(self) -> list[str]:
+        """The keys that were pressed since the last call: a character each, U+001B for Esc."""
+        if not self.watched():
+            return []
+        self._claim()
+        if not select.select([self._descriptor], [], [], 0)[0]:
+            return []
+        try:
+            data = os.read(self._descriptor, MAX_BYTES)
+        except OSError:
+            data = b""
+        # The terminal has gone: it stays readable, and would be asked without end.
+        self._over = not data
+        return list(_SEQUENCE.sub("", self._decoder.decode(data)))
+
+    def _claim(self) -> None:
+        """A shell that had stopped the program may have given it back with another mode."""
+        try:
+            if termios.tcgetattr(self._descriptor)[3] & termios.ICANON:
+                tty.setcbreak(self._descriptor, termios.TCSANOW)
+        except (termios.error, OSError):
+            self._over = True
+
+    def is_ours(self) -> bool:
+        """Whether this process is in the foreground: another one would be stopped for touching the terminal."""
+        try:
+            return os.tcgetpgrp(self._descriptor) == os.getpgrp()
+        except OSError:
+            return False
+
+
+def keyboard() -> Keyboard | None:
+    """The keys of standard input; none where it is not a terminal of this process."""
+    if termios is None or sys.stdin is None or not sys.stdin.isatty():
+        return None
+    found = Keyboard(sys.stdin.fileno())
+    return found if found.is_ours() else None

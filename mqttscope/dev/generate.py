@@ -1,11 +1,10 @@
-"""Write the files that repeat what the code says: completions, the command reference, pages of rules and states.
+"""Writes the files that repeat what the code says: completions, the command reference, pages of rules and states.
 
-``python -m mqttscope.dev.generate`` writes them and removes the pages of rules that are gone; ``--check`` fails when
-one of them is not fresh.
+``python -m mqttscope.dev.generate`` writes them and removes the pages of rules that no longer exist; ``--check`` fails
+when a file is out of date.
 
-Pages made of the rules: one each, their index, and the conformance table.
-
-The page of the state machines, made of the tables that the code moves by.
+The rules give one page each, their index and the conformance table; the tables that the state machines run by give
+``docs/states.md``; click gives the completions and ``docs/cli.md``.
 """
 
 from __future__ import annotations

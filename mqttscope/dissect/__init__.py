@@ -2,7 +2,7 @@
 
 There are two entrances because a data pipeline re-enters in the middle: `dissect` takes frames, `dissect_segments` TCP
 segments.  Both are plain generators; an event is yielded *before* its packet is applied to the connection's state, so
-that who reads the events sees the state a receiver had when the packet came.
+that a consumer of events sees the state a receiver had when the packet came.
 """
 
 from mqttscope.dissect.dissector import Dissector, dissect, dissect_segments, segments

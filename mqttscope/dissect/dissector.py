@@ -1,10 +1,8 @@
-"""From segments to events: routes the streams of each flow through its dialogue.
+"""Turns frames and segments into events: puts each flow in order and routes its streams through its dialogue.
 
-What TCP did to a flow, as plain numbers for those who only see the connection.
-
-The entrance for segments, and the short way of most of all traffic through it.
-
-The entrance for frames: walks them down to segments, then joins the way of the segments.
+`dissect` takes frames and walks them down to segments (`segments`); `dissect_segments` takes segments.  Most segments
+hold complete packets of a known connection in order: `dissect_segments` handles these itself, and leaves all others to
+`Dissector`.  `tcp_counters` gives what TCP did to a flow as plain numbers, for consumers that see only the connection.
 """
 
 from __future__ import annotations
@@ -58,31 +56,6 @@ from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import RST, Fragment, NotSegment, Segment, plain_key
 from mqttscope.session.connection import Connection
-
-COUNTERS = (
-    "data_segments",
-    "empty_segments",
-    "retransmitted_segments",
-    "retransmitted_bytes",
-    "duplicate_segments",
-    "copied_segments",
-    "out_of_order_segments",
-    "overlaps",
-    "zero_windows",
-    "keep_alive_probes",
-)
-"""Counters of `net.reassembly.HalfStream` that `tcp_counters` hands on, in this order."""
-
-
-def tcp_counters(flow: Flow, *, client_is_initiator: bool) -> dict[str, dict[str, int]]:
-    """Counters of both directions of a flow, by the direction of MQTT and the counter's name."""
-    client, server = (flow.initiator, flow.responder) if client_is_initiator else (flow.responder, flow.initiator)
-    return {"client_to_server": _counters(client), "server_to_client": _counters(server)}
-
-
-def _counters(half: HalfStream) -> dict[str, int]:
-    return {name: getattr(half, name) for name in COUNTERS}
-
 
 MAX_RESETS = 1_024
 """Resets whose senders are remembered; fewer segments than this come before one is judged."""
@@ -641,3 +614,28 @@ def dissect(
 ) -> Iterator[Event]:
     """Events of captured frames in capture order."""
     return dissect_segments(segments(frames, skipped), options, dissector)
+
+
+COUNTERS = (
+    "data_segments",
+    "empty_segments",
+    "retransmitted_segments",
+    "retransmitted_bytes",
+    "duplicate_segments",
+    "copied_segments",
+    "out_of_order_segments",
+    "overlaps",
+    "zero_windows",
+    "keep_alive_probes",
+)
+"""Counters of `net.reassembly.HalfStream` that `tcp_counters` hands on, in this order."""
+
+
+def tcp_counters(flow: Flow, *, client_is_initiator: bool) -> dict[str, dict[str, int]]:
+    """Counters of both directions of a flow, by the direction of MQTT and the counter's name."""
+    client, server = (flow.initiator, flow.responder) if client_is_initiator else (flow.responder, flow.initiator)
+    return {"client_to_server": _counters(client), "server_to_client": _counters(server)}
+
+
+def _counters(half: HalfStream) -> dict[str, int]:
+    return {name: getattr(half, name) for name in COUNTERS}

@@ -1,6 +1,7 @@
-"""What carries MQTT over TCP (nothing, WebSocket, TLS, and one inside the other), and the events of what it carries.
+"""Unwraps what carries MQTT over TCP (nothing, WebSocket, TLS, one inside the other) and makes events of its packets.
 
-Events get numbers, topics, the version, and the frame of each packet.
+`Transports` makes the connection of a flow that carries MQTT and removes what wraps it.  `PacketEvents` makes the
+events of the packets inside: it adds their numbers, topics and frames, and finds the version of the connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why connections ended and why messages did not arrive: causes with their evidence, from events and findings.
+"""Explains why connections ended and why messages did not arrive: causes with their evidence, from events and findings.
 
 Pure: `Explainer` takes the events of `dissect`, each with the findings of a linter, and yields `Explanation` values.
 """

@@ -1,4 +1,4 @@
-"""What the connections of a server have to do with each other: who came again, who ended together, whose will came.
+"""How the connections of a server relate: which clients came back, which ended together, whose will was published.
 
 Every table is bounded; what had to make room is counted in ``dropped``.
 """
@@ -54,7 +54,7 @@ class End:
     frame: int
     by: str | None
     explained: bool
-    """Whether it has a reason of its own: what was said, a Keep Alive, a takeover, a violation."""
+    """Whether it has a reason of its own: a packet, a Keep Alive, a takeover, a violation."""
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class Book:
             self._await(story)
 
     def published(self, topic: str | None, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
-        """A server has delivered a message: it may be somebody's will."""
+        """A server has delivered a message: it may be the will of a client."""
         found = self._awaited.get(topic) if topic else None
         if not found:
             return

@@ -1,4 +1,4 @@
-"""Packets, times and names in the few words that a sentence has room for; no secret is in them."""
+"""Describes packets, times and names in a few words, for sentences, without any secret."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
 )
 """Those of them that look at what one connection alone did."""
 SAID = 100
-"""The weight from which on a packet says the cause: nothing competes with it."""
+"""The weight from which on a packet names the cause: nothing competes with it."""
 STRONG = 60
 """The weight from which on a hypothesis goes before the bare fact."""
 PLAIN_WEIGHT = 20
@@ -57,7 +57,7 @@ PLAIN = frozenset(
         Cause.UNREADABLE,
     )
 )  # fmt: skip
-"""What is said where nothing shows why."""
+"""The explanation where nothing shows why."""
 NEVER = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.CLIENT_DISCONNECT, Cause.STILL_OPEN, Cause.UNREADABLE))
 
 
@@ -139,7 +139,7 @@ class Explainer:
             self._identified(event, found)
 
     def _identified(self, event: PacketEvent | MalformedEvent, found: object) -> None:
-        """CONNECT and CONNACK say who came."""
+        """CONNECT and CONNACK identify the client."""
         connection = event.connection
         if isinstance(found, packets.Connect) and event.direction is C2S:
             if connection.client_identifier:

@@ -1,4 +1,4 @@
-"""Why a message did not arrive: who published it, who got it, and what kept it from each client that might want it.
+"""Why a message did not arrive: who published it, who got it, and what kept it from each other client.
 
 `MessageWatch` takes the events of a run, each before its packet is applied, and remembers the messages of one topic or
 Topic Filter and the subscriptions of all clients; both are bounded, and what had no room is told.
@@ -32,9 +32,9 @@ MAX_CLIENTS = 10_000
 MAX_FILTERS = 1_000
 """Subscriptions of a client that are remembered."""
 MAX_SHOWN = 20
-"""Messages that did not arrive everywhere and are told one by one."""
+"""Messages that did not arrive everywhere and are reported one by one."""
 MAX_TOLD = 20
-"""Clients of a message that are told one by one."""
+"""Clients of a message that are reported one by one."""
 MAX_PENDING = 10_000
 """Messages without an acknowledgement."""
 MAX_DISTINCT = 100_000

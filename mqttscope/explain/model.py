@@ -1,4 +1,4 @@
-"""What an explanation says: plain values, which reporters show and programs read."""
+"""The content of an explanation: plain values, which reporters show and programs read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Cause(StrEnum):
     BANNED = "banned"
     UNSUPPORTED_VERSION = "unsupported_version"
     SERVER_UNAVAILABLE = "server_unavailable"
-    """It said that it is unavailable or busy."""
+    """It reported that it is unavailable or busy."""
     QUOTA_EXCEEDED = "quota_exceeded"
     """A quota, or the rate of messages or of connections."""
     USE_ANOTHER_SERVER = "use_another_server"
@@ -31,7 +31,7 @@ class Cause(StrEnum):
     UNREACHABLE = "unreachable"
     """Nothing answered the SYN."""
     NO_MQTT = "no_mqtt"
-    """Nobody sent anything."""
+    """Neither side sent anything."""
     NO_CONNACK = "no_connack"
     """The CONNECT was not answered."""
     KEEP_ALIVE = "keep_alive"
@@ -40,7 +40,7 @@ class Cause(StrEnum):
     RECEIVE_MAXIMUM = "receive_maximum"
     TOPIC_ALIAS = "topic_alias"
     NOT_SUPPORTED = "not_supported"
-    """Something that the server had said not to support: QoS, RETAIN, kinds of subscriptions."""
+    """Something that the server had announced not to support: QoS, RETAIN, kinds of subscriptions."""
     PROTOCOL_VIOLATION = "protocol_violation"
     ADMINISTRATIVE_ACTION = "administrative_action"
     SERVER_RESTART = "server_restart"
@@ -51,7 +51,7 @@ class Cause(StrEnum):
     NO_PING_RESPONSE = "no_ping_response"
     """The client waited for a PINGRESP in vain."""
     HALF_OPEN = "half_open"
-    """The path between the two was lost and neither was told: a dead link, or a NAT that forgot the connection."""
+    """The path between the two was lost and neither noticed: a dead link, or a NAT that dropped the connection."""
     DEVICE_RESTART = "device_restart"
     """The client lost its state, as a reset or a loss of power makes it."""
     MIDDLEBOX_RESET = "middlebox_reset"
@@ -65,18 +65,18 @@ class Cause(StrEnum):
     STILL_OPEN = "still_open"
     """The capture ends while the connection is open."""
     UNREADABLE = "unreadable"
-    """What was spoken is encrypted, and the end of its transport says nothing."""
+    """The content is encrypted, and the end of its transport shows no cause."""
 
 
 QUIET = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.STILL_OPEN, Cause.UNREADABLE))
-"""Ends that nobody asks about."""
+"""Ordinary ends, which need no explanation."""
 
 
 class Certainty(StrEnum):
     """How sure a cause is."""
 
     CERTAIN = "certain"
-    """A packet says so."""
+    """A packet states it."""
     LIKELY = "likely"
     """What was captured fits, and what would fit as well was not seen."""
     HYPOTHESIS = "hypothesis"
@@ -136,7 +136,7 @@ class Candidate:
     weight: int = 0
     """Ranks candidates of one certainty; higher is more probable."""
     reason_code: int | None = None
-    """Of the packet that said so."""
+    """Of the packet that states it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -194,7 +194,7 @@ class Explanation:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody asks about an end like this."""
+        """Whether an end like this needs no explanation."""
         return self.cause in QUIET
 
 
@@ -209,6 +209,6 @@ class Totals:
     """Still open where the capture ends."""
     unreadable: int = 0
     causes: dict[str, int] = field(default_factory=dict)
-    """Ends that somebody asks about, by their cause."""
+    """Ends that need an explanation, by their cause."""
     dropped: dict[str, int] = field(default_factory=dict)
     """What had to be forgotten at a limit, by its name."""

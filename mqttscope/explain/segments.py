@@ -1,7 +1,7 @@
-"""What TCP did at the end of a flow: who sent what without an answer, and what a RST looks like beside its sender.
+"""What TCP did at the end of a flow: which side sent what without an answer, and how a RST differs from its sender.
 
-`SegmentWatch` looks at segments on their way to the dissector, which keeps none of this: whoever asks for no
-explanation pays nothing for it.  The facts of a flow are bounded, and so is the number of flows.
+`SegmentWatch` looks at segments on their way to the dissector, which keeps none of this: runs without explanations
+pay nothing for it.  The facts of a flow are bounded, and so is the number of flows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MAX_GENERATIONS = 4
 MAX_SEEN = 8
 """Last segments of each direction, and resets, that are remembered."""
 MAX_TTLS = 8
-"""Values of TTL of one direction that are told apart."""
+"""Values of TTL of one direction that are kept."""
 MAX_KNOCKS = 256
 """Connection attempts of one server that came to nothing, and servers of which these are remembered."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """One segment, with what its IP header says of its sender."""
+    """One segment, with what its IP header shows of its sender."""
 
     frame: int
     timestamp_ns: int
@@ -77,7 +77,7 @@ class Half:
 
     @property
     def outstanding(self) -> int:
-        """Bytes that nobody acknowledged; SYN and FIN count one each."""
+        """Bytes that were not acknowledged; SYN and FIN count one each."""
         return max(0, distance(self.acknowledged, self.end)) if self.is_acknowledged else 0
 
     @property
@@ -122,7 +122,7 @@ class Knock:
     timestamp_ns: int
     capture: str
     refused: bool
-    """By a RST; else nobody answered."""
+    """By a RST; else there was no answer."""
 
 
 class SegmentWatch:

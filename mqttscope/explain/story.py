@@ -1,4 +1,4 @@
-"""What is remembered of one connection to explain its end: its last packets, what was announced, refused and broken."""
+"""What is kept of one connection to explain its end: its last packets, announcements, refusals and violations."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Story:
                 self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
 
     def finding(self, finding: Finding) -> None:
-        """Take note of what a rule says about it."""
+        """Take note of what a rule reports about it."""
         if finding.severity is not Severity.ERROR:
             return
         shown = conceal(finding, Hiding())
@@ -220,7 +220,7 @@ class Story:
 
 
 def announced(raw: bytes) -> int:
-    """Bytes that a packet says to have in its fixed header; 0 where that is not there."""
+    """Bytes that a packet should have by its fixed header; 0 where that is missing."""
     length = shift = 0
     for at, byte in enumerate(raw[1:5], 2):
         length |= (byte & 0x7F) << shift

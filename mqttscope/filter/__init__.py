@@ -17,6 +17,8 @@ from mqttscope.filter.evaluate import build
 from mqttscope.filter.fields import Field, FieldKind, lookup, names
 from mqttscope.filter.parser import FilterError
 
+__all__ = ["Field", "FieldKind", "Filter", "FilterError", "compile", "lookup", "names"]
+
 _OF_THE_RUN = ("connection", "packet")
 """Fields that count over all captures."""
 
@@ -76,6 +78,3 @@ def _rebuild(text: str, start_ns: int | None) -> Filter:
 def compile(text: str) -> Filter:  # noqa: A001 - filter.compile reads as re.compile does
     """Compile an expression; FilterError shows what is wrong with it and where."""
     return Filter(text)
-
-
-__all__ = ["Field", "FieldKind", "Filter", "FilterError", "compile", "lookup", "names"]

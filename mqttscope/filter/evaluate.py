@@ -1,6 +1,7 @@
-"""From the tree of an expression to closures, with all types checked on the way.
+"""Compiles the tree of a filter expression to closures and checks all types on the way.
 
-Names that other tools have for our fields: what to write instead.
+`instead_of` translates the names that other tools have for our fields, so that an error message can suggest the right
+one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns of packets, made of the catalogue of their fields (`mqtt.fields`): nothing is typed twice.
+"""Columns of packets, derived from the catalogue of their fields (`mqtt.fields`): nothing is declared twice.
 
 What only CONNECT or only CONNACK has is in a struct of that name; the other fields are columns, since a name means the
 same in every packet.  Arrow's text is UTF-8 and a captured one need not be: the column then has U+FFFD for each byte

@@ -1,16 +1,16 @@
-"""Files of a lake as several processes write them: Parquet under names of their own, one lock, one manifest.
+"""Reads and writes the files of a lake while several processes do: unique names, one lock, one manifest.
 
-Executors write files beside those that count and say how they are called; the driver puts the names into the manifest.
-A task that fails and runs again writes other names, so that nothing is ever in twice.
+Executors write Parquet files beside those that count and report their names; the driver commits the names to the
+manifest.  A task that fails and runs again writes other names, so nothing is ever in the lake twice.
 
-Small files of a lake become larger ones: each batch of a watch, each hourly ingest writes some of every table.
+Each batch of a watch and each hourly ingest writes small files of every table, which `merge_small` merges.  Only
+files with about as many rows are merged, and only when there are many of them, so that a row is rewritten a few times
+at most, however many batches there are, and a commit writes no more than `MERGED` times `SMALL_BYTES` of each table.
+Sizes in bytes would merge more often: the overhead of a small Parquet file is larger than its rows.
 
-Files with about as many rows are merged when there are many of them, so that a row is written again a few times at
-most, however many batches there are, and a commit writes no more than `MERGED` times `SMALL_BYTES` of each table.
-By bytes it would be more often: what stands around the rows of a small file is more than the rows.
-
-Some rows are of captures that are not read: one that cannot be opened has no content to be known by, and one with the
-same bytes as another is not read again.  Both get rows in the table of errors all the same, once.
+Some captures are in the lake although their rows are not: one that cannot be opened has no content to be recognised by,
+and one with the same bytes as another is not read again.  `remember_errors` and `add_errors` give each of them its rows
+in the table of errors once.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def add_files(manifest: Manifest, files: Mapping[str, list[str]], checksums: Map
 
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """`LakeError` for what goes wrong with the disk of a lake: errors of open files do not say which they are of."""
+    """`LakeError` for what goes wrong with the disk of a lake: errors of open files do not name the file."""
     try:
         yield
     except OSError as error:
@@ -235,7 +235,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Be the only one who writes a lake; `LakeError` where somebody else does, or where other things lie there.
+    """Hold the lock of a lake while it is written; `LakeError` where another process does, or the folder is no lake.
 
     The lock ends with the process, however that ends.  Where the system has no such locks, `commit` is what notices.
     """
@@ -352,7 +352,7 @@ _ERROR_COLUMNS = ("capture", "event", "message", "offset", "frames")
 
 
 def remember_errors(root: Path, after: Manifest, captures: Mapping[str, str]) -> None:
-    """Note in a manifest what the table of errors says of captures, whose names are given by their digests.
+    """Note in a manifest what the table of errors holds about captures, whose names are given by their digests.
 
     Only what has been written with this manifest counts: earlier rows are of other files that had these names.
     """

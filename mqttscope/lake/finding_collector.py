@@ -1,6 +1,6 @@
-"""Findings as the linter makes them, instead of tables: what a run of ``lint`` needs that is shared out over tasks.
+"""Collects findings as the linter makes them, instead of tables, for a run of ``lint`` that is distributed over tasks.
 
-`Judge` stands in for the collector of tables in the kernel of flows.  Its rows hold whole findings in the encoding of
+`Judge` stands in for the collector of tables in the kernel of flows.  Its rows hold complete findings, encoded by
 `lake.state`, with the place at which each came out, so that all of them can be put into the order of one run; and for
 each connection the place at which it was recognised, by which `lint` numbers connections.
 """
@@ -28,7 +28,7 @@ MAX_CLIENTS = 100_000
 MAX_CHOSEN_WAITING = 1 << 20
 """Findings and events of one connection that wait for its Client Identifier."""
 _MARK = 5
-"""Columns of a row that says that an event is in the selection."""
+"""Columns of a row that marks an event as part of the selection."""
 Row = tuple[Any, ...]
 
 

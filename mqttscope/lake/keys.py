@@ -1,12 +1,12 @@
-"""What names a connection and a packet, and where an event has its place, however captures were cut and are read.
+"""Keys of connections and packets, and places of events, that do not depend on how captures were cut and are read.
 
 A connection is where its segments ran and when it began: group of captures, flow key, time of its first segment, and
 the initial sequence number of its initiator as far as it was known when the connection was recognised.  All of this is
 in the flow's own segments.  A packet is its connection, its direction and its place in the stream.
 
-Events of several flows have an order, which whoever reads one flow after the other cannot see.  A notice that frames
-were dropped belongs to no flow, and whoever reads one flow alone does not come past it; so its place is known before,
-and each event is asked whether it comes after it.
+Events of several flows have an order, which a task that reads flow by flow cannot see.  A notice that frames were
+dropped belongs to no flow, and a task that reads one flow alone does not meet it; so its place is determined before,
+and each event is checked for whether it comes after it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ NAME = "manifest.json"
 RETIRED_S = 600.0
 """Seconds that a file stays which readers of an earlier manifest may still want."""
 CHECKED_BYTES = 1 << 30
-"""Tables that are larger together are not read for their checksums before somebody asks them."""
+"""Tables that are larger together are not read for their checksums before a query reads them."""
 _PIECE = 1 << 20
 _CHECKSUM = "checksum"
 _FILE = re.compile(r"[a-z_]+/[^/\0]+\.parquet")
@@ -73,17 +73,17 @@ class Manifest:
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of each stream that is watched: the last batch that is in, and what the next one continues with."""
     sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of each file; older lakes do not say them."""
+    """Bytes of each file; older lakes do not have them."""
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows of each file; older lakes do not say them."""
+    """Rows of each file; older lakes do not have them."""
     retired: dict[str, float] = field(default_factory=dict)
     """Files of tables that earlier manifests named, and when they were replaced: seconds since 1970."""
     faulty: dict[str, Errors] = field(default_factory=dict)
-    """Captures with errors, by digest; older lakes do not say them."""
+    """Captures with errors, by digest; older lakes do not have them."""
     begins: dict[str, list[int]] = field(default_factory=dict)
-    """What is known of each capture to find it when it has grown (`capture.fingerprint`); older lakes do not say it."""
+    """What identifies each capture when it has grown (`capture.fingerprint`); older lakes do not have it."""
     checksums: dict[str, int] = field(default_factory=dict)
-    """CRC-32 of each file; older lakes do not say them."""
+    """CRC-32 of each file; older lakes do not have them."""
     schema: int = 1
     """Version of the schemas of its tables (`lake.schemas`)."""
 
@@ -100,7 +100,7 @@ class Manifest:
         return {name for names in (*self.files.values(), *self.open_files.values()) for name in names}
 
     def retire(self, before: Manifest) -> None:
-        """Note which files of the manifest before are replaced; forget those that nobody waits for any more."""
+        """Note which files of the manifest before are replaced; forget those that no reader needs any more."""
         now = time.time()
         replaced = before.table_files() - self.table_files()
         # A time that lies ahead is of a clock that was wrong.
@@ -141,7 +141,7 @@ def _checksum(data: Any) -> int:
 
 
 def _is_well_formed(manifest: Manifest) -> bool:
-    """Whether all that it says can be used."""
+    """Whether all of its content can be used."""
     files = [*manifest.files.values(), *manifest.open_files.values()] if _all_lists(manifest) else None
     return (
         files is not None

@@ -1,4 +1,4 @@
-"""What the tables hold beside what is always in them.  Plain data, so that it can be sent to other machines."""
+"""Options of what the tables hold.  Plain data, so that it can be sent to other machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LakeOptions:
     """How events become rows."""
 
     dissect: Options = field(default_factory=Options)
-    """How the captures are read; packets are counted by connection whatever this says."""
+    """How the captures are read; packets are counted by connection in any case."""
     group: str = ""
     """Names captures that belong together: no connection continues in another group."""
     payload_limit: int = 0

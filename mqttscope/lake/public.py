@@ -2,10 +2,10 @@
 
 A flow that is still open holds bytes that are no packet yet, and packets that rules look at later.  What a later ingest
 needs of a secret is its length alone, so asterisks take its place wherever it is known to stand: in the CONNECT that is
-kept, in the part of a packet that has come, in the head of an HTTP request.  Bytes of which nobody can say what they
-are, since they lie after a hole in the opening of a connection or in a message that is compressed and not complete,
-are not kept as they are.  The bytes that were delivered last, by which a retransmission with other content is told, are
-forgotten.
+kept, in the part of a packet that has come, in the head of an HTTP request.  Bytes whose meaning is unknown, since
+they lie after a hole in the opening of a connection or in a message that is compressed and not complete, are not kept
+as they are.  The bytes that were delivered last, by which a retransmission with other content is recognised, are
+dropped.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> Ranges
 
 
 def _payload_at(whole: bytes, start: int, versions: Sequence[ProtocolVersion]) -> Ranges:
-    """The payload of the first packet that was found: a password may hold a whole packet."""
+    """The payload of the first packet that was found: a password may hold a complete packet."""
     _, end = packet_end(whole, start, len(whole))
     raw = whole[start:end]
     for version in versions:

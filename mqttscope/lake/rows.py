@@ -49,7 +49,7 @@ from mqttscope.session.connection import Connection
 
 Values = tuple[Any, ...]
 MOST = (1 << 63) - 1
-"""The largest number of a column; it stands for larger ones, which the message of their row tells."""
+"""The largest number of a column; it stands for larger ones, which the message of their row gives."""
 _NAMES = tuple(packet_columns())
 _TYPES = {int(kind): kind.name.lower() for kind in PacketType}
 _V5 = ProtocolVersion.V5

@@ -1,4 +1,4 @@
-"""The tables: what their columns are called, hold and mean.
+"""The tables: names, types and meanings of their columns.
 
 Column names are the words of the JSON forms.  Numbers that count a run do not exist here, since they would depend on
 how captures were cut: a connection is its ``connection_id``, a packet its ``stream_offset`` and direction in it, and
@@ -278,7 +278,7 @@ SCOPE_STATE = TableSchema(
 )
 INTERNAL = (STATE, FLOW_KEYS, SCOPE_STATE)
 OPEN = "open/"
-"""What the kinds of rows begin with that say what is known so far of connections that are still open."""
+"""Prefix of the kinds of rows for connections that are still open."""
 
 
 @cache

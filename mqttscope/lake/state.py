@@ -35,6 +35,63 @@ import msgspec
 
 from mqttscope.errors import MqttscopeError
 
+__all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
+
+MAGIC = b"MQTS"
+VERSION = 7
+MAX_BYTES = 1 << 30
+"""Longest state that is read, inflated."""
+
+
+class StateError(MqttscopeError, ValueError):
+    """State that cannot be read: damaged, of another version, or not of this program."""
+
+
+class NotSerializableError(MqttscopeError, TypeError):
+    """A value that is no plain data."""
+
+
+def dump(value: Any, *, compress: bool = True, shown: Callable[[Any], Any] | None = None) -> bytes:
+    """A value as bytes; `NotSerializableError` where something in it is no plain data.
+
+    ``shown`` gives the object that is written in the place of another.
+    """
+    writer = _Writer(shown)
+    (written,) = writer.write((value,))
+    plain = msgspec.msgpack.encode((writer.classes, written))
+    body = b"z" + zlib.compress(plain, 1) if compress else b"p" + plain
+    return b"".join((MAGIC, bytes((VERSION,)), zlib.crc32(body).to_bytes(4, "big"), body))
+
+
+def load(data: bytes) -> Any:
+    """The value of `dump`; `StateError` where these are not such bytes."""
+    if data[:4] != MAGIC:
+        raise StateError("this is no state")
+    if data[4:5] != bytes((VERSION,)):
+        raise StateError(f"the state has version {data[4] if len(data) > 4 else '?'}, this program reads {VERSION}")
+    body = data[9:]
+    if zlib.crc32(body) != int.from_bytes(data[5:9], "big"):
+        raise StateError("the state is damaged")
+    try:
+        classes, written = msgspec.msgpack.decode(body[1:] if body[:1] == b"p" else _inflated(body))
+        (value,) = _Reader(classes).read((written,))
+    except StateError:
+        raise
+    except (msgspec.MsgspecError, zlib.error, RecursionError, MemoryError, ArithmeticError) as error:
+        raise StateError(f"the state is damaged: {error}") from None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise StateError(f"the state is damaged: {error}") from None
+    return value
+
+
+def _inflated(body: bytes) -> bytes:
+    inflate = zlib.decompressobj()
+    plain = inflate.decompress(body[1:], MAX_BYTES) if body[:1] == b"z" else b""
+    if not inflate.eof or inflate.unused_data:
+        raise StateError("the state is damaged or too long")
+    return plain
+
+
 PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 """Packages of this program whose dataclasses and enumerations may be written down."""
 LEFT_OUT = {
@@ -45,20 +102,10 @@ LEFT_OUT = {
 }
 """Fields that are made again from the others, or by who continues."""
 
-
 _ROOT = "mqttscope."
 _NAME = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*\.[A-Za-z_][A-Za-z0-9_]*")
 PLAIN = {"mqtt.properties.Properties": ("items",)}
 """Classes with slots that are no dataclasses."""
-
-
-class StateError(MqttscopeError, ValueError):
-    """State that cannot be read: damaged, of another version, or not of this program."""
-
-
-class NotSerializableError(MqttscopeError, TypeError):
-    """A value that is no plain data."""
-
 
 _extra: dict[str, type] = {}
 
@@ -108,12 +155,6 @@ def field_names(cls: type, name: str) -> tuple[str, ...]:
     return tuple(one.name for one in dataclasses.fields(cls) if (name, one.name) not in LEFT_OUT)
 
 
-__all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
-
-MAGIC = b"MQTS"
-VERSION = 7
-MAX_BYTES = 1 << 30
-"""Longest state that is read, inflated."""
 _LONG = 1 << 63
 _LONGEST_NUMBER = 255
 """Bytes of a number."""
@@ -142,49 +183,8 @@ class _Tag(IntEnum):
     """One of more than 64 bits, as bytes, big endian."""
 
 
-def dump(value: Any, *, compress: bool = True, shown: Callable[[Any], Any] | None = None) -> bytes:
-    """A value as bytes; `NotSerializableError` where something in it is no plain data.
-
-    ``shown`` gives the object that is written in the place of another.
-    """
-    writer = _Writer(shown)
-    (written,) = writer.write((value,))
-    plain = msgspec.msgpack.encode((writer.classes, written))
-    body = b"z" + zlib.compress(plain, 1) if compress else b"p" + plain
-    return b"".join((MAGIC, bytes((VERSION,)), zlib.crc32(body).to_bytes(4, "big"), body))
-
-
-def load(data: bytes) -> Any:
-    """The value of `dump`; `StateError` where these are not such bytes."""
-    if data[:4] != MAGIC:
-        raise StateError("this is no state")
-    if data[4:5] != bytes((VERSION,)):
-        raise StateError(f"the state has version {data[4] if len(data) > 4 else '?'}, this program reads {VERSION}")
-    body = data[9:]
-    if zlib.crc32(body) != int.from_bytes(data[5:9], "big"):
-        raise StateError("the state is damaged")
-    try:
-        classes, written = msgspec.msgpack.decode(body[1:] if body[:1] == b"p" else _inflated(body))
-        (value,) = _Reader(classes).read((written,))
-    except StateError:
-        raise
-    except (msgspec.MsgspecError, zlib.error, RecursionError, MemoryError, ArithmeticError) as error:
-        raise StateError(f"the state is damaged: {error}") from None
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise StateError(f"the state is damaged: {error}") from None
-    return value
-
-
-def _inflated(body: bytes) -> bytes:
-    inflate = zlib.decompressobj()
-    plain = inflate.decompress(body[1:], MAX_BYTES) if body[:1] == b"z" else b""
-    if not inflate.eof or inflate.unused_data:
-        raise StateError("the state is damaged or too long")
-    return plain
-
-
 class _Writer:
-    """Values as what MessagePack can say."""
+    """Writes values as what MessagePack can express."""
 
     def __init__(self, shown: Callable[[Any], Any] | None = None) -> None:
         self._shown = shown
@@ -293,7 +293,7 @@ class _Found:
 
 
 class _Reader:
-    """Values of what MessagePack said."""
+    """Reads values back from what MessagePack holds."""
 
     def __init__(self, classes: Any) -> None:
         self._room = MAX_BYTES

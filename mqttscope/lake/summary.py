@@ -1,4 +1,4 @@
-"""What an ingest did, in numbers: read from the files that it wrote, whoever wrote them."""
+"""What an ingest did, in numbers: read from the files that its tasks wrote."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mqttscope.net.frame import CaptureError
 
 SUMS = ("topics", "clients", "sessions")
 MOST_ERRORS = 1_000
-"""Errors of captures that are told one by one."""
+"""Errors of captures that are reported one by one."""
 
 
 @dataclass(slots=True)
 class OfConnections:
-    """What the rows of an ingest say of its connections beside their packets, those that are still open included."""
+    """What the rows of an ingest hold about its connections beside their packets, open ones included."""
 
     discarded_segments: int = 0
     discarded_bytes: int = 0
@@ -43,7 +43,7 @@ class Summary:
     open_rows: dict[str, int] = field(default_factory=dict)
     """How many of them are of connections that are still open."""
     sums: dict[str, int] = field(default_factory=dict)
-    """Rows of the tables that are sums over the whole lake."""
+    """Rows of the tables that are sums over the complete lake."""
     open_connections: int = 0
     findings: dict[str, int] = field(default_factory=dict)
     """New findings by severity, of what is still open as well."""
@@ -55,7 +55,7 @@ class Summary:
 
 
 def summarize(root: Path, before: Manifest, done: Ingested) -> Summary:
-    """Numbers of the ingest that found the lake as ``before`` says it was."""
+    """Numbers of the ingest that found the lake in the state of ``before``."""
     after = read_manifest(root)
 
     changed = after.generation != before.generation

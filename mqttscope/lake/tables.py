@@ -1,4 +1,4 @@
-"""From events to rows of all tables in one pass, and from rows to record batches."""
+"""Converts events to rows of all tables in one pass, and rows to record batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Collector:
         self.over = True
         """Connections that close have ended; else what is read of them so far ends here."""
         self.position = SortPosition()
-        """Which segment is read now; whoever reads flow by flow keeps it up."""
+        """Which segment is read now; a caller that reads flow by flow keeps it up to date."""
         self.holes: dict[bytes, list[tuple[bool, int, int]]] = {}
         """What was given up of flows that have ended, by `flow_key`: whether of the side that comes first in it, from
         where, to where."""

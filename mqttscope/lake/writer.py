@@ -1,4 +1,4 @@
-"""A lake in a local folder, written in process: for small inputs, and as the measure of every other way.
+"""Writes a lake in a local folder, in process: for small inputs, and as the reference for every other engine.
 
 An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown
@@ -227,7 +227,7 @@ def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
 
 @dataclass(slots=True)
 class _Fresh:
-    """Captures, told apart by their content."""
+    """Captures, identified by their content."""
 
     names: dict[str, str] = field(default_factory=dict)
     """Those that are not in yet, by digest."""
@@ -326,7 +326,7 @@ def _read(
 
 
 def dropping_captures(root: Path, manifest: Manifest) -> set[str]:
-    """Captures that said to have dropped frames; connections that are open may have their last frames there."""
+    """Captures that report dropped frames; connections that are open may have their last frames there."""
     if not manifest.files.get("ingest_errors"):
         return set()
     with reading(root / "ingest_errors"):

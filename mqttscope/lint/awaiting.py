@@ -1,4 +1,4 @@
-"""What rules share that wait for messages which a server should send to a subscriber.
+"""What rules share that await messages which a server should send to a subscriber.
 
 A message is awaited from the time on when its publisher knows that it was accepted.  What else than a mistake may
 explain that it has not come withholds the finding or lowers its severity (`AwaitingRule.judge`).

@@ -1,4 +1,4 @@
-"""What rules about a whole server share: what of its memory may be relied on, and what hides from the capture.
+"""What rules about a server share: which facts about its memory can be relied on, and what the capture does not show.
 
 A rule with the scope of a broker puts together what one client published and what another one got.  What it remembers
 is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server,
@@ -33,7 +33,7 @@ from mqttscope.session.connection import Connection
 C2S = Direction.CLIENT_TO_SERVER
 SECOND_NS = 1_000_000_000
 MAX_TOPICS = 10_000
-"""Topics that a rule remembers of a server; the one published to longest ago goes first, and nothing is said of it."""
+"""Topics that a rule remembers of a server; the one published to longest ago is dropped first, and no longer judged."""
 MAX_WITNESSES = 1_000
 """Open connections that are followed as witnesses that a server did not restart; later ones prove nothing."""
 MAX_UNANSWERED = 1_000
@@ -43,7 +43,7 @@ MAX_WILLS = 10_000
 
 
 TORN_NS = 600 * SECOND_NS
-"""How long after bytes were missing what somebody else said may have been in them."""
+"""How long after bytes were missing a packet of another client may have been in them."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Watch:
     blind: bool = False
     """Whether there were more of them than can be remembered."""
     torn_ns: int = -TORN_NS
-    """When bytes were missing last, whoever sent them."""
+    """When bytes were missing last, in either direction of any connection."""
     unanswered: dict[tuple[ConnectionKey, int], str] = field(default_factory=dict)
     """Topics of messages with QoS above 0 that rest on an answer of the server, by their packet identifier."""
 
@@ -75,7 +75,7 @@ class Watch:
         """The server has acknowledged in full what was published of this topic."""
 
     def wait_for_answer(self, at: RuleContext, packet: Publish, topic: str) -> None:
-        """What a message says of its topic is certain only when the server has accepted it."""
+        """A message is evidence about its topic only when the server has accepted it."""
         if packet.packet_identifier is not None:
             self.unanswered[at.key, packet.packet_identifier] = topic
             if len(self.unanswered) > MAX_UNANSWERED:
@@ -139,7 +139,7 @@ class Watch:
         return will.will_retain
 
     def take(self, packet: Any, at: RuleContext) -> None:
-        """Take note of a CONNECT, a CONNACK, an answer to a PUBLISH; and of the time, whatever the packet is."""
+        """Take note of a CONNECT, a CONNACK or an answer to a PUBLISH, and of the time of every packet."""
         self.pass_time(at.timestamp_ns)
         if packet.missing:
             self.torn_ns = at.timestamp_ns
@@ -163,7 +163,7 @@ class Watch:
             self._see(at)
 
     def is_torn(self, at: RuleContext) -> bool:
-        """Whether bytes were missing lately, so that what nobody seems to have said may have been in them."""
+        """Whether bytes were missing lately, so that they may hold a packet which seems never to have been sent."""
         return at.timestamp_ns < self.torn_ns + TORN_NS
 
     def gap(self, event: GapEvent, at: RuleContext) -> None:

@@ -160,7 +160,7 @@ FILE = "statements.jsonl"
 
 @dataclass(slots=True, frozen=True)
 class Statement:
-    """One sentence that binds somebody."""
+    """One sentence of a specification that binds a client or a server."""
 
     version: str
     """``3.1``, ``3.1.1`` or ``5.0``."""

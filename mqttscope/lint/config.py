@@ -1,4 +1,4 @@
-"""The configuration of the linter: what ``mqttscope.toml`` and ``[tool.mqttscope]`` may say, and what is wrong with it.
+"""The configuration of the linter: the keys of ``mqttscope.toml`` and ``[tool.mqttscope]``, checked one by one.
 
     [lint]
     extend-select = ["OPS", "SEC101"]
@@ -50,7 +50,7 @@ class ConfigError(MqttscopeError, ValueError):
 
 @dataclass(slots=True)
 class Config:
-    """What a configuration file says; ``None`` and empty where it says nothing."""
+    """The content of a configuration file; ``None`` and empty stand for keys that are absent."""
 
     select: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def parse(document: Table) -> Config:
 
 
 def rule_files(document: Table) -> tuple[str, ...]:
-    """Files with rules of one's own that a configuration names; they have to be loaded before it is checked."""
+    """The files with the user's own rules that a configuration names; they have to be loaded before it is checked."""
     lint = _table(document.get("lint", {}), "lint")
     return _strings(lint.get("rules", []), "lint.rules")
 

@@ -1,11 +1,10 @@
-"""What a rule looks at: one event, with the state of its connection before it.
+"""What a rule can look at: one event, the state of its connection before it, and the memory of the rule.
 
-What rules keep beyond one packet, by the key of their scope.
-
-Memories of one key are all that a finding of that scope may depend on, beside the connection that it is about.  So an
-engine that sees the whole connections of one key alone finds what one finds that sees everything, and a cluster can
-run one engine for each key.  A connection belongs to the key that it has when its CONNACK comes: before that, rules
-with the scope of a session have nothing to remember.
+`RuleContext` is the event with everything known before it.  `Memories` holds what rules keep beyond one packet, by the
+key of their scope: a finding of that scope depends on nothing but the memory of its key and the connection that it is
+about.  So an engine that sees all connections of one key finds for it the same as an engine that sees everything, and
+a cluster can run one engine per key.  A connection gets its key with its CONNACK: before that, rules with the scope of
+a session have nothing to remember.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ Kept = dict[tuple[Hashable, ...], dict[str, Any]]
 """What rules keep, by the key of their scope and their code."""
 M = TypeVar("M")
 ConnectionKey = tuple[bytes | str, int, int]
-"""What tells a connection from all others, also in a later run: its flow, when it began, and the initial sequence
-number of its initiator.  Where there is no flow, since nobody captured it: its capture and its number."""
+"""What distinguishes a connection from all others, also in a later run: its flow, when it began, and the initial
+sequence number of its initiator.  Where there is no flow, since it was not captured: its capture and its number."""
 
 
 class KeepsState(Protocol):
@@ -132,7 +131,7 @@ def is_of_one(key: tuple[Hashable, ...]) -> bool:
 
 
 def connection_key(connection: Connection) -> ConnectionKey:
-    """What tells a connection from all others."""
+    """What distinguishes a connection from all others."""
     if connection.flow_key:
         # Which side is the initiator may be a guess.
         return flow_key(connection.flow_key), connection.opened_ns, connection.initial_sequence
@@ -288,7 +287,7 @@ class RuleContext:
         """Have ``check_due`` of a rule called when capture time comes there, before all that is captured then.
 
         It is called for this connection, or for another one that is open and has the same key.  A time that has come
-        already means its next event.  Where the capture ends before, the rule is never called: nobody knows.
+        already means its next event.  Where the capture ends before, the rule is never called: the outcome is unknown.
         """
         connection = self.connection if whom is None else self._memories.open.get(whom)
         if connection is not None and connection.history is not None:

@@ -1,18 +1,16 @@
 """Runs rules over events: the state before a packet, dispatch by packet type, findings in the order of the capture.
 
-Feed it the events of `dissect` one by one, each before the next is taken from the generator: then the connection is in
-the state before the packet, as rules want it.  Rules of every scope run here; what they remember belongs to the key of
-their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
+`Linter` takes the events of `dissect` one by one, each before the next is taken from the generator: then the connection
+is in the state before the packet, as rules expect.  Rules of every scope run here; what they remember belongs to the
+key of their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
 
-Where in a packet a finding points to.
+The engine completes what rules report.  `place_of` locates the field in the packet, and `foreign_protocol` recognises
+by its first bytes a protocol that is met in the place of MQTT.
 
-Other protocols that are met where MQTT should begin, known by their first bytes.
-
-What may be of a secret in the damaged packets of a connection, so that no message quotes it.
-
-What rules remember of a packet they quote in findings about others: the Authentication Method of a CONNECT, a topic.
-Where the layout is broken, such a text may hold a password.  So messages are not made in many careful ways, but each is
-held against these bytes before anybody sees it (`redact.findings`).
+Rules remember texts of packets and quote them in findings about others: the Authentication Method of a CONNECT, a
+topic.  Where the layout of a packet is broken, such a text may hold a password.  The messages of rules are therefore
+not trusted one by one: `Withheld` keeps the secret bytes of the damaged packets of each connection, and every message
+is compared with them before it is shown (`redact.findings`).
 """
 
 from __future__ import annotations
@@ -51,104 +49,6 @@ from mqttscope.net.frame import CaptureDrops
 from mqttscope.redact.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS, History, Violation
-
-MAX_WITHHELD = 10_000
-"""Open connections with damaged packets of which this is kept."""
-MAX_RUNS = 16
-"""Ranges of bytes of one connection; the first and the last ones are kept."""
-MAX_BYTES = 4_096
-"""Bytes of a range: rules do not quote more of a text."""
-LEAST = 4
-"""Fewer bytes are no secret that could be told from other text."""
-
-
-class Withheld:
-    """The hidden bytes of damaged packets, by the identity of their connection while it is open."""
-
-    def __init__(self) -> None:
-        self._runs: dict[int, tuple[bytes, ...]] = {}
-
-    def note(self, event: MalformedEvent) -> None:
-        """Take note of what is hidden in a damaged packet."""
-        connection, raw = event.connection, event.malformed.raw
-        if not (holds_secrets(raw) or event.malformed.complete):
-            return  # nothing of it is remembered
-        found = hidden_in_damaged(raw, connection.version, connection.side(event.direction).doubt)
-        runs = [raw[start : min(end, start + MAX_BYTES)] for start, end in found if end - start >= LEAST]
-        if not runs:
-            return
-        key = id(connection)
-        if key not in self._runs and len(self._runs) >= MAX_WITHHELD:
-            del self._runs[next(iter(self._runs))]
-        known = [*self._runs.get(key, ()), *runs]
-        if len(known) > MAX_RUNS:
-            known = [*known[: MAX_RUNS // 2], *known[-MAX_RUNS // 2 :]]
-        self._runs[key] = tuple(known)
-
-    def of(self, connection: Connection) -> tuple[bytes, ...]:
-        """What is hidden of a connection."""
-        return self._runs.get(id(connection), ())
-
-    def forget(self, connection: Connection) -> None:
-        """The connection has ended."""
-        self._runs.pop(id(connection), None)
-
-
-PROXY = "a PROXY protocol header"
-PREFACES = frozenset({PROXY})
-"""What a load balancer puts before the MQTT of a connection."""
-
-_HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
-_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"\x16\x03[\x00-\x04]"), "TLS"),
-    (re.compile(rb"\x15\x03[\x00-\x04]\x00"), "TLS"),  # an alert, which answers what is no TLS
-    (re.compile(rb"(?:" + _HTTP_METHODS + rb") [!-~]"), "HTTP"),
-    (re.compile(rb"HTTP/\d"), "HTTP"),
-    (re.compile(rb"SSH-[12]\."), "SSH"),
-    (re.compile(rb"AMQP[\x00-\x03]"), "AMQP"),
-    (re.compile(rb"\x03\x00\x00.[\x02-\x40]\xe0", re.DOTALL), "RDP"),
-    (re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)"), PROXY),
-    (re.compile(rb"\r\n\r\n\x00\r\nQUIT\n"), PROXY),
-)
-
-
-def foreign_protocol(head: bytes) -> str:
-    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or nobody knows."""
-    for signature, name in _SIGNATURES:
-        if signature.match(head):
-            return name
-    return ""
-
-
-def place_of(report: Report, raw: bytes, at: RuleContext, fault: FaultReport | None) -> tuple[int | None, int | None]:
-    """Offset and length in bytes of what a report blames; ``None`` where it is no part of a packet."""
-    if not raw:
-        return None, None
-    if report.span is not None:
-        return report.span
-    if fault is not None:
-        return place_of_fault(at.spans, raw, fault)
-    event = at.event
-    if not report.field:
-        return 0, len(raw)
-    packet = event.packet if isinstance(event, PacketEvent) else None
-    if isinstance(event, MalformedEvent):
-        packet = event.malformed.packet
-    if packet is not None:
-        span = at.spans.of(packet, report.field)
-        if span is not None:
-            return span.start, span.end - span.start
-    return 0, len(raw)
-
-
-def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[int, int]:
-    """The field that holds the fault; where a byte is missing, the place after the last one."""
-    start = min(fault.offset, len(raw))
-    for span in spans.spans:
-        if span.start <= start < span.end and (span.field == fault.field or not fault.field):
-            return span.start, span.end - span.start
-    return start, min(1, len(raw) - start)
-
 
 __all__ = ["InternalError", "Linter", "scope_key"]
 
@@ -204,10 +104,10 @@ class Linter:
     """Rules at work.  Feed it events, then look at ``quality`` and ``internal_errors``."""
 
     def __init__(self, rules: Iterable[Rule], *, strict: bool = False, complete: frozenset[str] = frozenset()) -> None:
-        """``complete``: servers (``10.0.0.2:1883``) of which the captures hold every connection, as the user says."""
+        """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts."""
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
-        """Rules that are run for those which judge what becomes of violations; nobody gets what they find."""
+        """Rules that run only for those which judge the reaction to a violation; their own findings are dropped."""
         running = tuple(sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code))
         self._running = running
         self.complete = complete
@@ -222,7 +122,7 @@ class Linter:
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
         self.dropping: set[str] = set()
-        """Captures that said to have dropped frames."""
+        """Captures that report dropped frames."""
         self.memories = Memories()
         self._withheld = Withheld()
         self._folded: dict[tuple[object, ...], Finding] = {}
@@ -694,7 +594,7 @@ class Linter:
 
 
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:
-    """Rules that nobody selected, and whose findings others need to know."""
+    """Rules that are not selected but whose findings selected rules need."""
     if any(rule.reads_findings for rule in rules):
         known = {rule.code for rule in rules}
         for code, rule in select().items():
@@ -738,8 +638,106 @@ def _again(
 
 
 def _known_client(at: RuleContext) -> str | None:
-    """The Client Identifier for fingerprints: one that the server made up says nothing."""
+    """The Client Identifier for fingerprints, which one that the server assigns does not enter: it changes."""
     connect = at.history.connect
     if connect is not None and not connect.client_identifier:
         return "(assigned)"
     return at.connection.client_identifier
+
+
+def place_of(report: Report, raw: bytes, at: RuleContext, fault: FaultReport | None) -> tuple[int | None, int | None]:
+    """Offset and length in bytes of what a report blames; ``None`` where it is no part of a packet."""
+    if not raw:
+        return None, None
+    if report.span is not None:
+        return report.span
+    if fault is not None:
+        return place_of_fault(at.spans, raw, fault)
+    event = at.event
+    if not report.field:
+        return 0, len(raw)
+    packet = event.packet if isinstance(event, PacketEvent) else None
+    if isinstance(event, MalformedEvent):
+        packet = event.malformed.packet
+    if packet is not None:
+        span = at.spans.of(packet, report.field)
+        if span is not None:
+            return span.start, span.end - span.start
+    return 0, len(raw)
+
+
+def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[int, int]:
+    """The field that holds the fault; where a byte is missing, the place after the last one."""
+    start = min(fault.offset, len(raw))
+    for span in spans.spans:
+        if span.start <= start < span.end and (span.field == fault.field or not fault.field):
+            return span.start, span.end - span.start
+    return start, min(1, len(raw) - start)
+
+
+PROXY = "a PROXY protocol header"
+PREFACES = frozenset({PROXY})
+"""What a load balancer puts before the MQTT of a connection."""
+
+_HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
+_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"\x16\x03[\x00-\x04]"), "TLS"),
+    (re.compile(rb"\x15\x03[\x00-\x04]\x00"), "TLS"),  # an alert, which answers what is no TLS
+    (re.compile(rb"(?:" + _HTTP_METHODS + rb") [!-~]"), "HTTP"),
+    (re.compile(rb"HTTP/\d"), "HTTP"),
+    (re.compile(rb"SSH-[12]\."), "SSH"),
+    (re.compile(rb"AMQP[\x00-\x03]"), "AMQP"),
+    (re.compile(rb"\x03\x00\x00.[\x02-\x40]\xe0", re.DOTALL), "RDP"),
+    (re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)"), PROXY),
+    (re.compile(rb"\r\n\r\n\x00\r\nQUIT\n"), PROXY),
+)
+
+
+def foreign_protocol(head: bytes) -> str:
+    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or are unknown."""
+    for signature, name in _SIGNATURES:
+        if signature.match(head):
+            return name
+    return ""
+
+
+MAX_WITHHELD = 10_000
+"""Open connections with damaged packets of which this is kept."""
+MAX_RUNS = 16
+"""Ranges of bytes of one connection; the first and the last ones are kept."""
+MAX_BYTES = 4_096
+"""Bytes of a range: rules do not quote more of a text."""
+LEAST = 4
+"""Shorter secrets could not be distinguished from other text."""
+
+
+class Withheld:
+    """The hidden bytes of damaged packets, by the identity of their connection while it is open."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, tuple[bytes, ...]] = {}
+
+    def note(self, event: MalformedEvent) -> None:
+        """Take note of what is hidden in a damaged packet."""
+        connection, raw = event.connection, event.malformed.raw
+        if not (holds_secrets(raw) or event.malformed.complete):
+            return  # nothing of it is remembered
+        found = hidden_in_damaged(raw, connection.version, connection.side(event.direction).doubt)
+        runs = [raw[start : min(end, start + MAX_BYTES)] for start, end in found if end - start >= LEAST]
+        if not runs:
+            return
+        key = id(connection)
+        if key not in self._runs and len(self._runs) >= MAX_WITHHELD:
+            del self._runs[next(iter(self._runs))]
+        known = [*self._runs.get(key, ()), *runs]
+        if len(known) > MAX_RUNS:
+            known = [*known[: MAX_RUNS // 2], *known[-MAX_RUNS // 2 :]]
+        self._runs[key] = tuple(known)
+
+    def of(self, connection: Connection) -> tuple[bytes, ...]:
+        """What is hidden of a connection."""
+        return self._runs.get(id(connection), ())
+
+    def forget(self, connection: Connection) -> None:
+        """The connection has ended."""
+        self._runs.pop(id(connection), None)

@@ -8,7 +8,7 @@
 
 Steps follow each other; each side has received what the other sent before, unless a step is `crossing`.  A step is one
 or more packets that arrive together, as packet objects or, where an encoder would have to lie, as their bytes.  A mark
-names the field that the rule is to blame (empty for the packet as a whole); nothing else may be found by that rule.
+names the field that the rule has to blame (empty for the complete packet); nothing else may be found by that rule.
 
 What takes several clients has several connections to the same server, `on` the second, the third and so on:
 
@@ -25,7 +25,7 @@ MQTT over WebSocket begins with an upgrade, and its packets are framed:
         server(framed(Pingresp(), masked=False)),
     )
 
-Frames with one packet each are packets of a step; an upgrade and frames without a whole packet are `silent` steps.
+Frames with one packet each are packets of a step; an upgrade and frames without a complete packet are `silent` steps.
 
 `segments` makes of a conversation the TCP segments that a capture of it would have, and `expected` says what its marks
 expect.
@@ -248,7 +248,7 @@ def framed(
 
 
 def silent_frame(side: str, payload: bytes, *, opcode: int, fin: bool = True) -> Step:
-    """A frame without a whole packet: a ping of the WebSocket itself, or part of a packet."""
+    """A frame without a complete packet: a ping of the WebSocket itself, or part of a packet."""
     step = client if side == CLIENT else server
     return silent(step(framed(payload, masked=side == CLIENT, opcode=opcode, fin=fin)))
 
@@ -283,7 +283,7 @@ class _Side:
     sequence: int
     """Of its next byte."""
     acknowledges: int = 0
-    """How far it says to have received the other's stream."""
+    """How far it acknowledges the other's stream."""
 
 
 @dataclass(slots=True)
@@ -387,7 +387,7 @@ def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
 
 
 def expected(conversation: Conversation) -> list[tuple[int | None, str]]:
-    """What the marks say: number of the packet in the capture (``None`` for the connection) and field."""
+    """What the marks expect: number of the packet in the capture (``None`` for the connection) and field."""
     wanted: list[tuple[int | None, str]] = []
     number = 0
     for step in conversation.steps:
@@ -402,6 +402,6 @@ def _ports(source: int, destination: int) -> bytes:
 
 
 def chunkings(conversation: Conversation) -> Iterator[list[Segment]]:
-    """The conversation with every step whole, and cut into pieces of several sizes."""
+    """The conversation with every step in one piece, and cut into pieces of several sizes."""
     for chunk in (0, 1, 2, 5):
         yield segments(conversation, chunk)

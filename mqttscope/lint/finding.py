@@ -1,4 +1,4 @@
-"""Findings: what a rule reports, and the fingerprint by which it is known again."""
+"""Findings: what a rule reports, and the fingerprint that recognises it in a later run."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ class Place:
 
 @dataclass(slots=True)
 class Report:
-    """What a rule says about the event it looks at; the engine makes a `Finding` of it."""
+    """What a rule reports about the event it looks at; the engine makes a `Finding` of it."""
 
     field: str
-    """Path of the field to blame, empty for the packet as a whole."""
+    """Path of the field to blame, empty for the complete packet."""
     message: str
     severity: Severity | None = None
     """Where it differs from the rule's."""
@@ -93,7 +93,7 @@ class Report:
     statements: tuple[str, ...] | None = None
     """Where they do not follow from the rule's table."""
     span: tuple[int, int] | None = None
-    """Offset and length in the packet, where the field alone does not say it."""
+    """Offset and length in the packet, where the field alone does not locate it."""
     overdue: bool = False
     """What never came, so that the packet at hand is not to blame, nor shown: the finding is about the connection."""
     topic: str | None = None

@@ -1,18 +1,14 @@
-"""What becomes of a finding: whether it is wanted, suppressed or known, and whether it counts, so that the run fails.
+"""Decides what becomes of a finding: whether it is selected, suppressed or known, and whether it makes the run fail.
 
-One place decides it for captures, live traffic and tests.  A finding *counts* when it is at least as severe as
-``fail_on`` and as sure as ``fail_confidence``, and nothing suppresses it.
+`Gate` is the one place that decides it for captures, live traffic and tests.  A finding *counts* when it is at least as
+severe as ``fail_on`` and as sure as ``fail_confidence``, and nothing suppresses it.  Findings of a rule with ``once``
+are one finding of the run: they are held back and come with `Gate.summed_up` at the end.
 
-Findings of a rule with ``once`` are one finding of the run: they are held, and come with `Gate.summed_up` at the end.
-
-The baseline: findings that were there before and do not count, known by fingerprints that survive a new capture.
-
-The file is meant to be committed: sorted, one finding per line, without times and addresses, so that its differences
-can be read.
-
-Findings that are not to count: ignored for a client or a topic, suppressed with a reason, or in the baseline.
-
-The selection: the part of the captures that findings are wanted of, by a filter, by connections, by clients.
+`Selection` restricts findings to a part of the captures, by a filter, by connections or by clients.  `Suppressions` are
+the entries of the configuration that ignore findings for a client or a topic, or suppress them with a reason.
+`Baseline` holds the findings that were there before, known by fingerprints that survive a new capture.  Its file is
+meant to be committed: it is sorted, has one finding per line and neither times nor addresses, so that its differences
+are readable.
 """
 
 from __future__ import annotations
@@ -115,7 +111,7 @@ SCHEMA = 1
 
 
 class BaselineError(MqttscopeError, ValueError):
-    """The text is no baseline; the message says why."""
+    """The text is no baseline; the message gives the reason."""
 
 
 def client_key(client_identifier: str | None) -> str:
@@ -333,7 +329,7 @@ class Gate:
         return self._counted(finding, shown=shown)
 
     def summed_up(self) -> list[tuple[Finding, Verdict]]:
-        """The findings that are about the run as a whole, for the end of reports; each is given once."""
+        """The findings about the complete run, for the end of reports; each is given once."""
         held, self._held = self._held, {}
         return [(self._sum(one), verdict) for one, verdict in held.values() if verdict.shown]
 
@@ -437,7 +433,7 @@ class Selection(Generic[Found]):
         return passed.findings
 
     def missing(self, connections: int) -> str:
-        """What to say where no packet is in it."""
+        """The message where no packet is in it."""
         absent = [number for number in self.connections if number >= connections]
         if absent:
             last = "the only one is number 0" if connections == 1 else f"numbers go from 0 to {connections - 1}"

@@ -1,4 +1,4 @@
-"""Findings of one cause, which people are told as one: how often it was found, from when to when, of how many clients.
+"""Groups findings of one cause, which reports show as one: how often it was found, in which time, of how many clients.
 
 A cause is a rule, the one to blame, and the field: a server that breaks one rule for 900 clients is one cause, and so
 is a client that breaks it 900 times, on however many connections.  What a finding is worth (severity, confidence, why
@@ -17,7 +17,7 @@ from mqttscope.lint.finding import Finding, fingerprint
 from mqttscope.mqtt.constants import Direction
 
 MAX_CLIENTS = 100_000
-"""Clients that are told apart in findings about many."""
+"""Clients that are counted individually in findings about many."""
 MAX_NAMED = 3
 """Clients that such a finding names."""
 MAX_NAME = 60
@@ -31,7 +31,7 @@ def client_of(finding: Finding) -> str:
 
 
 def culprit(finding: Finding) -> tuple[str, str]:
-    """Who is to blame: the server, or which client.  One that never said a Client Identifier is known by its host."""
+    """Who is to blame: the server, or which client.  A client without a Client Identifier is known by its host."""
     if finding.direction == Direction.SERVER_TO_CLIENT:
         return "server", finding.server
     return "client" if finding.direction else "", finding.client_identifier or finding.client.rpartition(":")[0]
@@ -53,7 +53,7 @@ def cause_fingerprint(finding: Finding) -> str:
 
 @dataclass(slots=True)
 class Group:
-    """Findings that are told as one."""
+    """Findings that are reported as one."""
 
     first: Finding
     occurrences: int = 0
@@ -67,10 +67,10 @@ class Group:
     names: list[str] = field(default_factory=list)
     """What the first few of them are called."""
     more: bool = False
-    """There were more clients than are told apart."""
+    """There were more clients than are counted individually."""
 
     def add(self, finding: Finding, name: Callable[[Finding], str], room: int | None = None) -> bool:
-        """Take one more finding; whether its client is new.  ``room``: how many more may be told apart."""
+        """Take one more finding; whether its client is new.  ``room``: how many more may be counted individually."""
         self.occurrences += 1
         now = finding.timestamp_ns
         self.first_ns = now if self.occurrences == 1 else min(self.first_ns, now)

@@ -29,7 +29,7 @@ TAKEN_OVER = 0x8E
 
 @dataclass(slots=True)
 class InUse:
-    """A Client Identifier that somebody has."""
+    """A Client Identifier that is in use."""
 
     key: ConnectionKey
     """The connection that has it, or had it last."""
@@ -49,7 +49,7 @@ class Unnamed:
     timestamp_ns: int
     """When it was accepted."""
     assigned: str | None
-    """The identifier that the server told it, which it can in 5.0 alone."""
+    """The identifier that the server assigned, which is possible in 5.0 alone."""
     user_name: str | None
     capture: str
     client: str

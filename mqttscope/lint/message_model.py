@@ -1,10 +1,10 @@
-"""The messages that pass a server: what was published, who should get it, and what was sent of it to whom.
+"""The messages that pass a server: what was published, which clients should get it, and what was delivered to each.
 
 `Messages` is the model of a server (`lint.model`).  It remembers the PUBLISH packets that captured clients sent, for
-the topics that somebody may get, follows the subscriptions of all of them (`subscriber_table`), and pairs what the
-server sends with what it had received: by topic and payload.  A pair is a guess as good as its payload can be told from
-others; a delivery without a twin comes from a publisher that was not captured, and means nothing.  Retained messages
-that answer a SUBSCRIBE are apart, and so are topics of wills, which the server publishes itself.
+the topics that have subscribers, follows the subscriptions of all of them (`subscriber_table`), and pairs what the
+server sends with what it had received: by topic and payload.  A pair is only as certain as its payload is distinctive;
+a delivery without a counterpart comes from a publisher that was not captured, and proves nothing.  Retained messages
+that answer a SUBSCRIBE are kept apart, as are topics of wills, which the server publishes itself.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_OF_TOPIC = 64
 MAX_CONTENTS = 512
 """Payloads of one topic that are known to have come before, by their checksums."""
 MAX_ALIKE = 4
-"""Messages of one topic with the same payload; where there were more, nothing is said of them."""
+"""Messages of one topic with the same payload; where there were more, they are not judged."""
 MAX_COPIES = 64
 """Clients that got a message, and how often one did, as far as that is remembered."""
 MAX_ROUTES = 64
@@ -118,14 +118,14 @@ class Sent:
     capture: str
     version: ProtocolVersion
     size: int
-    """Bytes of the packet, with the whole topic."""
+    """Bytes of the packet, with the complete topic."""
     told: Told | None
     """Its properties, ``None`` where they are too long."""
     expiry: int | None = None
     """Message Expiry Interval in seconds."""
     retain: bool = False
     again: bool = False
-    """Whether the topic had a message with this payload before, or may have had: who can tell them apart?"""
+    """Whether the topic had a message with this payload before, or may have had, so that the two look alike."""
     resent: bool = False
     """Whether the publisher sent it more than once."""
     accepted_ns: int = 0
@@ -149,7 +149,7 @@ class Topic:
     patterns: tuple[str, ...] = ()
     """Filters with wildcards that match."""
     skipped: bool = False
-    """Whether there were messages that nobody had subscribed to, which are not remembered."""
+    """Whether there were messages without any subscriber, which are not remembered."""
     recent: list[Sent] = field(default_factory=list)
     """Oldest first."""
     contents: dict[int, list[Sent]] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class Pairing:
     candidates: list[Sent]
     """Messages with this topic and payload, oldest first."""
     retained: bool
-    """Whether it is sent since somebody has subscribed: the last one with RETAIN 1 then."""
+    """Whether it is sent because a client has subscribed: the last one with RETAIN 1 then."""
 
     @property
     def sole(self) -> Sent | None:

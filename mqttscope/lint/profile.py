@@ -32,7 +32,7 @@ TITLE = "profile"
 
 
 class ProfileError(MqttscopeError, ValueError):
-    """There is no such profile, or its file is wrong; the message says what to do."""
+    """There is no such profile, or its file is wrong; the message gives the remedy."""
 
 
 @dataclass(slots=True)

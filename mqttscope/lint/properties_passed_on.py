@@ -1,4 +1,4 @@
-"""What a server changed of the properties of a message that it has to pass on as they are (5.0 3.3.2.3)."""
+"""What a server changed in the properties of a message that it has to pass on unaltered (5.0 3.3.2.3)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Quality:
     """Lost bytes that the snap length cut off."""
     unparsed_bytes: int = 0
     dropped_frames: int = 0
-    """Frames that the capture itself says it dropped."""
+    """Frames that the capture itself reports as dropped."""
     errors: list[str] = field(default_factory=list)
     """Captures that could not be read to their end."""
 
@@ -85,7 +85,7 @@ class Quality:
 
     @property
     def unheard(self) -> str:
-        """What to say where servers were reached and none of them answered in MQTT; empty where one did."""
+        """The message where servers were reached and none of them answered in MQTT; empty where one did."""
         if not self.unanswered or self.answered:
             return ""
         many = self.unanswered > 1

@@ -1,4 +1,4 @@
-"""The retained messages that a server must have, as far as a capture can know them, and who waits for which.
+"""The retained messages that a server must have, as far as a capture shows them, and which clients wait for which.
 
 Only what a server may not drop counts: messages of QoS 1 and 2.  A topic whose message may have been changed out of
 sight is forgotten (`broker_watch`), as is the one published to longest ago where there are too many.
@@ -60,7 +60,7 @@ _OVERHEAD = 64
 
 @dataclass(slots=True)
 class Kept:
-    """A retained message that a client published with QoS 1 or 2 and nobody has changed since."""
+    """A retained message that a client published with QoS 1 or 2 and that was not changed since."""
 
     timestamp_ns: int
     packet: int
@@ -71,7 +71,7 @@ class Kept:
     until_ns: int
     """When it expires."""
     granted: bool
-    """Whether an acknowledgment says that it was accepted, which is so in 5.0 alone."""
+    """Whether an acknowledgment confirms that it was accepted, which is possible in 5.0 alone."""
     key: ConnectionKey = ("", 0, 0)
     """The connection that it was published on."""
     client: str = ""
@@ -113,7 +113,7 @@ class Held:
     proven: bool
     """Whether the server has sent it to somebody as a retained message."""
     accepted: bool
-    """Whether the server said that it has taken it, which it can in 5.0 alone."""
+    """Whether the server confirmed that it has taken it, which is possible in 5.0 alone."""
 
 
 @dataclass(slots=True)
@@ -258,7 +258,7 @@ class RetainedStore(BrokerModel):
             del self.kept[next(iter(self.kept))]
 
     def _deliver(self, packet: Publish, topic: str, at: RuleContext) -> None:
-        """Take a message with RETAIN 1 that the server sent: nobody waits for it any more, and it does have it."""
+        """Take a message with RETAIN 1 that the server sent: the server does have it, and it is no longer awaited."""
         waiting = self.waiting.get(at.key)
         if waiting is not None and waiting.pop(topic, None) is not None:
             self._await_less(topic)
@@ -332,7 +332,7 @@ class RetainedStore(BrokerModel):
                 yield name, kept
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
-        """A connection ends: what it waited for does not come, and what it said is remembered in short."""
+        """A connection ends: what it waited for does not come, and what it sent is remembered in short."""
         BrokerModel.closed(self, connection, at)
         self._wait_no_more(at.key)
         connect, left = at.history.connect, at.history.client.disconnect
@@ -357,10 +357,9 @@ class RetainedStore(BrokerModel):
             self.lost_ns = max(self.lost_ns, dropped[-1][1])
 
     def heard_since(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> bool:
-        """Whether somebody may have sent a message with this content since then, to the server or from it.
+        """Whether a message with this content may have been sent since then, to the server or from it.
 
-        Wills count, and so does what was sent on a connection that sent more than is remembered, or that has lost
-        bytes.
+        Wills count, as does everything on a connection that sent more than is remembered or has lost bytes.
         """
         return self._said_since(topic, checksum, since_ns, at, both=True)
 

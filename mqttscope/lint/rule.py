@@ -72,7 +72,7 @@ class Rule:
     """One check."""
 
     code: ClassVar[str]
-    """Three letters for the area, three digits: the first says how far one has to look.  Never used again.  Rules made
+    """Three letters for the area, three digits: the first stands for the scope.  Never used again.  Rules made
     elsewhere have letters of their own, such as ``ACME101``."""
     slug: ClassVar[str]
     """Names the pattern, not the cure: the name of the file with dashes, elsewhere that of the class."""
@@ -81,7 +81,7 @@ class Rule:
     severities: ClassVar[tuple[Severity, ...]] = ()
     """All severities that findings may have, worst first, where that is not the one severity alone."""
     once: ClassVar[Severity | None] = None
-    """Findings of this severity are one finding of a run, which says how many clients it is about (`sum_up`)."""
+    """Findings of this severity are one finding of a run, which gives the number of clients it is about (`sum_up`)."""
     versions: ClassVar[tuple[ProtocolVersion, ...]] = ALL_VERSIONS
     statements: ClassVar[dict[ProtocolVersion, dict[str, str]]] = {}
     """Normative statements that a finding breaks: identifier to where it applies.  ``""`` is everywhere; else
@@ -159,7 +159,7 @@ class Rule:
         return self.report(fault.field, _sentence(fault, at.event.type))  # type: ignore[union-attr]
 
     def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """Judge a packet that breaks the layout as a whole, whatever its faults are."""
+        """Judge a packet that breaks the layout, once for all of its faults."""
         raise NotImplementedError
 
     def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
@@ -209,7 +209,7 @@ class Rule:
         overdue: bool = False,
         topic: str | None = None,
     ) -> Report:
-        """A report about a field (its path, empty for the whole packet); see `Report` for the rest."""
+        """A report about a field (its path, empty for the complete packet); see `Report` for the rest."""
         return Report(
             field, message, severity, confidence, related, sender, reason_code, statements, span, overdue, topic
         )

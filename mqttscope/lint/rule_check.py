@@ -1,6 +1,6 @@
-"""Whether a rule has the form that all rules have, and whether its examples give what they say.
+"""Checks that a rule has the form that all rules have, and that its examples give the findings that they mark.
 
-This is what the tests of this project demand of its own rules, for rules that come from elsewhere.
+The tests of this project run these checks on its own rules; here rules from elsewhere can be checked the same way.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def faults_of_form(rule: type[Rule]) -> list[str]:
 
 
 def faults_of_examples(rule: type[Rule], others: Iterable[type[Rule]]) -> Iterator[str]:
-    """What goes wrong when the examples of a rule are linted, whole and in pieces.
+    """What goes wrong when the examples of a rule are linted, in one piece and in several.
 
     A bad example gives exactly the marked findings; a good one no finding of the rule, and no error of the ``others``.
     """
@@ -71,7 +71,7 @@ def faults_of_examples(rule: type[Rule], others: Iterable[type[Rule]]) -> Iterat
 
 
 def _first(where: str, faults: Iterator[str]) -> Iterator[str]:
-    """The first fault of an example: what is wrong when it is whole is wrong in pieces too."""
+    """The first fault of an example: what is wrong in one piece is wrong in several too."""
     try:
         told = next(faults, None)
     except Exception as error:

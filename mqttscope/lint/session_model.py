@@ -40,11 +40,11 @@ SECOND_NS = 1_000_000_000
 ENDLESS = 0xFFFFFFFF
 """Session Expiry Interval of a session that does not expire (5.0 3.1.2.11.2)."""
 TAKEN_OVER = 0x8E
-"""Reason Code of a DISCONNECT that says that another connection has the session now."""
+"""Reason Code of a DISCONNECT after another connection has taken the session over."""
 MAX_CARRIED = 1_000
 """Unanswered messages of each side that are kept of a session; a broken receiver may leave up to 65,535."""
 MAX_FILTERS = 1_000
-"""Topic Filters that are kept of a session; beyond them nothing is said of others."""
+"""Topic Filters that are kept of a session; further ones are not judged."""
 MAX_ALIASES = 64
 """Topic Aliases that are kept of the connection before, of each side: they only explain a mistake."""
 TOLERANCE_SECONDS = 60.0
@@ -132,7 +132,7 @@ class SessionModel(Model):
     """The connection that it took the session from while that was open, until that ends: answers may still come there,
     and whether the capture has all of it shows only then."""
     told_ns: int = 0
-    """When the server told it that another connection takes the session over; 0 while it did not."""
+    """When the server reported that another connection takes the session over; 0 while it did not."""
     lasting: bool = False
     """Whether CONNECT and CONNACK let the session outlive it."""
     ended_ns: int = 0
@@ -144,7 +144,7 @@ class SessionModel(Model):
     kept_seconds: int | None = None
     """How long the session is kept after that: 0 not at all, `ENDLESS` forever, ``None`` where nothing is certain."""
     resumed: bool | None = None
-    """Whether it continues a session; ``None`` where the version does not say so."""
+    """Whether it continues a session; ``None`` where the version has no Session Present."""
     born: bool = False
     """Whether the capture has seen the session begin, and all of its connections since as far as is known."""
     whole: bool = False
@@ -417,7 +417,7 @@ def _carried(exchange: Exchange, history: History, direction: Direction, *, sure
 
 
 def _is_whole(connection: Connection, history: History) -> bool:
-    """Whether the capture has all that both sides said, as far as acknowledgments and sequence numbers tell."""
+    """Whether the capture has all that both sides sent, as far as acknowledgments and sequence numbers show."""
     client, server = history.client, history.server
     if connection.client_side.gapped or connection.server_side.gapped or history.disordered:
         return False
@@ -428,7 +428,7 @@ def _is_whole(connection: Connection, history: History) -> bool:
 
 
 def _lasts(connect: Connect, connack: Connack, connection: Connection) -> bool:
-    """Whether the session outlives the connection, as far as CONNECT and CONNACK say."""
+    """Whether the session outlives the connection, by its CONNECT and CONNACK."""
     if connection.version is not V5:
         return not connect.clean_start
     for packet in (connack, connect):

@@ -84,7 +84,7 @@ def is_loopback(endpoint: str) -> bool:
 
 
 NOT_OFFERED = ("subprotocol_not_offered", "subprotocol_old", "subprotocol_foreign")
-"""Reasons that say that the request does not offer the subprotocol of MQTT."""
+"""Reasons of a request that does not offer the subprotocol of MQTT."""
 
 
 def problems(connection: Connection) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def problem(connection: Connection, *reasons: str) -> tuple[str, str] | None:
 
 
 def unanswered(rule: Rule, at: RuleContext, kind: str, answer: str) -> Iterator[Report]:
-    """Requests of a kind (``subscribe``) still open until the connection ended or a side said that it would."""
+    """Requests of a kind (``subscribe``) still open until the connection ended or a side announced its end."""
     if at.history.subscriptions.unread_answers:
         return
     end = at.timestamp_ns

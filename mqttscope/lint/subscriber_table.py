@@ -1,4 +1,4 @@
-"""Who has subscribed to what on a server: the sessions of all captured clients, found by the topics that they get.
+"""The subscriptions on a server: the sessions of all captured clients, found by the topics that they get.
 
 A connection knows its own subscriptions (`session.subscriptions`).  What one client publishes and another one gets
 takes those of all: of clients that are connected, and of those whose sessions wait for them.  Looking a topic up costs
@@ -24,7 +24,7 @@ MAX_HOLDERS = 1_000
 MAX_PATTERNS = 1_000
 """Filters with wildcards that are looked at for one topic."""
 MAX_EMPTY = 1_000
-"""Filters that nobody holds any more and that stay, beside as many as are held: their clients may come back."""
+"""Filters without a subscriber that stay, beside as many as have one: their clients may come back."""
 EXTENSIONS = ("$queue/", "$exclusive/")
 """What some servers take for an option of the subscription to the filter that follows."""
 
@@ -82,7 +82,7 @@ class SubscriberTable:
     sessions: dict[str, KnownSession] = field(default_factory=dict)
     """By owner, in the order of their connections."""
     holders: dict[str, dict[tuple[str, str], Held]] = field(default_factory=dict)
-    """By plain filter, then by owner and Topic Filter; those with wildcards stay when nobody holds them any more."""
+    """By plain filter, then by owner and Topic Filter; those with wildcards stay when nobody is subscribed any more."""
     number: int = 0
     """Of all subscriptions."""
     shared: int = 0
@@ -90,11 +90,11 @@ class SubscriberTable:
     patterns: int = 0
     """Filters with wildcards among ``holders``."""
     held_patterns: int = 0
-    """Those of them that somebody holds."""
+    """Those of them that have a subscriber."""
     revision: int = 0
     """Grows whenever other filters with wildcards may match."""
     strangers: dict[ConnectionKey, bool] = field(default_factory=dict)
-    """Open connections whose sessions may have subscriptions that nobody has seen."""
+    """Open connections whose sessions may have subscriptions that were not captured."""
     whole: bool = True
     """Whether none was left out for want of room."""
     index: FilterIndex | None = field(default=None, compare=False, repr=False)
@@ -102,7 +102,7 @@ class SubscriberTable:
     rest."""
 
     def connect(self, owner: str, key: ConnectionKey, timestamp_ns: int, *, resumes: bool) -> KnownSession:
-        """A connection was accepted; ``resumes`` says whether with a session that had been there before."""
+        """A connection was accepted; ``resumes``: with a session that had been there before."""
         session = self.sessions.pop(owner, None)
         if session is not None and (not resumes or session.until_ns < timestamp_ns):
             self._clear(session)
@@ -120,7 +120,7 @@ class SubscriberTable:
         return session
 
     def strange(self, key: ConnectionKey) -> None:
-        """A connection may have subscriptions that nobody has seen."""
+        """A connection may have subscriptions that were not captured."""
         if len(self.strangers) < MAX_SESSIONS:
             self.strangers[key] = True
         else:
@@ -200,7 +200,7 @@ class SubscriberTable:
             self.revision += 1
 
     def matching(self, topic: str) -> tuple[str, ...]:
-        """Filters with wildcards that match a topic, `MAX_PATTERNS` at most, held by somebody or not."""
+        """Filters with wildcards that match a topic, `MAX_PATTERNS` at most, with a subscriber or without."""
         index = self.index
         if index is None:
             index = self.index = FilterIndex()

@@ -1,8 +1,8 @@
-"""What rules share that wait for something which does not come.
+"""What rules share that wait for a packet which does not come.
 
 An absence is found by a timer (`RuleContext.ask`), never because the capture ends.  It is blamed on a side only where
 TCP shows that the side has got what it has to react to, where nothing of the capture waits to be read, and where
-nobody has ended the connection or taken leave: who closes owes nothing any more.
+neither side has ended the connection or sent DISCONNECT: a side that closes owes nothing any more.
 
 What is owed is kept by the connection with the number of its packet and without its time.  A rule that waits notes now
 and then which packet was the last one: what is as old and still owed when ``timeout`` has passed is overdue.  So a
@@ -52,7 +52,7 @@ def has_closed(at: RuleContext, direction: Direction) -> bool:
 
 
 def is_over(at: RuleContext) -> bool:
-    """Whether a side has taken leave or ended the transport, so that nobody owes anything."""
+    """Whether a side has sent DISCONNECT or ended the transport, so that neither owes anything."""
     history = at.history
     if history.client.disconnect is not None or history.server.disconnect is not None:
         return True

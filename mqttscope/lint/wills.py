@@ -1,4 +1,4 @@
-"""The wills of a server: who has one, when it is due, and what may have been sent in its place.
+"""The wills of a server: which connection has one, when it is due, and what may have been sent in its place.
 
 A will is stored when its connection is accepted.  A DISCONNECT with Reason Code 0 drops it (any DISCONNECT before 5.0);
 any other end makes it due, at once or when Will Delay or the session is over, unless the client is back before.  Many
@@ -26,7 +26,7 @@ MAX_ARMED = 10_000
 MAX_ENDED = 1_000
 """Wills of connections that have ended; the one that ended first is forgotten first."""
 MAX_SAME = 16
-"""Wills of one topic; where there are more, nobody can tell them apart."""
+"""Wills of one topic; more cannot be distinguished."""
 MAX_READERS = 8
 """Clients that are remembered as having got messages of a topic."""
 MAX_COPIES = 64
@@ -36,11 +36,11 @@ KEPT = ("content_type", "response_topic", "correlation_data", "payload_format_in
 UNKNOWN_NS = 60 * SECOND_NS
 """How long after the end of a connection whose CONNECT is not known its will may come."""
 _TOLD_TO_GO = (0x8B, 0x98)
-"""Reasons of a server to end all connections: it is being shut down, or somebody has ended the session by hand."""
+"""Reasons of a server to end all connections: it is being shut down, or an operator has ended the session."""
 
 ARMED, DROPPED, DUE, TAKEN_BACK, OPEN = "armed", "dropped", "due", "taken back", "open"
 """Phases of a will: its connection is there; a DISCONNECT has dropped it; it has to be published, now or later; the
-client has come back in time; nobody knows."""
+client has come back in time; unknown."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class StoredWill:
     """Whether that continued its session."""
     back: Related | None = None
     twin: bool = False
-    """Whether somebody has published the same since it is there."""
+    """Whether the same content was published since it is there."""
     written: int = -1
     """CRC-32 of what its client published last on the topic."""
     proven: bool = False
@@ -110,7 +110,7 @@ class Wills(BrokerModel):
         return False
 
     def forget(self) -> None:
-        """Somebody may have published the content of any will."""
+        """The content of any will may have been published."""
         for table in (self.armed, self.ended):
             for will in table.values():
                 will.twin = True
@@ -119,7 +119,7 @@ class Wills(BrokerModel):
         """What is open of a topic makes no difference."""
 
     def follow(self, packet: Any, at: RuleContext) -> None:
-        """Follow who has a will, and what is said of its topic."""
+        """Follow which connection has a will, and what is published to its topic."""
         if isinstance(packet, Publish):
             if packet.missing:
                 self.torn_ns = at.timestamp_ns
@@ -171,7 +171,7 @@ class Wills(BrokerModel):
         self.by_client[name] = at.key
 
     def _said(self, packet: Publish, topic: str, at: RuleContext) -> None:
-        """Somebody publishes on the topic of a will, or gets a message of it."""
+        """A client publishes on the topic of a will, or gets a message of it."""
         checksum = zlib.crc32(packet.payload)
         if at.from_client:
             self.said[topic] = at.timestamp_ns

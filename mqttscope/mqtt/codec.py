@@ -1,11 +1,11 @@
-"""The entrance for single packets: `decode`, `trace`, `encode`.
+"""Decodes, traces and encodes single packets.
 
-`decode` never raises on input: what is not well formed comes back as a `Malformed` value with every field that could
-be read.
+`decode` never raises on input: a packet that is not well formed comes back as a `Malformed` value with every field that
+could be read.  `trace` gives the byte spans of the fields, `encode` writes a packet from its fields without judging
+them.
 
-Decoders of PUBLISH and its acknowledgements, written out: they are most of all traffic.
-
-They give what `declare.plan` makes of the declarations, and leave to it whatever is not plain; a test holds both equal.
+PUBLISH and its acknowledgements are most of all traffic, so their decoders are written out.  They give what
+`declare.plan` makes of the declarations and leave to it whatever is not plain; a test compares both.
 """
 
 from __future__ import annotations

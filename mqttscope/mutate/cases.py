@@ -1,9 +1,10 @@
-"""From mutations to cases: one mutation applied to one flow, the same bytes whenever it is made again.
+"""Makes cases of mutations: one mutation applied to one flow, with the same bytes whenever it is made again.
 
-A case is known by the hash of the capture, the connection in it, the seed and its number.  Numbers do not depend on
-which mutations are asked for: the cases of a pattern are some of all cases, with the numbers they have there.
+A case is identified by the hash of the capture, the connection in it, the seed and its number.  Numbers do not depend
+on which mutations are selected: the cases of a pattern keep the numbers that they have among all cases.
 
-What the other side announced not to take: a mutation that goes beyond it is not legal (5.0 3.1.2.11, 3.2.2.3).
+`exceeded` names the limit of the other side that a packet goes beyond: a mutation that does so is not legal (5.0
+3.1.2.11, 3.2.2.3).
 """
 
 from __future__ import annotations

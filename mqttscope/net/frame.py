@@ -1,9 +1,8 @@
-"""What a capture is made of: frames, and the notices a capture source has beside them.
+"""The values that a capture consists of: frames, notices of the capture source, and decrypted TLS content.
 
 A *frame* is one captured link-layer record.  Capture sources (``mqttscope.capture``) yield frames and notices in file
-order; everything below works on these values alone and does no I/O.
-
-What was inside TLS: bytes of one direction that somebody with the keys has decrypted.
+order; everything below works on these values alone and does no I/O.  `Plaintext` is what was inside TLS: bytes of one
+direction, decrypted by a program that has the keys.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The HTTP/1.1 exchange that opens a WebSocket (RFC 6455 sections 1.3 and 4), read passively.
+"""Reads the HTTP/1.1 exchange that opens a WebSocket (RFC 6455 sections 1.3 and 4), passively.
 
-Ordered bytes of both directions come in; what was asked, what was answered and every deviation go out as values.  The
-bytes after the exchange are left to ``websocket.WebSocket``.
-
-The two heads of the HTTP/1.1 exchange that opens a WebSocket, read one at a time (RFC 6455 sections 4.1, 4.2.2).
+`Handshake` takes the ordered bytes of both directions and gives the request, the response and every deviation as
+values.  `parse_request` and `parse_response` read the two heads (sections 4.1 and 4.2.2).  The bytes after the
+exchange are left to ``websocket.WebSocket``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""One direction of a TCP connection: from segments in any order to bytes in order, each once.
+"""Reassembles one direction of a TCP connection: segments in any order in, bytes in order out, each byte once.
 
 Positions are *stream offsets*, which do not wrap; 0 is the first byte after the SYN, or the first byte known of.
-``HalfStream.offset`` is the next one to deliver; what comes before its turn waits in ``buffer``.  Laws:
+``HalfStream.offset`` is the next one to deliver; what comes early waits in ``buffer`` (`Pieces`).  Laws:
 - bytes delivered or buffered first stand; when they come again with other content, that is a ``StreamOverlap``;
 - data and gaps tile the stream: each event starts where the one before ended;
 - nothing here decides when a hole is lost; ``flow_expiry`` does that and calls ``give_up``.
-
-Pieces of a stream that wait for what comes before them, and whether bytes that come again are the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""TLS seen from outside: what the hellos and the record headers tell without any key.
+"""Observes TLS from outside: what hellos and record headers show without any key.
 
 Record layer: RFC 8446 section 5.1 and RFC 5246 section 6.2.1; hellos: section 4.1 and section 7.4.1; server_name:
-RFC 6066 section 3; ALPN: RFC 7301.
-
-What the numbers of TLS are called: content types, versions and alerts (RFC 8446 sections 5.1 and 6).
+RFC 6066 section 3; ALPN: RFC 7301; names of content types, versions and alerts: RFC 8446 sections 5.1 and 6.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ _ALERT_NAMES = (
 )
 ALERTS = {int(number): name for number, name in (entry.split() for entry in _ALERT_NAMES.split(", "))}
 """Alert descriptions by number (RFC 8446 section 6 and those before it)."""
-
 
 MAX_HANDSHAKE_BYTES = 64 * 1024
 """Handshake bytes of one direction that are collected for its hello."""

@@ -1,15 +1,14 @@
-"""MQTT inside WebSocket, read passively (RFC 6455, permessage-deflate of RFC 7692, MQTT 5.0 section 6).
+"""Unwraps MQTT from WebSocket, passively (RFC 6455, permessage-deflate of RFC 7692, MQTT 5.0 section 6).
 
-Ordered bytes of both directions come in, application bytes and remarks go out.  MQTT does not care about WebSocket
+`WebSocket` takes the ordered bytes of both directions and gives application bytes and remarks.  The frames of each
+direction are unwrapped, inflated and judged as they come (RFC 6455 section 5).  MQTT does not care about WebSocket
 frames (MQTT-6.0.0-2), so payload is delivered as it arrives and no frame is ever buffered.  When bytes are missing or
 wrong the position in the frames is kept only where it is certain.
 
-The frames of each direction are unwrapped, inflated and judged as they come (RFC 6455 section 5).
-
-After bytes that were not captured the next frame is looked for.  A place is taken when a whole, final binary frame
-stands there whose payload is MQTT Control Packets from its first byte to its last.  The answer depends on the bytes
-alone, never on how they were cut.  Messages that are compressed with context takeover cannot be read without those
-before them, so such a direction stays lost.
+After bytes that were not captured, the next frame is searched for.  A place is accepted when a complete, final binary
+frame stands there whose payload is MQTT Control Packets from its first byte to its last.  The answer depends on the
+bytes alone, never on how they were cut.  Messages compressed with context takeover cannot be read without those before
+them, so such a direction stays lost.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What looks like a secret or like personal data: in texts of findings, and in payloads; and both without it.
+"""Recognises secrets and personal data by their form, in texts of findings and in payloads, and hides them.
 
-In payloads hidden is, the same for every output, what is a credential by its form (a JSON Web Token, a key of a
-provider, a private key) and the value of what is called one: ``"password": "..."`` in JSON, ``token=...`` in a query,
-``Authorization: ...``; and what stands in a CONNECT or after an Authentication Method.  Nearly no payload has one: a
-few looks at its bytes tell that.
+In payloads, every output hides credentials of a known form (a JSON Web Token, a key of a provider, a private key), the
+value of what is named like one (``"password": "..."`` in JSON, ``token=...`` in a query, ``Authorization: ...``), and
+what stands in a CONNECT or after an Authentication Method inside the payload.  Nearly no payload has any of these, and
+a few searches over its bytes rule it out (`is_suspect`).
 
-In findings, what may only be a secret (long random text) and data of people are hidden as well.
+In findings, texts that may be secrets (long random ones) and personal data are hidden as well.
 """
 
 from __future__ import annotations

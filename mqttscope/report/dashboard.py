@@ -1,11 +1,8 @@
-"""The dashboard of a live capture: rates, clients, topics, findings and losses on one screen.
+"""Shows a live capture on one screen: rates, clients, topics, findings and losses.
 
-`lines` makes the text from the numbers and needs no terminal; `Dashboard` shows it with rich, four times a second.
-
-The numbers of a dashboard: what was seen so far, and the rates of the last seconds.
-
-Plain counting, with the time that it is told; no terminal.  Every table has a named limit; who sent least lately is
-forgotten first, and counted.
+`Traffic` counts: totals since the beginning, and the rates of the last seconds.  It takes the time from its caller and
+knows no terminal.  Every table has a limit; the row that was idle longest is dropped first, and counted.  `lines` makes
+the text of the screen from these numbers, and `Dashboard` shows it with rich, four times a second.
 """
 
 from __future__ import annotations

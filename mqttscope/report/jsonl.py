@@ -1,9 +1,8 @@
-"""JSON Lines, schema 1: one event per line, the stable interface for scripts (``docs/jsonl.md``).
+"""Writes events as JSON Lines, schema 1: one event per line, the stable interface for scripts (``docs/jsonl.md``).
 
-Lines of packets, which are nearly all of JSON Lines, written as text around parts that recur.
-
-A line is what `mqtt.view.view` gives, as JSON after an envelope.  Publishes, their acknowledgements and pings are
-written without building objects first; a test holds both ways equal.
+A line is what `mqtt.view.view` gives, as JSON after an envelope.  Nearly all lines are of packets: `PacketLines` builds
+those of publishes, their acknowledgements and pings as text around parts that recur, without building objects first.
+A test compares both ways.
 """
 
 from __future__ import annotations
@@ -38,261 +37,9 @@ from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
 from mqttscope.session.connection import Connection
 
-SCHEMA = 1
-TEXTS_KEPT = 10_000
-"""Topics, and as many property blocks, whose JSON is kept."""
-LONGEST_KEPT = 512
-"""Characters of the longest JSON of a topic or a property block that is kept."""
-CONNECTIONS_KEPT = 10_000
-"""Connections whose part of the line is kept."""
-STARTS_KEPT = 10_000
-"""Beginnings of packets, by their first three bytes, whose part of the line is kept."""
-
-_C2S = Direction.CLIENT_TO_SERVER
-_S2C = Direction.SERVER_TO_CLIENT
-_V5 = ProtocolVersion.V5
-_SECOND = 1_000_000_000
-_NAMES = {int(kind): kind.name.lower() for kind in PacketType}
-_FLAGS = tuple(
-    f'"dup":{"true" if bits & 8 else "false"},"qos":{bits >> 1 & 3},"retain":{"true" if bits & 1 else "false"}'
-    for bits in range(16)
-)
-_ACKNOWLEDGEMENTS = frozenset((Puback, Pubrec, Pubrel, Pubcomp))
-_PINGS = frozenset((Pingreq, Pingresp))
-
-
-def dumps_text(value: Any) -> str:
-    """Compact JSON."""
-    return orjson.dumps(value).decode()
-
-
-class PacketLines:
-    """Makes the line of each packet, and the envelope of other events.
-
-    What recurs is made once and kept, as far as the limits above allow: the second of the time, what names the
-    connection (until that changes), what follows from the first bytes of the packet, topics and property blocks.
-    """
-
-    def __init__(self, payload_limit: int, *, show_secrets: bool) -> None:
-        self.payload_limit = payload_limit
-        self.show_secrets = show_secrets
-        self._clock = Clock()
-        self._capture: str | None = None
-        self._opening = ""
-        self._second: str | None = None
-        self._time = ""
-        self._connections: dict[int, _Introduction] = {}
-        self._starts: dict[bytes, str] = {}
-        self._topics: dict[str, str] = {}
-        self._blocks: dict[tuple[tuple[int, Any], ...], str] = {}
-
-    def line(self, event: PacketEvent) -> str:
-        """The line of a packet."""
-        packet = event.packet
-        connection = event.connection
-        if event.capture is not self._capture:
-            self._open(event.capture)
-        nanoseconds = str(event.timestamp_ns)
-        fraction = nanoseconds[-9:] if nanoseconds[:-9] == self._second else self._turn(event.timestamp_ns)
-        parts = self._connections.get(connection.number)
-        if parts is None or parts[0] != connection.revision:
-            parts = self._introduce(connection)
-        raw = packet.raw
-        start = self._starts.get(raw[:3])
-        if start is None or packet.missing:
-            start = self._start(raw, packet.missing)
-        head = (
-            f'{{"schema":1,"event":"packet",{self._opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
-            f'"timestamp_ns":{nanoseconds},{parts[1] if event.direction is _C2S else parts[2]},"packet":{event.number},'
-            f'"type":"{start}'
-        )
-        if type(packet) is Publish and (name := packet.topic_name) not in DISGUISED and not connection.doubtful:
-            topic = event.topic
-            shown = resolved = self._topics.get(name) or self._topic(name)
-            if topic is not name:
-                resolved = "null" if topic is None else self._topics.get(topic) or self._topic(topic)
-            identifier = packet.packet_identifier
-            properties = ""
-            if connection.version is _V5:
-                block = packet.properties or EMPTY
-                properties = self._blocks.get(block.items) or self._block(block)
-            payload = packet.payload
-            if packet.missing or len(payload) > self.payload_limit:
-                if not self.show_secrets:
-                    payload = without_tokens(payload, self.payload_limit)
-                value = dumps_text(binary(payload, self.payload_limit, packet.missing))
-                missing = f',"missing":{packet.missing}' if packet.missing else ""
-                end = f'{value}}},"topic":{resolved}{missing}}}\n'
-            else:
-                content = printable(payload)
-                if len(payload) >= SHORTEST and not self.show_secrets:
-                    looked_at = payload.decode("latin-1") if content is None else content
-                    if is_suspect(looked_at):
-                        payload = without_tokens(payload)
-                        content = printable(payload)
-                shown_as = f'"hex":"{payload.hex()}"' if content is None else f'"text":{dumps_text(content)}'
-                end = f'{{"length":{len(payload)},{shown_as}}}}},"topic":{resolved}}}\n'
-            return (
-                f'{head}{shown},"packet_identifier":{"null" if identifier is None else identifier},{properties}'
-                f'"payload":{end}'
-            )
-        if packet.header_flags is None:
-            if type(packet) in _ACKNOWLEDGEMENTS and not packet.properties:  # type: ignore[attr-defined]
-                identifier = packet.packet_identifier  # type: ignore[attr-defined]
-                if connection.version is not _V5:
-                    return f'{head}{{"packet_identifier":{identifier}}}}}\n'
-                code = packet.reason_code or 0  # type: ignore[attr-defined]
-                return f'{head}{{"packet_identifier":{identifier},{_OUTCOMES[code]}'
-            if type(packet) in _PINGS:
-                return f"{head}{{}}}}\n"
-        if type(packet) is Publish:
-            return self._doubtful(head, event, packet)
-        # Passwords and Authentication Data are left out by the view.
-        shown_packet = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
-        fields = view(shown_packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
-        return f"{head}{dumps_text(fields)}}}\n"
-
-    def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
-        """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
-        hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
-        shown = packet if self.show_secrets else public_packet(event, self.payload_limit).packet
-        fields = view(shown, event.connection.version, limit=self.payload_limit, hide_payload=hide)
-        head = head[: head.rindex('"publish":')]
-        topic = None if event.topic is None else text(event.topic)
-        more: dict[str, Any] = {"publish": fields, "topic": topic}
-        if packet.missing:
-            more["missing"] = packet.missing
-        return f"{head}{dumps_text(more)[1:]}\n"
-
-    def envelope(self, name: str, event: Any) -> str:
-        """What the line of an event that is no packet begins with: capture, frame, time, connection, direction."""
-        if event.capture is not self._capture:
-            self._open(event.capture)
-        parts = self._introduce(event.connection)
-        fraction = self._turn(event.timestamp_ns)
-        return (
-            f'{{"schema":{SCHEMA},"event":"{name}",{self._opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
-            f'"timestamp_ns":{event.timestamp_ns},{parts[1] if event.direction is _C2S else parts[2]}'
-        )
-
-    def forget(self, connection: Connection) -> None:
-        """The connection has ended: no further line will name it."""
-        self._connections.pop(connection.number, None)
-
-    def _open(self, capture: str) -> None:
-        self._capture = capture
-        self._opening = f'"capture":{dumps_text(text(capture))},"frame":'
-
-    def _turn(self, timestamp_ns: int) -> str:
-        """Go to another second; returns the nanoseconds in it."""
-        second, fraction = divmod(timestamp_ns, _SECOND)
-        self._time = self._clock.iso(timestamp_ns).partition(".")[0]
-        # Only then are all digits but the last nine the second as it is kept.
-        self._second = str(second) if second > 0 else None
-        return f"{fraction:09d}"
-
-    def _introduce(self, connection: Connection) -> _Introduction:
-        """The parts of a line that name the connection, for both directions."""
-        kept = self._connections.get(connection.number)
-        if kept is None or kept[0] != connection.revision:
-            if len(self._connections) >= CONNECTIONS_KEPT:
-                self._connections.clear()
-            kept = connection.revision, _names(connection, _C2S), _names(connection, _S2C)
-            self._connections[connection.number] = kept
-        return kept
-
-    def _start(self, raw: bytes, missing: int) -> str:
-        """Type, lengths, and of a PUBLISH the flags: all of it follows from the first bytes, if nothing is missing."""
-        header = 2
-        while raw[header - 1] & 0x80:
-            header += 1
-        length = len(raw) + missing
-        name = _NAMES[raw[0] >> 4]
-        start = f'{name}","length":{length},"remaining_length":{length - header},"{name}":'
-        if name == "publish":
-            start += f'{{{_FLAGS[raw[0] & 15]},"topic_name":'
-        if header <= 3 and not missing:
-            if len(self._starts) >= STARTS_KEPT:
-                self._starts.clear()
-            self._starts[raw[:3]] = start
-        return start
-
-    def _topic(self, topic: str) -> str:
-        made = dumps_text(text(topic))
-        if len(made) <= LONGEST_KEPT:
-            if len(self._topics) >= TEXTS_KEPT:
-                self._topics.clear()
-            self._topics[topic] = made
-        return made
-
-    def _block(self, block: Properties) -> str:
-        made = f'"properties":{dumps_text(properties_view(block, self.payload_limit))},'
-        # What a limit cut is short here, but may be long in the block.
-        if len(made) <= LONGEST_KEPT and '"truncated"' not in made:
-            if len(self._blocks) >= TEXTS_KEPT:
-                self._blocks.clear()
-            self._blocks[block.items] = made
-        return made
-
-
-_Introduction = tuple[int, str, str]
-"""Revision of the connection it holds for, from the client, from the server."""
-
-_OUTCOMES = tuple(
-    f'"reason_code":{code},"reason":"{REASON_CODES.get(code, "Unknown")}","properties":{{}}}}}}\n'
-    for code in range(256)
-)
-"""How an acknowledgement of 5.0 without properties ends, by reason code."""
-
-
-def _names(connection: Connection, direction: Direction) -> str:
-    identifier = connection.client_identifier
-    return dumps_text(
-        {
-            "connection": connection.number,
-            "client": connection.client,
-            "server": connection.server,
-            "direction": str(direction),
-            "client_identifier": None if identifier is None else text(identifier),
-            "version": connection.version.text,
-            "version_known": connection.version_known,
-        }
-    )[1:-1]
-
-
 __all__ = ["SCHEMA", "JsonLines", "dumps", "harmless"]
 
-_HARMFUL = re.compile(
-    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e0fff]"
-)
-"""Control and format characters, line and paragraph separators: what a terminal or a reader of lines may obey."""
-
-
-def harmless(line: bytes) -> bytes:
-    r"""JSON with control and format characters as ``\uXXXX``: the same values, nothing for a terminal to obey."""
-    return _without_harm(line.decode()).encode()
-
-
-def _without_harm(line: str) -> str:
-    if (line.isascii() and "\x7f" not in line) or line[:-1].isprintable():
-        return line  # quicker than the search, and true of nearly all lines
-    return _HARMFUL.sub(_escaped, line)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-
-def dumps(value: Any) -> bytes:
-    """Compact JSON."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        # Counts of drops and times between clocks that jump may need more than 64 bits.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
+SCHEMA = 1
 
 LINES_TOGETHER = 50
 """So many lines are written at once to a sink that gathers them anyway."""
@@ -479,3 +226,255 @@ class JsonLines:
                 "also_closed": self._other_end(connection),
             }
         return shown
+
+
+TEXTS_KEPT = 10_000
+"""Topics, and as many property blocks, whose JSON is kept."""
+LONGEST_KEPT = 512
+"""Characters of the longest JSON of a topic or a property block that is kept."""
+CONNECTIONS_KEPT = 10_000
+"""Connections whose part of the line is kept."""
+STARTS_KEPT = 10_000
+"""Beginnings of packets, by their first three bytes, whose part of the line is kept."""
+
+_C2S = Direction.CLIENT_TO_SERVER
+_S2C = Direction.SERVER_TO_CLIENT
+_V5 = ProtocolVersion.V5
+_SECOND = 1_000_000_000
+_NAMES = {int(kind): kind.name.lower() for kind in PacketType}
+_FLAGS = tuple(
+    f'"dup":{"true" if bits & 8 else "false"},"qos":{bits >> 1 & 3},"retain":{"true" if bits & 1 else "false"}'
+    for bits in range(16)
+)
+_ACKNOWLEDGEMENTS = frozenset((Puback, Pubrec, Pubrel, Pubcomp))
+_PINGS = frozenset((Pingreq, Pingresp))
+
+_Introduction = tuple[int, str, str]
+"""Revision of the connection it holds for, from the client, from the server."""
+
+_OUTCOMES = tuple(
+    f'"reason_code":{code},"reason":"{REASON_CODES.get(code, "Unknown")}","properties":{{}}}}}}\n'
+    for code in range(256)
+)
+"""How an acknowledgement of 5.0 without properties ends, by reason code."""
+
+
+class PacketLines:
+    """Makes the line of each packet, and the envelope of other events.
+
+    What recurs is made once and kept, as far as the limits above allow: the second of the time, what names the
+    connection (until that changes), what follows from the first bytes of the packet, topics and property blocks.
+    """
+
+    def __init__(self, payload_limit: int, *, show_secrets: bool) -> None:
+        self.payload_limit = payload_limit
+        self.show_secrets = show_secrets
+        self._clock = Clock()
+        self._capture: str | None = None
+        self._opening = ""
+        self._second: str | None = None
+        self._time = ""
+        self._connections: dict[int, _Introduction] = {}
+        self._starts: dict[bytes, str] = {}
+        self._topics: dict[str, str] = {}
+        self._blocks: dict[tuple[tuple[int, Any], ...], str] = {}
+
+    def line(self, event: PacketEvent) -> str:
+        """The line of a packet."""
+        packet = event.packet
+        connection = event.connection
+        if event.capture is not self._capture:
+            self._open(event.capture)
+        nanoseconds = str(event.timestamp_ns)
+        fraction = nanoseconds[-9:] if nanoseconds[:-9] == self._second else self._turn(event.timestamp_ns)
+        parts = self._connections.get(connection.number)
+        if parts is None or parts[0] != connection.revision:
+            parts = self._introduce(connection)
+        raw = packet.raw
+        start = self._starts.get(raw[:3])
+        if start is None or packet.missing:
+            start = self._start(raw, packet.missing)
+        head = (
+            f'{{"schema":1,"event":"packet",{self._opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
+            f'"timestamp_ns":{nanoseconds},{parts[1] if event.direction is _C2S else parts[2]},"packet":{event.number},'
+            f'"type":"{start}'
+        )
+        if type(packet) is Publish and (name := packet.topic_name) not in DISGUISED and not connection.doubtful:
+            topic = event.topic
+            shown = resolved = self._topics.get(name) or self._topic(name)
+            if topic is not name:
+                resolved = "null" if topic is None else self._topics.get(topic) or self._topic(topic)
+            identifier = packet.packet_identifier
+            properties = ""
+            if connection.version is _V5:
+                block = packet.properties or EMPTY
+                properties = self._blocks.get(block.items) or self._block(block)
+            payload = packet.payload
+            if packet.missing or len(payload) > self.payload_limit:
+                if not self.show_secrets:
+                    payload = without_tokens(payload, self.payload_limit)
+                value = dumps_text(binary(payload, self.payload_limit, packet.missing))
+                missing = f',"missing":{packet.missing}' if packet.missing else ""
+                end = f'{value}}},"topic":{resolved}{missing}}}\n'
+            else:
+                content = printable(payload)
+                if len(payload) >= SHORTEST and not self.show_secrets:
+                    looked_at = payload.decode("latin-1") if content is None else content
+                    if is_suspect(looked_at):
+                        payload = without_tokens(payload)
+                        content = printable(payload)
+                shown_as = f'"hex":"{payload.hex()}"' if content is None else f'"text":{dumps_text(content)}'
+                end = f'{{"length":{len(payload)},{shown_as}}}}},"topic":{resolved}}}\n'
+            return (
+                f'{head}{shown},"packet_identifier":{"null" if identifier is None else identifier},{properties}'
+                f'"payload":{end}'
+            )
+        if packet.header_flags is None:
+            if type(packet) in _ACKNOWLEDGEMENTS and not packet.properties:  # type: ignore[attr-defined]
+                identifier = packet.packet_identifier  # type: ignore[attr-defined]
+                if connection.version is not _V5:
+                    return f'{head}{{"packet_identifier":{identifier}}}}}\n'
+                code = packet.reason_code or 0  # type: ignore[attr-defined]
+                return f'{head}{{"packet_identifier":{identifier},{_OUTCOMES[code]}'
+            if type(packet) in _PINGS:
+                return f"{head}{{}}}}\n"
+        if type(packet) is Publish:
+            return self._doubtful(head, event, packet)
+        # Passwords and Authentication Data are left out by the view.
+        shown_packet = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
+        fields = view(shown_packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
+        return f"{head}{dumps_text(fields)}}}\n"
+
+    def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
+        """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
+        hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
+        shown = packet if self.show_secrets else public_packet(event, self.payload_limit).packet
+        fields = view(shown, event.connection.version, limit=self.payload_limit, hide_payload=hide)
+        head = head[: head.rindex('"publish":')]
+        topic = None if event.topic is None else text(event.topic)
+        more: dict[str, Any] = {"publish": fields, "topic": topic}
+        if packet.missing:
+            more["missing"] = packet.missing
+        return f"{head}{dumps_text(more)[1:]}\n"
+
+    def envelope(self, name: str, event: Any) -> str:
+        """What the line of an event that is no packet begins with: capture, frame, time, connection, direction."""
+        if event.capture is not self._capture:
+            self._open(event.capture)
+        parts = self._introduce(event.connection)
+        fraction = self._turn(event.timestamp_ns)
+        return (
+            f'{{"schema":{SCHEMA},"event":"{name}",{self._opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
+            f'"timestamp_ns":{event.timestamp_ns},{parts[1] if event.direction is _C2S else parts[2]}'
+        )
+
+    def forget(self, connection: Connection) -> None:
+        """The connection has ended: no further line will name it."""
+        self._connections.pop(connection.number, None)
+
+    def _open(self, capture: str) -> None:
+        self._capture = capture
+        self._opening = f'"capture":{dumps_text(text(capture))},"frame":'
+
+    def _turn(self, timestamp_ns: int) -> str:
+        """Go to another second; returns the nanoseconds in it."""
+        second, fraction = divmod(timestamp_ns, _SECOND)
+        self._time = self._clock.iso(timestamp_ns).partition(".")[0]
+        # Only then are all digits but the last nine the second as it is kept.
+        self._second = str(second) if second > 0 else None
+        return f"{fraction:09d}"
+
+    def _introduce(self, connection: Connection) -> _Introduction:
+        """The parts of a line that name the connection, for both directions."""
+        kept = self._connections.get(connection.number)
+        if kept is None or kept[0] != connection.revision:
+            if len(self._connections) >= CONNECTIONS_KEPT:
+                self._connections.clear()
+            kept = connection.revision, _names(connection, _C2S), _names(connection, _S2C)
+            self._connections[connection.number] = kept
+        return kept
+
+    def _start(self, raw: bytes, missing: int) -> str:
+        """Type, lengths, and of a PUBLISH the flags: all of it follows from the first bytes, if nothing is missing."""
+        header = 2
+        while raw[header - 1] & 0x80:
+            header += 1
+        length = len(raw) + missing
+        name = _NAMES[raw[0] >> 4]
+        start = f'{name}","length":{length},"remaining_length":{length - header},"{name}":'
+        if name == "publish":
+            start += f'{{{_FLAGS[raw[0] & 15]},"topic_name":'
+        if header <= 3 and not missing:
+            if len(self._starts) >= STARTS_KEPT:
+                self._starts.clear()
+            self._starts[raw[:3]] = start
+        return start
+
+    def _topic(self, topic: str) -> str:
+        made = dumps_text(text(topic))
+        if len(made) <= LONGEST_KEPT:
+            if len(self._topics) >= TEXTS_KEPT:
+                self._topics.clear()
+            self._topics[topic] = made
+        return made
+
+    def _block(self, block: Properties) -> str:
+        made = f'"properties":{dumps_text(properties_view(block, self.payload_limit))},'
+        # What a limit cut is short here, but may be long in the block.
+        if len(made) <= LONGEST_KEPT and '"truncated"' not in made:
+            if len(self._blocks) >= TEXTS_KEPT:
+                self._blocks.clear()
+            self._blocks[block.items] = made
+        return made
+
+
+def _names(connection: Connection, direction: Direction) -> str:
+    identifier = connection.client_identifier
+    return dumps_text(
+        {
+            "connection": connection.number,
+            "client": connection.client,
+            "server": connection.server,
+            "direction": str(direction),
+            "client_identifier": None if identifier is None else text(identifier),
+            "version": connection.version.text,
+            "version_known": connection.version_known,
+        }
+    )[1:-1]
+
+
+_HARMFUL = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+"""Control and format characters, line and paragraph separators: what a terminal or a reader of lines may obey."""
+
+
+def harmless(line: bytes) -> bytes:
+    r"""JSON with control and format characters as ``\uXXXX``: the same values, nothing for a terminal to obey."""
+    return _without_harm(line.decode()).encode()
+
+
+def _without_harm(line: str) -> str:
+    if (line.isascii() and "\x7f" not in line) or line[:-1].isprintable():
+        return line  # quicker than the search, and true of nearly all lines
+    return _HARMFUL.sub(_escaped, line)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # Counts of drops and times between clocks that jump may need more than 64 bits.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def dumps_text(value: Any) -> str:
+    """Compact JSON."""
+    return orjson.dumps(value).decode()

@@ -1,11 +1,8 @@
-"""Payloads for people: text, JSON, CBOR, MessagePack or hex, unpacked first when they are compressed.
+"""Shows payloads to people: text, JSON, CBOR, MessagePack or hex, decompressed first.
 
-Whatever does not decode falls back to text or hex with a note that says why.  Nothing here takes more than a named
-limit of memory, however a payload was made.
-
-CBOR and MessagePack as text in the manner of CBOR's diagnostic notation (RFC 8949 section 8).
-
-Unpacking compressed payloads, with a hard limit on what comes out.
+What does not decode is shown as text or hex with a note that gives the reason.  CBOR and MessagePack appear in the
+diagnostic notation of CBOR (RFC 8949 section 8).  `PayloadView` chooses the form, `unpack` decompresses.  Both work
+within named limits of memory, whatever a payload contains.
 """
 
 from __future__ import annotations
@@ -26,283 +23,6 @@ from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
 from mqttscope.redact.secrets import without_tokens
 from mqttscope.report.escape import cells, cut, escape
-
-MAX_NESTED = 3
-"""How often what comes out is unpacked again."""
-MAX_ZSTD_WINDOW_BYTES = 1 << 23
-"""Largest window a zstd frame may ask memory for; the format's own recommendation for decoders."""
-
-_PIECE_BYTES = 4096
-
-GZIP = b"\x1f\x8b"
-ZSTD = b"\x28\xb5\x2f\xfd"
-ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-
-
-@dataclass(slots=True)
-class Unpacked:
-    """What was inside."""
-
-    data: bytes
-    steps: list[str] = field(default_factory=list)
-    """Formats from the outside in: ``["gzip"]``."""
-    cut: bool = False
-    """More would have come out."""
-    note: str = ""
-
-
-def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
-    """Unpack gzip, zlib and zstd, recognised by their first bytes, to at most ``limit`` bytes.
-
-    None when the payload is not compressed.  A zlib header is only two bytes that text may begin with, so text that
-    does not unpack in full is no zlib; gzip and zstd that do not unpack carry a note.
-    """
-    found: Unpacked | None = None
-    for _ in range(MAX_NESTED):
-        data = payload if found is None else found.data
-        name = _recognise(data)
-        if name is None or (found is not None and found.cut):
-            break
-        made, cut, problem = _zstd(data, limit) if name == "zstd" else _deflate(data, limit, name)
-        if problem and ((name == "zlib" and data[:64].isascii()) or (not made and (name == "zlib" or found))):
-            break
-        found = found or Unpacked(payload)
-        if not made and problem:
-            found.note = f"{name} does not unpack: {problem}"
-            break
-        found.data, found.cut = made, cut or bool(problem)
-        found.steps.append(name)
-        if problem:
-            found.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
-        elif cut:
-            found.note = f"first {counted(limit, 'byte')} unpacked"
-    return found
-
-
-def _recognise(data: bytes) -> str | None:
-    if data[:2] == GZIP:
-        return "gzip"
-    if data[:4] == ZSTD:
-        return "zstd"
-    return "zlib" if data[:2] in ZLIB else None
-
-
-def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
-    """What comes out, whether there is more, and what is wrong."""
-    machine = zlib.decompressobj(31 if name == "gzip" else 15)
-    try:
-        made = machine.decompress(data, limit)
-        if machine.eof:
-            behind = len(machine.unused_data)
-            return made, False, f"{counted(behind, 'byte')} after its end" if behind else ""
-        if len(made) >= limit:
-            return made, True, ""
-        return made, False, "it ends too early"
-    except zlib.error as error:
-        return _until_fault(data, limit, name), False, str(error).rpartition(": ")[2]
-
-
-class _Machine(Protocol):
-    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
-
-
-def _until_fault(data: bytes, limit: int, name: str) -> bytes:
-    """What came out before the fault: a piece with a fault gives nothing, so the last one is fed byte by byte."""
-    machine = zlib.decompressobj(31 if name == "gzip" else 15)
-    made = bytearray()
-    for at in range(0, len(data), _PIECE_BYTES):
-        piece, before = data[at : at + _PIECE_BYTES], machine.copy()
-        try:
-            made += machine.decompress(piece, limit - len(made))
-        except zlib.error:
-            made += _byte_by_byte(before, piece, limit - len(made))
-            break
-        if len(made) >= limit:
-            break
-    return bytes(made)
-
-
-def _byte_by_byte(machine: _Machine, piece: bytes, limit: int) -> bytes:
-    made = bytearray()
-    try:
-        for at in range(len(piece)):
-            made += machine.decompress(piece[at : at + 1], limit - len(made))
-            if len(made) >= limit:
-                break
-    except zlib.error:
-        pass
-    return bytes(made)
-
-
-def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
-    import zstandard
-
-    machine = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
-    made = b""
-    try:
-        with machine.stream_reader(data) as reader:
-            while len(made) <= limit:
-                piece = reader.read(limit + 1 - len(made))
-                if not piece:
-                    break
-                made += piece
-    except zstandard.ZstdError as error:
-        return made[:limit], False, str(error).rpartition(": ")[2]
-    try:
-        announced = zstandard.frame_content_size(data)
-    except zstandard.ZstdError:
-        return made, False, "it ends too early"
-    if len(made) < min(announced, limit):
-        return made, False, "it ends too early"
-    return made[:limit], len(made) > limit, ""
-
-
-MAX_STRUCTURED_BYTES = 16_384
-"""Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
-MAX_DEPTH = 40
-"""Deeper levels are shown as an ellipsis; shared references may even make a value contain itself."""
-MAX_ITEMS = 4_000
-"""Items that are shown of one value, since shared references can multiply them."""
-MAX_DIGITS = 200
-"""Longer integers are shown by their size."""
-
-HINT = "pip install 'mqttscope[payload]'"
-
-
-class UndecodableError(MqttscopeError):
-    """Why bytes are not shown as asked for."""
-
-
-class Pairs(list[Any]):
-    """A map with its keys in order and repeated as they were sent."""
-
-
-def from_cbor(data: bytes) -> Any:
-    """The value of CBOR bytes; `UndecodableError` when they are none, or cbor2 is not installed."""
-    try:
-        import cbor2
-    except ImportError:
-        raise UndecodableError(f"cbor2 is not installed ({HINT})") from None
-    stream = io.BytesIO(data)
-    try:
-        value = cbor2.CBORDecoder(stream).decode()
-    except Exception as error:  # tags make cbor2 call parsers for dates, addresses, patterns: they raise anything
-        raise UndecodableError(_reason(error)) from None
-    if stream.tell() < len(data):
-        raise UndecodableError(f"the value ends at byte {stream.tell()} of {len(data)}")
-    return value
-
-
-def from_msgpack(data: bytes) -> Any:
-    """The value of MessagePack bytes; `UndecodableError` when they are none, or msgpack is not installed."""
-    try:
-        import msgpack
-    except ImportError:
-        raise UndecodableError(f"msgpack is not installed ({HINT})") from None
-    try:
-        return msgpack.unpackb(
-            data, strict_map_key=False, object_pairs_hook=Pairs, unicode_errors="surrogateescape", timestamp=3
-        )
-    except Exception as error:
-        raise UndecodableError(_reason(error)) from None
-
-
-def _reason(error: Exception) -> str:
-    return (str(error) or type(error).__name__)[:120]
-
-
-def compact(value: Any) -> str:
-    """A value in one line."""
-    return "".join(part if part not in (": ", ", ") else part[0] for _, part in _walk(value, 0, [MAX_ITEMS]))
-
-
-def pretty(value: Any) -> Iterator[str]:
-    """A value in indented lines."""
-    line = ""
-    for depth, part in _walk(value, 0, [MAX_ITEMS]):
-        if depth >= 0:
-            yield line.removesuffix(" ")
-            line = "  " * depth
-        line += part
-    yield line
-
-
-def _walk(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
-    """Pieces of text; one that begins a line carries its depth, others -1.  ``left`` counts the items down."""
-    left[0] -= 1
-    if left[0] < 0:
-        yield -1, "..."
-        return
-    pairs = _pairs(value)
-    if pairs is None and not isinstance(value, list | tuple | set | frozenset):
-        yield from _scalar(value, depth, left)
-        return
-    items: list[Any] = list(value) if pairs is None else pairs
-    opening, closing = ("[", "]") if pairs is None else ("{", "}")
-    yield -1, opening
-    if depth >= MAX_DEPTH and items:
-        yield -1, "..." + closing
-        return
-    for index, item in enumerate(items):
-        if left[0] <= 0:
-            yield depth + 1, "..."
-            break
-        if pairs is None:
-            yield depth + 1, ""
-            yield from _walk(item, depth + 1, left)
-        else:
-            yield depth + 1, ""
-            yield from _walk(item[0], depth + 1, left)
-            yield -1, ": "
-            yield from _walk(item[1], depth + 1, left)
-        if index + 1 < len(items):
-            yield -1, ", "
-    if items:
-        yield depth, ""
-    yield -1, closing
-
-
-def _pairs(value: Any) -> list[Any] | None:
-    if isinstance(value, Pairs):
-        return value
-    return list(value.items()) if isinstance(value, Mapping) else None
-
-
-def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
-    if isinstance(value, bool) or value is None:
-        yield -1, {True: "true", False: "false", None: "null"}[value]
-    elif isinstance(value, str):
-        yield -1, '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    elif isinstance(value, bytes | bytearray):
-        yield -1, f"h'{value.hex()}'"
-    elif isinstance(value, int):
-        yield -1, str(value) if value.bit_length() < MAX_DIGITS * 3 else f"({value.bit_length()}-bit integer)"
-    elif isinstance(value, float):
-        yield (
-            -1,
-            repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity"),
-        )
-    elif hasattr(value, "tag") and hasattr(value, "value"):
-        yield -1, f"{value.tag}("
-        if depth >= MAX_DEPTH:
-            yield -1, "..."
-        else:
-            yield from _walk(value.value, depth + 1, left)
-        yield -1, ")"
-    elif hasattr(value, "code") and hasattr(value, "data"):
-        yield -1, f"ext({value.code}, h'{value.data.hex()}')"
-    else:
-        yield -1, _other(value)
-
-
-def _other(value: Any) -> str:
-    """Dates, decimals, addresses and what else tags stand for."""
-    try:
-        isoformat = getattr(value, "isoformat", None)
-        return str(isoformat() if isoformat is not None else value)[:1000]
-    except Exception as error:  # str() of a fraction of huge integers, for one
-        return f"({type(value).__name__}: {_reason(error)})"
-
 
 KINDS = ("auto", "text", "hex", "json", "cbor", "msgpack", "none")
 
@@ -592,3 +312,280 @@ def indented(text: str) -> Iterator[str]:
         before = token
     if line:
         yield line
+
+
+MAX_NESTED = 3
+"""How often what comes out is unpacked again."""
+MAX_ZSTD_WINDOW_BYTES = 1 << 23
+"""Largest window a zstd frame may ask memory for; the format's own recommendation for decoders."""
+
+_PIECE_BYTES = 4096
+
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """What was inside."""
+
+    data: bytes
+    steps: list[str] = field(default_factory=list)
+    """Formats from the outside in: ``["gzip"]``."""
+    cut: bool = False
+    """More would have come out."""
+    note: str = ""
+
+
+def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
+    """Unpack gzip, zlib and zstd, recognised by their first bytes, to at most ``limit`` bytes.
+
+    None when the payload is not compressed.  A zlib header is only two bytes that text may begin with, so text that
+    does not unpack in full is no zlib; gzip and zstd that do not unpack carry a note.
+    """
+    found: Unpacked | None = None
+    for _ in range(MAX_NESTED):
+        data = payload if found is None else found.data
+        name = _recognise(data)
+        if name is None or (found is not None and found.cut):
+            break
+        made, cut, problem = _zstd(data, limit) if name == "zstd" else _deflate(data, limit, name)
+        if problem and ((name == "zlib" and data[:64].isascii()) or (not made and (name == "zlib" or found))):
+            break
+        found = found or Unpacked(payload)
+        if not made and problem:
+            found.note = f"{name} does not unpack: {problem}"
+            break
+        found.data, found.cut = made, cut or bool(problem)
+        found.steps.append(name)
+        if problem:
+            found.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
+        elif cut:
+            found.note = f"first {counted(limit, 'byte')} unpacked"
+    return found
+
+
+def _recognise(data: bytes) -> str | None:
+    if data[:2] == GZIP:
+        return "gzip"
+    if data[:4] == ZSTD:
+        return "zstd"
+    return "zlib" if data[:2] in ZLIB else None
+
+
+def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
+    """What comes out, whether there is more, and what is wrong."""
+    machine = zlib.decompressobj(31 if name == "gzip" else 15)
+    try:
+        made = machine.decompress(data, limit)
+        if machine.eof:
+            behind = len(machine.unused_data)
+            return made, False, f"{counted(behind, 'byte')} after its end" if behind else ""
+        if len(made) >= limit:
+            return made, True, ""
+        return made, False, "it ends too early"
+    except zlib.error as error:
+        return _until_fault(data, limit, name), False, str(error).rpartition(": ")[2]
+
+
+class _Machine(Protocol):
+    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
+
+
+def _until_fault(data: bytes, limit: int, name: str) -> bytes:
+    """What came out before the fault: a piece with a fault gives nothing, so the last one is fed byte by byte."""
+    machine = zlib.decompressobj(31 if name == "gzip" else 15)
+    made = bytearray()
+    for at in range(0, len(data), _PIECE_BYTES):
+        piece, before = data[at : at + _PIECE_BYTES], machine.copy()
+        try:
+            made += machine.decompress(piece, limit - len(made))
+        except zlib.error:
+            made += _byte_by_byte(before, piece, limit - len(made))
+            break
+        if len(made) >= limit:
+            break
+    return bytes(made)
+
+
+def _byte_by_byte(machine: _Machine, piece: bytes, limit: int) -> bytes:
+    made = bytearray()
+    try:
+        for at in range(len(piece)):
+            made += machine.decompress(piece[at : at + 1], limit - len(made))
+            if len(made) >= limit:
+                break
+    except zlib.error:
+        pass
+    return bytes(made)
+
+
+def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
+    import zstandard
+
+    machine = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
+    made = b""
+    try:
+        with machine.stream_reader(data) as reader:
+            while len(made) <= limit:
+                piece = reader.read(limit + 1 - len(made))
+                if not piece:
+                    break
+                made += piece
+    except zstandard.ZstdError as error:
+        return made[:limit], False, str(error).rpartition(": ")[2]
+    try:
+        announced = zstandard.frame_content_size(data)
+    except zstandard.ZstdError:
+        return made, False, "it ends too early"
+    if len(made) < min(announced, limit):
+        return made, False, "it ends too early"
+    return made[:limit], len(made) > limit, ""
+
+
+MAX_STRUCTURED_BYTES = 16_384
+"""Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
+MAX_DEPTH = 40
+"""Deeper levels are shown as an ellipsis; shared references may even make a value contain itself."""
+MAX_ITEMS = 4_000
+"""Items that are shown of one value, since shared references can multiply them."""
+MAX_DIGITS = 200
+"""Longer integers are shown by their size."""
+
+HINT = "pip install 'mqttscope[payload]'"
+
+
+class UndecodableError(MqttscopeError):
+    """Why bytes are not shown as asked for."""
+
+
+class Pairs(list[Any]):
+    """A map with its keys in order and repeated as they were sent."""
+
+
+def from_cbor(data: bytes) -> Any:
+    """The value of CBOR bytes; `UndecodableError` when they are none, or cbor2 is not installed."""
+    try:
+        import cbor2
+    except ImportError:
+        raise UndecodableError(f"cbor2 is not installed ({HINT})") from None
+    stream = io.BytesIO(data)
+    try:
+        value = cbor2.CBORDecoder(stream).decode()
+    except Exception as error:  # tags make cbor2 call parsers for dates, addresses, patterns: they raise anything
+        raise UndecodableError(_reason(error)) from None
+    if stream.tell() < len(data):
+        raise UndecodableError(f"the value ends at byte {stream.tell()} of {len(data)}")
+    return value
+
+
+def from_msgpack(data: bytes) -> Any:
+    """The value of MessagePack bytes; `UndecodableError` when they are none, or msgpack is not installed."""
+    try:
+        import msgpack
+    except ImportError:
+        raise UndecodableError(f"msgpack is not installed ({HINT})") from None
+    try:
+        return msgpack.unpackb(
+            data, strict_map_key=False, object_pairs_hook=Pairs, unicode_errors="surrogateescape", timestamp=3
+        )
+    except Exception as error:
+        raise UndecodableError(_reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:120]
+
+
+def compact(value: Any) -> str:
+    """A value in one line."""
+    return "".join(part if part not in (": ", ", ") else part[0] for _, part in _walk(value, 0, [MAX_ITEMS]))
+
+
+def pretty(value: Any) -> Iterator[str]:
+    """A value in indented lines."""
+    line = ""
+    for depth, part in _walk(value, 0, [MAX_ITEMS]):
+        if depth >= 0:
+            yield line.removesuffix(" ")
+            line = "  " * depth
+        line += part
+    yield line
+
+
+def _walk(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
+    """Pieces of text; one that begins a line carries its depth, others -1.  ``left`` counts the items down."""
+    left[0] -= 1
+    if left[0] < 0:
+        yield -1, "..."
+        return
+    pairs = _pairs(value)
+    if pairs is None and not isinstance(value, list | tuple | set | frozenset):
+        yield from _scalar(value, depth, left)
+        return
+    items: list[Any] = list(value) if pairs is None else pairs
+    opening, closing = ("[", "]") if pairs is None else ("{", "}")
+    yield -1, opening
+    if depth >= MAX_DEPTH and items:
+        yield -1, "..." + closing
+        return
+    for index, item in enumerate(items):
+        if left[0] <= 0:
+            yield depth + 1, "..."
+            break
+        if pairs is None:
+            yield depth + 1, ""
+            yield from _walk(item, depth + 1, left)
+        else:
+            yield depth + 1, ""
+            yield from _walk(item[0], depth + 1, left)
+            yield -1, ": "
+            yield from _walk(item[1], depth + 1, left)
+        if index + 1 < len(items):
+            yield -1, ", "
+    if items:
+        yield depth, ""
+    yield -1, closing
+
+
+def _pairs(value: Any) -> list[Any] | None:
+    if isinstance(value, Pairs):
+        return value
+    return list(value.items()) if isinstance(value, Mapping) else None
+
+
+def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
+    if isinstance(value, bool) or value is None:
+        yield -1, {True: "true", False: "false", None: "null"}[value]
+    elif isinstance(value, str):
+        yield -1, '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    elif isinstance(value, bytes | bytearray):
+        yield -1, f"h'{value.hex()}'"
+    elif isinstance(value, int):
+        yield -1, str(value) if value.bit_length() < MAX_DIGITS * 3 else f"({value.bit_length()}-bit integer)"
+    elif isinstance(value, float):
+        yield (
+            -1,
+            repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity"),
+        )
+    elif hasattr(value, "tag") and hasattr(value, "value"):
+        yield -1, f"{value.tag}("
+        if depth >= MAX_DEPTH:
+            yield -1, "..."
+        else:
+            yield from _walk(value.value, depth + 1, left)
+        yield -1, ")"
+    elif hasattr(value, "code") and hasattr(value, "data"):
+        yield -1, f"ext({value.code}, h'{value.data.hex()}')"
+    else:
+        yield -1, _other(value)
+
+
+def _other(value: Any) -> str:
+    """Dates, decimals, addresses and what else tags stand for."""
+    try:
+        isoformat = getattr(value, "isoformat", None)
+        return str(isoformat() if isoformat is not None else value)[:1000]
+    except Exception as error:  # str() of a fraction of huge integers, for one
+        return f"({type(value).__name__}: {_reason(error)})"

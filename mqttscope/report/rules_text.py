@@ -1,6 +1,6 @@
-"""Rules for people: the table of all, one explained with its examples, and which statement is checked by which.
+"""Shows rules: the table of all, one rule explained with its examples, and which statement is checked by which.
 
-Rules and their coverage of the specifications as JSON, schema 1.
+`RulesText` writes them as text; `rules_view`, `rule_view` and `coverage_view` are the same as JSON, schema 1.
 """
 
 from __future__ import annotations

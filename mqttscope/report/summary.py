@@ -1,6 +1,7 @@
-"""The fields that matter of each packet type, in one line: what text and ladder have in common.
+"""Summarises each packet in one line: the fields that matter of its type, for text and ladder alike.
 
-Topics where there is little room: what all of them have in common goes first, their last level stays.
+`Summary` adds fields until the line is full.  `TopicNames` shortens topics where there is little room: levels that all
+topics have in common are dropped first, the last level stays.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Every packet in full: each field with its bytes, what it means, and a hexdump in which the fields stand out.
+"""Shows every packet in full: each field with its bytes and its meaning, and a hexdump that marks the fields.
 
-What the bytes of one field say: its value with names and units, and the bits of flag bytes.
+`Tree` writes the block of a packet.  `Meaning` explains one field: its value with names and units, and the bits of
+flag bytes.
 """
 
 from __future__ import annotations
@@ -223,7 +224,6 @@ _BITS: dict[str, Callable[[int, Meaning], list[Bits]]] = {
     "acknowledge_flags": _acknowledge_flags,
     "options": _options,
 }
-
 
 MAX_FIELDS = 1_000
 """Fields of one packet that are listed; further ones are counted."""

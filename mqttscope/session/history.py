@@ -1,12 +1,11 @@
-"""What was said on a connection so far, as far as a judge of the next packet has to remember it.
+"""Remembers what was sent on a connection, as far as judging the next packet needs it.
 
-`Connection` is the state that the protocol itself keeps; a `History` adds what only judging needs: the CONNECT and
-CONNACK themselves, what was acknowledged lately and how, who owes whom an answer and in which order, subscriptions,
-and how far each side had acknowledged the other's bytes.  It is followed where somebody asks for it
-(``Connection.history``), and like the connection it is moved on by each packet after that packet was judged.  All
-tables are bounded.
+`Connection` is the state that the protocol itself keeps.  A `History` adds what only judging needs: the CONNECT and
+CONNACK themselves, what was acknowledged lately and how, which answers are owed by whom and in which order,
+subscriptions, and how far each side had acknowledged the other's bytes.  A `PeerHistory` is one of its two sides.
 
-One side of a connection as a judge has to remember it: what it sent, what it owes, how far it had come.
+A history is kept only where a caller asks for it (``Connection.history``), and like the connection it is updated with
+each packet after that packet was judged.  All tables are bounded.
 """
 
 from __future__ import annotations

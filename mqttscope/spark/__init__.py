@@ -1,12 +1,12 @@
-"""Captures and lakes as tables of Spark: reading, decoding, checking and asking them.
+"""Captures and lakes as tables of Spark: reading, decoding, linting and querying them.
 
 Nothing outside this package imports pyspark or pyarrow; they come with ``pip install 'mqttscope[spark]'``.
 
-``boundaries`` and ``ranges`` of ``mqttscope.capture`` cut captures, ``locations`` finds and opens them, ``source`` is
-the data source ``mqttcapture``, ``rows`` the form of its rows, ``dataframes`` what to call, ``session`` makes sessions.
-``tables`` are the tables of a lake, ``joins`` what belongs together in them, ``answers`` what people want to know.
+``ranges`` of ``mqttscope.capture`` cuts captures, ``locations`` finds and opens them, ``source`` is the data source
+``mqttcapture``, ``rows`` the form of its rows, ``dataframes`` the functions to call, ``session`` makes sessions.
+``tables`` gives the tables of a lake, ``joins`` combines them, ``answers`` are the questions of the fleet report.
 
-``mqttscope.spark.packets(spark, lake)`` and its like for every table are here for short.
+``mqttscope.spark.packets(spark, lake)``, and the same for every table, is available here for short.
 """
 
 from __future__ import annotations

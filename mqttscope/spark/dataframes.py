@@ -1,9 +1,9 @@
-"""Captures as data frames, and IP fragments among their rows, put together to segments.
+"""Captures as data frames, and the reassembly of IP fragments among their rows.
 
-A fragment has no ports, so it belongs to no flow before its datagram is whole; and which datagram it belongs to depends
-on what came before it, in any range and any capture.  So fragments are rows of their own, and all of them are put
-together in one task, in the order of the captures.  They are rare; reading them costs a second pass over the captures,
-so it is done only where somebody asks for it.
+A fragment has no ports, so it belongs to no flow before its datagram is complete; and which datagram it belongs to
+depends on what came before it, in any range and any capture.  So fragments are separate rows, and one task reassembles
+all of them, in the order of the captures.  They are rare; reading them costs a second pass over the captures, so it is
+done on demand only.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def ingest_notes(rows: DataFrame) -> DataFrame:
 def assemble(fragments: DataFrame, *, summary: bool = False) -> DataFrame:
     """Rows of the segments that fragments hold, of fragments as ``read_captures(..., rows="fragments")`` gives them.
 
-    With all columns.  A datagram without TCP is counted as ``skipped``; one that is not whole gives nothing.
+    With all columns.  A datagram without TCP is counted as ``skipped``; one that is not complete gives nothing.
     ``summary``: and a row of that kind with the time of the last segment.
     """
     ordered = fragments.where(fragments["kind"] == FRAGMENT).repartition(1).sortWithinPartitions("file", "frame")
@@ -121,7 +121,7 @@ def assemble(fragments: DataFrame, *, summary: bool = False) -> DataFrame:
 def assembled(
     batches: Iterable[pa.RecordBatch], *, summary: bool = False, table: FragmentTable | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The same for batches of fragments in their order.  ``table``: what is not whole yet, before and afterwards."""
+    """The same for batches of fragments in their order.  ``table``: what is not complete yet, before and afterwards."""
     table = table or FragmentTable()
     made: Batches | None = None
     segments: list[Segment] = []

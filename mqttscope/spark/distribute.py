@@ -1,4 +1,4 @@
-"""This package on its way to the executors.
+"""Sends this package to the executors.
 
 What Spark sends to its executors names functions and classes of this package; it does not hold them.  On this machine
 they are found where they are installed.  On a cluster, and on a server of Spark Connect, the package comes along: a zip
@@ -64,7 +64,7 @@ def ship(spark: SparkSession) -> bool:
 def is_local(spark: SparkSession) -> bool:
     """Whether the executors of a session run beside this process, with what is installed here.
 
-    Nobody knows that of a server of Spark Connect.
+    Of a server of Spark Connect that is unknown.
     """
     if is_connect(spark):
         return False

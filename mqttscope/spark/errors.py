@@ -1,4 +1,4 @@
-"""Errors of Spark as people should read them."""
+"""Errors of Spark in a form that people can act on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError, Py4JNetworkError)
-"""What Spark raises, whatever went wrong."""
+"""What Spark raises for any error."""
 _BYPASS = re.compile(r'set "?(spark\.[\w.]+\w)"? to "?(\w+)"?')
-"""How Spark says which of its settings would help."""
+"""How Spark names the setting that would help."""
 _RAISED = re.compile(r"^(?P<module>(?:\w+\.)*)(?P<name>[A-Z]\w*): (?P<text>.*)$", re.M)
 
 
@@ -31,7 +31,7 @@ def cause(error: BaseException) -> str:
 
 
 def sentence(told: str) -> str:
-    """What Spark says of an error without its codes, its plan and its trace; the place in a query is kept."""
+    """Spark's message about an error without its codes, its plan and its trace; the place in a query is kept."""
     lines = [line.strip() for line in told.strip().splitlines()] or [""]
     first = re.sub(r"^\[[A-Z0-9_.]+\] ", "", lines[0])
     place = re.search(r"line \d+,? pos(?:ition)? \d+", told)

@@ -4,7 +4,7 @@
 offsets.  The clock decides when something is read, never what.
 
 A capture that is written is read to its last complete record.  It is complete when it has not changed for
-`QUIET_SECONDS`, or when it ends with a whole record and another one whose name differs in digits alone begins after
+`QUIET_SECONDS`, or when it ends with a complete record and another one whose name differs in digits alone begins after
 it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a
 record, what it dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete,
 in one go; of one that a tool has compressed before it was read to its end, the rest.
@@ -91,7 +91,7 @@ class Followed:
         return self.memory.timestamp_ns if self.memory.frames else self.first_ns
 
     def copy(self) -> Followed:
-        """Another one that says the same."""
+        """Another one with the same content."""
         return Followed(
             self.file, self.name, self.memory.copy(), self.head, self.tail, self.size, self.waiting, self.first_ns,
             self.is_whole, self.begun,
@@ -121,7 +121,7 @@ class Offset:
     passed: list[str] = field(default_factory=list)
     """New ones whose content is in the lake already: their rows so far are left out."""
     unread: list[str] = field(default_factory=list)
-    """What cannot be read, and has been said so."""
+    """What cannot be read and has been reported."""
 
     def written(self) -> dict[str, Any]:
         """As JSON, plain values only."""
@@ -342,7 +342,7 @@ class Follower:
     """Captures that were found to be what they were, and what was compared."""
     _has_looked: bool = False
     _away: set[str] = field(default_factory=set)
-    """Captures that are elsewhere now, compressed, and not whole there yet."""
+    """Captures that are elsewhere now, compressed, and not complete there yet."""
 
     def freeze(self) -> None:
         """Let everything stay as it is now: what comes later is not seen."""
@@ -424,7 +424,7 @@ class Follower:
         return False
 
     def _find_again(self, start: Offset, there: dict[str, _There], end: Offset, now: float) -> set[str]:
-        """Take over what was known, as far as it is still there, under whatever name; returns what is gone for good."""
+        """Take over what was known, as far as it is still there under any name; returns what is gone for good."""
         missing: list[Followed] = []
         for one in start.captures.values():
             found = there.get(one.name)
@@ -456,7 +456,7 @@ class Follower:
         return gone
 
     def _is_compressed(self, one: Followed, there: dict[str, _There], end: Offset, now: float) -> bool:
-        """Whether a new file is what a capture was, compressed; the rest is read when that is whole."""
+        """Whether a new file is what a capture was, compressed; the rest is read when that is complete."""
         for found in there.values() if one.memory.position else ():
             if found.name in end.captures or not begins_compressed(found.name, one):
                 continue
@@ -501,7 +501,7 @@ class Follower:
         return same
 
     def _look_elsewhere(self, end: Offset, there: dict[str, _There]) -> None:
-        """Pass over what was read of captures since the last run: nobody else reads while this one follows them."""
+        """Skip what an ingest read of captures since the last run: while this one follows them, no other reads."""
         if self._has_looked or self.read_elsewhere is None:
             return
         self._has_looked = True
@@ -585,7 +585,7 @@ class Follower:
                 one.waiting = found.size - one.memory.position
 
     def _say_faults(self, start: Offset, end: Offset) -> None:
-        """Say of each file that cannot be read why, once."""
+        """Report why a file cannot be read, once per file."""
         for name, why in sorted(self._faults.items()):
             if name not in start.unread:
                 end.said.append(Said(end.files, name, why, 0, None))
@@ -593,7 +593,7 @@ class Follower:
         end.unread = sorted(self._faults)
 
     def _complete(self, end: Offset, there: dict[str, _There], now: float) -> None:
-        """Find the captures that nobody writes any more."""
+        """Find the captures that are no longer written."""
         latest: dict[str, float] = {}
         for one in end.captures.values():
             latest[_set(one.name)] = max(latest.get(_set(one.name), one.first_ns), one.first_ns)

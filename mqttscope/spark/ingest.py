@@ -1,6 +1,7 @@
-"""Captures into a lake with Spark: found, told apart, read in ranges, folded, summed up, committed in one step.
+"""Ingests captures into a lake with Spark: finds, identifies, reads and folds them, then commits in one step.
 
-Which captures a lake has already, and how much of them: by their content, wherever they lie.
+`tell_apart` identifies captures by their content, wherever they lie: which ones a lake has already, and how much of
+them.
 """
 
 from __future__ import annotations
@@ -38,143 +39,6 @@ from mqttscope.spark.tables import union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-HERE_BYTES = 1 << 30
-"""Captures on this machine are read on the executors when they have more bytes than this together."""
-TASK_BYTES = 256 << 20
-_GIVEN_DDL = "task int, place int, target string, size bigint, begins bigint"
-_FOUND_DDL = (
-    "place int, digest string, readable string, size bigint, head bigint, read_before bigint, first_ns bigint, "
-    "fault string"
-)
-_ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
-_FOUND = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, _FOUND_DDL.split(","))])
-
-
-@dataclass(slots=True)
-class Apart:
-    """Captures, told apart."""
-
-    fresh: dict[str, Location] = field(default_factory=dict)
-    """Those that are to be read, by digest, in the order of reading."""
-    contents: dict[str, Fingerprint] = field(default_factory=dict)
-    """What they hold, by digest."""
-    known: list[tuple[str, str]] = field(default_factory=list)
-    """Names and digests of those that are in already, and of copies among those that are given."""
-    faults: dict[str, str] = field(default_factory=dict)
-    """Why captures cannot be read, by name."""
-
-    def leave_out(self, gone: Mapping[str, str]) -> int:
-        """Read some captures no more; ``gone``: why, by their names as rows have them.  Returns how many these are."""
-        left = [digest for digest, one in self.fresh.items() if utf8(one.name) in gone]
-        for digest in left:
-            one = self.fresh.pop(digest)
-            self.faults[one.name] = gone[utf8(one.name)]
-        return len(left)
-
-
-@dataclass(slots=True, frozen=True)
-class Looked:
-    """What is known of the content of a capture."""
-
-    digest: str = ""
-    readable: str = ""
-    size: int = 0
-    head: int = 0
-    """These as in `Content`."""
-    read_before: int = 0
-    """So many of them were read when it was shorter."""
-    first_ns: int | None = None
-    """Time of the first frame after these, where there is one."""
-    fault: str | None = None
-    """Why it cannot be read."""
-
-
-def tell_apart(
-    spark: SparkSession,
-    locations: Sequence[Location],
-    known: Mapping[str, str],
-    settings: Mapping[str, str],
-    begins: Mapping[str, Sequence[int]] | None = None,
-) -> Apart:
-    """Which captures are new to a lake.
-
-    ``known``: names of those that it has, by digest; ``begins``: how some of these begin, as its manifest says.
-    """
-    found = Apart(faults={one.name: one.fault for one in locations if one.fault is not None})
-    readable = [one for one in locations if one.fault is None]
-    seen, fresh = set(known), dict[str, Location]()
-    for location, looked in zip(
-        readable, look(spark, readable, settings, KnownFingerprints.of(begins or {}, known)), strict=True
-    ):
-        if looked.fault is not None:
-            found.faults[location.name] = looked.fault
-        elif looked.digest in seen:
-            found.known.append((location.name, looked.digest))
-        else:
-            seen.add(looked.digest)
-            found.contents[looked.digest] = Fingerprint(looked.digest, looked.readable, looked.size, looked.head)
-            if looked.read_before:
-                first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
-                location = replace(location, behind=looked.read_before, first_ns=first_ns)
-            fresh[looked.digest] = location
-    targets = {digest: one.target for digest, one in fresh.items()}
-    opened = partial(open_location, settings=settings)
-    for digest in find_prefixes(found.contents, targets, begins or {}, known, opened):
-        found.known.append((fresh.pop(digest).name, digest))
-    if any(one.behind for one in fresh.values()):
-        fresh = dict(sorted(fresh.items(), key=lambda one: one[1].first_ns))
-    found.fresh = fresh
-    return found
-
-
-def look(
-    spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str], known: KnownFingerprints
-) -> list[Looked]:
-    """The content of each capture.  ``known``: contents of others.
-
-    Captures in a store, and much on this machine, are read by the executors.
-    """
-    far = any(one.is_remote for one in locations) or sum(one.size for one in locations) > HERE_BYTES
-    if not far:
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(lambda one: _look(one, settings, known), locations))
-    packed = pack([Task(place, one, WHOLE) for place, one in enumerate(locations)], TASK_BYTES)
-    # In JSON, since names of files need not be UTF-8.
-    rows = [
-        (number, one.file, json.dumps(one.location.target), one.location.size, one.location.begins)
-        for number, some in enumerate(packed)
-        for one in some
-    ]
-    given = spark.createDataFrame(rows, _GIVEN_DDL).repartitionById(len(packed), "task")
-    task = partial(_look_at_batches, settings=dict(settings), known=known)
-    found = {row["place"]: row.asDict() for row in given.mapInArrow(task, _FOUND_DDL).collect()}
-    return [Looked(**{name: found[place][name] for name in Looked.__slots__}) for place in range(len(locations))]
-
-
-def _look_at_batches(
-    batches: Iterable[pa.RecordBatch], settings: Mapping[str, str], known: KnownFingerprints
-) -> Iterator[pa.RecordBatch]:
-    for one in batches:
-        for row in one.to_pylist():
-            location = Location("", json.loads(row["target"]), row["size"], begins=row["begins"])
-            found = asdict(_look(location, settings, known))
-            yield pa.RecordBatch.from_pylist([{"place": row["place"]} | found], schema=_FOUND)
-
-
-def _look(one: Location, settings: Mapping[str, str], known: KnownFingerprints) -> Looked:
-    try:
-        with open_location(one.target, settings) as opened:
-            if why := why_replaced(opened, one):
-                return Looked(fault=why)
-            file = cast(BinaryIO, BoundedFile(opened, one.size))
-            content = fingerprint_of(file, known)
-            read_before, first_ns = resume_offset(file, content)
-            known_ns = None if first_ns == NO_FRAME else int(first_ns)
-            return Looked(content.digest, content.readable, content.size, content.head, read_before, known_ns)
-    except (OSError, ValueError) as error:
-        return Looked(fault=why_not_opened(error))
-
 
 FOLD_BYTES = 16 << 20
 """So many bytes of captures make a task of the fold, as long as these are no more than `MANY_TASKS`."""
@@ -310,3 +174,140 @@ def _fold(
         return folded
     whole = union_all(rows, reading.fragments_of(folded.fragmented))
     return fold(reading.spark, whole, root, before, after, options, partitions=partitions)
+
+
+HERE_BYTES = 1 << 30
+"""Captures on this machine are read on the executors when they have more bytes than this together."""
+TASK_BYTES = 256 << 20
+_GIVEN_DDL = "task int, place int, target string, size bigint, begins bigint"
+_FOUND_DDL = (
+    "place int, digest string, readable string, size bigint, head bigint, read_before bigint, first_ns bigint, "
+    "fault string"
+)
+_ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
+_FOUND = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, _FOUND_DDL.split(","))])
+
+
+@dataclass(slots=True)
+class Apart:
+    """Captures, identified by their content."""
+
+    fresh: dict[str, Location] = field(default_factory=dict)
+    """Those that are to be read, by digest, in the order of reading."""
+    contents: dict[str, Fingerprint] = field(default_factory=dict)
+    """What they hold, by digest."""
+    known: list[tuple[str, str]] = field(default_factory=list)
+    """Names and digests of those that are in already, and of copies among those that are given."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why captures cannot be read, by name."""
+
+    def leave_out(self, gone: Mapping[str, str]) -> int:
+        """Read some captures no more; ``gone``: why, by their names as rows have them.  Returns how many these are."""
+        left = [digest for digest, one in self.fresh.items() if utf8(one.name) in gone]
+        for digest in left:
+            one = self.fresh.pop(digest)
+            self.faults[one.name] = gone[utf8(one.name)]
+        return len(left)
+
+
+@dataclass(slots=True, frozen=True)
+class Looked:
+    """What is known of the content of a capture."""
+
+    digest: str = ""
+    readable: str = ""
+    size: int = 0
+    head: int = 0
+    """These as in `Content`."""
+    read_before: int = 0
+    """So many of them were read when it was shorter."""
+    first_ns: int | None = None
+    """Time of the first frame after these, where there is one."""
+    fault: str | None = None
+    """Why it cannot be read."""
+
+
+def tell_apart(
+    spark: SparkSession,
+    locations: Sequence[Location],
+    known: Mapping[str, str],
+    settings: Mapping[str, str],
+    begins: Mapping[str, Sequence[int]] | None = None,
+) -> Apart:
+    """Which captures are new to a lake.
+
+    ``known``: names of those that it has, by digest; ``begins``: how some of these begin, as its manifest says.
+    """
+    found = Apart(faults={one.name: one.fault for one in locations if one.fault is not None})
+    readable = [one for one in locations if one.fault is None]
+    seen, fresh = set(known), dict[str, Location]()
+    for location, looked in zip(
+        readable, look(spark, readable, settings, KnownFingerprints.of(begins or {}, known)), strict=True
+    ):
+        if looked.fault is not None:
+            found.faults[location.name] = looked.fault
+        elif looked.digest in seen:
+            found.known.append((location.name, looked.digest))
+        else:
+            seen.add(looked.digest)
+            found.contents[looked.digest] = Fingerprint(looked.digest, looked.readable, looked.size, looked.head)
+            if looked.read_before:
+                first_ns = NO_FRAME if looked.first_ns is None else looked.first_ns
+                location = replace(location, behind=looked.read_before, first_ns=first_ns)
+            fresh[looked.digest] = location
+    targets = {digest: one.target for digest, one in fresh.items()}
+    opened = partial(open_location, settings=settings)
+    for digest in find_prefixes(found.contents, targets, begins or {}, known, opened):
+        found.known.append((fresh.pop(digest).name, digest))
+    if any(one.behind for one in fresh.values()):
+        fresh = dict(sorted(fresh.items(), key=lambda one: one[1].first_ns))
+    found.fresh = fresh
+    return found
+
+
+def look(
+    spark: SparkSession, locations: Sequence[Location], settings: Mapping[str, str], known: KnownFingerprints
+) -> list[Looked]:
+    """The content of each capture.  ``known``: contents of others.
+
+    Captures in a store, and much on this machine, are read by the executors.
+    """
+    far = any(one.is_remote for one in locations) or sum(one.size for one in locations) > HERE_BYTES
+    if not far:
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            return list(pool.map(lambda one: _look(one, settings, known), locations))
+    packed = pack([Task(place, one, WHOLE) for place, one in enumerate(locations)], TASK_BYTES)
+    # In JSON, since names of files need not be UTF-8.
+    rows = [
+        (number, one.file, json.dumps(one.location.target), one.location.size, one.location.begins)
+        for number, some in enumerate(packed)
+        for one in some
+    ]
+    given = spark.createDataFrame(rows, _GIVEN_DDL).repartitionById(len(packed), "task")
+    task = partial(_look_at_batches, settings=dict(settings), known=known)
+    found = {row["place"]: row.asDict() for row in given.mapInArrow(task, _FOUND_DDL).collect()}
+    return [Looked(**{name: found[place][name] for name in Looked.__slots__}) for place in range(len(locations))]
+
+
+def _look_at_batches(
+    batches: Iterable[pa.RecordBatch], settings: Mapping[str, str], known: KnownFingerprints
+) -> Iterator[pa.RecordBatch]:
+    for one in batches:
+        for row in one.to_pylist():
+            location = Location("", json.loads(row["target"]), row["size"], begins=row["begins"])
+            found = asdict(_look(location, settings, known))
+            yield pa.RecordBatch.from_pylist([{"place": row["place"]} | found], schema=_FOUND)
+
+
+def _look(one: Location, settings: Mapping[str, str], known: KnownFingerprints) -> Looked:
+    try:
+        with open_location(one.target, settings) as opened:
+            if why := why_replaced(opened, one):
+                return Looked(fault=why)
+            file = cast(BinaryIO, BoundedFile(opened, one.size))
+            content = fingerprint_of(file, known)
+            read_before, first_ns = resume_offset(file, content)
+            known_ns = None if first_ns == NO_FRAME else int(first_ns)
+            return Looked(content.digest, content.readable, content.size, content.head, read_before, known_ns)
+    except (OSError, ValueError) as error:
+        return Looked(fault=why_not_opened(error))

@@ -231,7 +231,7 @@ _STATES_DDL = "key string, state binary"
 
 @dataclass(slots=True)
 class Asides:
-    """What captures say beside their segments, which every task needs.  Plain data."""
+    """The notices of captures, which every task needs.  Plain data."""
 
     summaries: list[dict[str, Any]] = field(default_factory=list)
     ends: tuple[int, ...] = ()
@@ -241,7 +241,7 @@ class Asides:
 
     @classmethod
     def of(cls, aside: Sequence[dict[str, Any]], watermark_ns: int | None = None) -> Asides:
-        """Those of the rows without a flow; ``watermark_ns``: where these do not say it."""
+        """Those of the rows without a flow; ``watermark_ns``: where these have no summary."""
         summaries = [row for row in aside if row["kind"] == SUMMARY]
         return cls(summaries, ends_of(summaries), first_drops(aside), watermark(aside, watermark_ns))
 

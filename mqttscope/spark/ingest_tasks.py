@@ -32,7 +32,7 @@ REPORT_DDL = "report string"
 ROWS_AT_A_TIME = 2_048
 """Rows that are made Python values together: batches of Spark may hold 64 MiB."""
 NOTE = ("kind", "file", "capture", "frame", "message", "offset", "count", "notice")
-"""Columns of what a capture says beside its segments."""
+"""Columns of the notices of a capture."""
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
 
 
@@ -50,13 +50,13 @@ class Work:
     options: LakeOptions
     more: bool = True
     watermark_ns: int | None = None
-    """Time of the last segment of all flows, where the rows have no summaries to say it."""
+    """Time of the last segment of all flows, where the rows have no summaries."""
     before_ns: int | None = None
     """Time of the last segment of earlier ingests."""
     stops_at_fragments: bool = False
-    """Do nothing where summaries tell of IP fragments."""
+    """Do nothing where summaries report IP fragments."""
     dropping: frozenset[str] = frozenset()
-    """Captures of earlier ingests that said to have dropped frames."""
+    """Captures of earlier ingests that report dropped frames."""
     by_time: bool = False
     """Captures are put into each other by time."""
 
@@ -71,7 +71,7 @@ class TaskReport:
     checksums: dict[str, int] = field(default_factory=dict)
     """CRC-32 of each file."""
     notes: list[dict[str, Any]] = field(default_factory=list)
-    """What the captures say beside their segments: rows of the data source."""
+    """The notices of the captures: rows of the data source."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Frames that hold no segment, by reason."""
     aside: list[dict[str, Any]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class TaskReport:
 
 
 def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
-    """Run the kernel over the sorted rows of whole flows; what belongs to no flow comes first."""
+    """Run the kernel over the sorted rows of complete flows; what belongs to no flow comes first."""
     report = TaskReport()
     aside, rest = asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
@@ -133,7 +133,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
 
 
 def watermark(aside: Iterable[Mapping[str, Any]], known_ns: int | None = None) -> int | None:
-    """The time of the last segment of all flows, of rows without a flow; ``known_ns``: where these do not say it."""
+    """The time of the last segment of all flows, of rows without a flow; ``known_ns``: where these do not have it."""
     times = [row["timestamp_ns"] for row in aside if row["kind"] == SUMMARY and row["timestamp_ns"] is not None]
     # Flows time out by what is read now: what came late is not idle because newer captures came before.
     read_ns = max([*times, *(one for one in (known_ns,) if one is not None)], default=None)
@@ -155,7 +155,7 @@ def asides(batches: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], Ite
 
 
 def first_drops(aside: Iterable[Mapping[str, Any]]) -> dict[str, Drop]:
-    """Where each capture says for the first time that frames were dropped, by its name: of rows without a flow."""
+    """Where each capture first reports dropped frames, by its name: of rows without a flow."""
     drops: list[Mapping[str, Any]] = []
     ranges: dict[int, list[tuple[int, int]]] = {}
     for row in aside:
@@ -175,7 +175,7 @@ def first_drops(aside: Iterable[Mapping[str, Any]]) -> dict[str, Drop]:
 
 
 def clocked(batches: Iterable[pa.RecordBatch], summaries: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
-    """Rows whose ``clock_ns`` tells how far time had come in the whole capture, not in their range of it alone."""
+    """Rows whose ``clock_ns`` is the latest time so far in the complete capture, not in their range alone."""
     ranges: dict[int, list[tuple[int, int]]] = {}
     for row in summaries:
         if row["frame"] is not None:
@@ -253,7 +253,7 @@ class _Look:
             report.late = sorted({*report.late, *late.unique().to_pylist()})
 
     def named(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass on what the kernel makes; `IngestFailedError` tells where in the captures it failed."""
+        """Pass on what the kernel makes; `IngestFailedError` names the place in the captures where it failed."""
         while True:
             try:
                 found = next(made)

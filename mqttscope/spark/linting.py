@@ -1,6 +1,7 @@
-"""Findings of captures with Spark, exactly those of ``lint`` in process, in its order and with its numbers.
+"""Lints captures with Spark: the findings are exactly those of ``lint`` in process, in its order and with its numbers.
 
-What the tasks of ``lint --engine spark`` do: sorted rows in, findings out, and what wider scopes and sums need.
+`judge` runs all rules.  Its tasks take sorted rows and give findings: `lint_flows` runs the rules that look at one
+connection, `lint_keys` those that look beyond one.
 """
 
 from __future__ import annotations
@@ -34,125 +35,6 @@ from mqttscope.spark.tables import kept, union_all
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FOUND, KEY, SEEN, PACKET, SUMS, NOTES = "found", "key", "seen", "packet", "sums", "notes"
-"""Kinds of rows: a finding, the key of a flow, a connection, a packet, counts, what captures say."""
-MARK, TALLY = "mark", "tally"
-"""The same where only some findings are wanted: an event that is selected, what is selected of a connection."""
-_PACKET = pa.struct([("frame", pa.int64()), ("timestamp_ns", pa.int64()), ("number", pa.int64())])
-_COLUMNS = (
-    ("kind", "string", pa.string()), ("connection_id", "string", pa.string()), ("flow", "binary", pa.binary()),
-    ("key", "string", pa.string()), ("emitted_ns", "bigint", pa.int64()), ("file", "bigint", pa.int64()),
-    ("frame", "bigint", pa.int64()), ("event_in_connection", "bigint", pa.int64()), ("rule", "string", pa.string()),
-    ("number", "bigint", pa.int64()), ("timestamp_ns", "bigint", pa.int64()), ("at_frame", "bigint", pa.int64()),
-    ("capture", "string", pa.string()),
-    ("packets", "array<struct<frame:bigint,timestamp_ns:bigint,number:bigint>>", pa.list_(_PACKET)),
-    ("data", "binary", pa.binary()),
-)  # fmt: skip
-LINT_DDL = ", ".join(f"{name} {kind}" for name, kind, _ in _COLUMNS)
-_SCHEMA = pa.schema([(name, kind) for name, _, kind in _COLUMNS])
-_NAMES = {
-    FOUND: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection", "rule", "number", "packets", "data"),
-    PACKET: ("emitted_ns", "file", "frame", "number", "at_frame", "timestamp_ns", "capture"),
-    SEEN: ("connection_id", "emitted_ns", "file", "frame"),
-    KEY: ("flow", "key"),
-    MARK: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection"),
-    TALLY: ("connection_id", "data"),
-    SUMS: ("data",),
-    NOTES: ("data",),
-}
-_FLUSH = 1_024
-
-
-@dataclass(slots=True)
-class Judging:
-    """What every task knows.  Plain data."""
-
-    options: LakeOptions
-    stops_at_fragments: bool = False
-    """Only say which captures have IP fragments, where there are any."""
-    selection: Selection[Any] | None = None
-    """Of which findings are wanted alone."""
-
-
-def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.RecordBatch]:
-    """Run the narrow rules over the sorted rows of whole flows; what belongs to no flow comes first."""
-    aside, rest = asides(batches)
-    summaries = [row for row in aside if row["kind"] == SUMMARY]
-    notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]
-    known = [{name: row[name] for name in (*NOTE, "timestamp_ns")} for row in aside if row["kind"] in (SUMMARY, DROPS)]
-    fragmented = sorted({row["file"] for row in summaries if row["count"]})
-    yield _batch(NOTES, [(dump((notes, known, fragmented)),)])
-    if fragmented and work.stops_at_fragments:
-        # Workers of Spark are used again only where they were read to the end.
-        for _ in rest:
-            pass
-        return
-    judge = Judge(work.options, ends_of(summaries), work.selection)
-    judge.note_drops((), first_drops(aside))
-    said = Asides.of(aside)
-    for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
-        for _ in run_flows(rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False):
-            judge.waiting = 0
-            yield from _made(judge, _FLUSH)
-    yield from _made(judge, 1)
-    assert judge.linter is not None
-    judge.sums.take_linter(judge.linter, quality=True)
-    yield _batch(SUMS, [(dump(judge.sums),)])
-
-
-def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
-    if len(judge.found) >= least:
-        yield _batch(FOUND, judge.found)
-        judge.found = []
-    if len(judge.seen) >= least:
-        yield _batch(SEEN, judge.seen)
-        judge.seen = []
-    if len(judge.marks) >= least:
-        yield _batch(MARK, judge.marks)
-        judge.marks = []
-    if len(judge.tallies) >= least:
-        yield _batch(TALLY, judge.tallies)
-        judge.tallies = []
-    if len(judge.packets) >= least:
-        yield _batch(PACKET, judge.packets)
-        judge.packets = []
-    if len(judge.rows[FLOW_KEYS.name]) >= least:
-        yield _batch(KEY, judge.rows[FLOW_KEYS.name])
-        judge.rows[FLOW_KEYS.name] = []
-
-
-def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) -> Iterator[pa.RecordBatch]:
-    """Run the rules that look beyond one connection over the sorted rows of all flows of some keys."""
-    sums = Sums()
-    for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
-        judge = Judge(work.options, asides.ends, key=key.decode())
-        judge.note_drops((), asides.drops)
-        for _ in run_flows(rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False):
-            judge.waiting = 0
-            if len(judge.found) >= _FLUSH:
-                yield _batch(FOUND, judge.found)
-                judge.found = []
-        if judge.found:
-            yield _batch(FOUND, judge.found)
-        assert judge.linter is not None
-        sums.take_linter(judge.linter, quality=False)
-    yield _batch(SUMS, [(dump(sums),)])
-
-
-def _batch(kind: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    names = _NAMES[kind]
-    values = dict(zip(names, zip(*rows, strict=True), strict=True))
-    arrays = []
-    for column in _SCHEMA:
-        if column.name == "kind":
-            arrays.append(pa.repeat(kind, len(rows)))
-        elif column.name in values:
-            arrays.append(pa.array(values[column.name], column.type))
-        else:
-            arrays.append(pa.nulls(len(rows), column.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-
-
 _EVENT = ("connection_id", "event_in_connection")
 _MARKED = (*_EVENT, "emitted_ns", "file", "frame")
 
@@ -164,7 +46,7 @@ class Judged:
     findings: Iterator[Finding]
     sums: Sums = field(default_factory=Sums)
     notices: list[CaptureNotice] = field(default_factory=list)
-    """What the captures say beside their frames, in the order of reading."""
+    """The notices of the captures, in the order of reading."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Frames that hold no segment, by reason."""
 
@@ -233,7 +115,7 @@ def _keys(rows: DataFrame, flows: DataFrame, aside: list[dict[str, Any]], work: 
 
 
 def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[int]]:
-    """What the captures say, what of it every task knows, and which of them have IP fragments."""
+    """The notices of the captures, what every task gets of them, and which captures have IP fragments."""
     notes: list[dict[str, Any]] = []
     aside: list[dict[str, Any]] = []
     fragmented: set[int] = set()
@@ -336,3 +218,122 @@ def _numbered(finding: Finding, connection: int, numbers: _Numbers) -> Finding:
         for one in finding.related
     )
     return finding
+
+
+FOUND, KEY, SEEN, PACKET, SUMS, NOTES = "found", "key", "seen", "packet", "sums", "notes"
+"""Kinds of rows: a finding, the key of a flow, a connection, a packet, counts, notices of captures."""
+MARK, TALLY = "mark", "tally"
+"""The same where only some findings are wanted: an event that is selected, what is selected of a connection."""
+_PACKET = pa.struct([("frame", pa.int64()), ("timestamp_ns", pa.int64()), ("number", pa.int64())])
+_COLUMNS = (
+    ("kind", "string", pa.string()), ("connection_id", "string", pa.string()), ("flow", "binary", pa.binary()),
+    ("key", "string", pa.string()), ("emitted_ns", "bigint", pa.int64()), ("file", "bigint", pa.int64()),
+    ("frame", "bigint", pa.int64()), ("event_in_connection", "bigint", pa.int64()), ("rule", "string", pa.string()),
+    ("number", "bigint", pa.int64()), ("timestamp_ns", "bigint", pa.int64()), ("at_frame", "bigint", pa.int64()),
+    ("capture", "string", pa.string()),
+    ("packets", "array<struct<frame:bigint,timestamp_ns:bigint,number:bigint>>", pa.list_(_PACKET)),
+    ("data", "binary", pa.binary()),
+)  # fmt: skip
+LINT_DDL = ", ".join(f"{name} {kind}" for name, kind, _ in _COLUMNS)
+_SCHEMA = pa.schema([(name, kind) for name, _, kind in _COLUMNS])
+_NAMES = {
+    FOUND: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection", "rule", "number", "packets", "data"),
+    PACKET: ("emitted_ns", "file", "frame", "number", "at_frame", "timestamp_ns", "capture"),
+    SEEN: ("connection_id", "emitted_ns", "file", "frame"),
+    KEY: ("flow", "key"),
+    MARK: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection"),
+    TALLY: ("connection_id", "data"),
+    SUMS: ("data",),
+    NOTES: ("data",),
+}
+_FLUSH = 1_024
+
+
+@dataclass(slots=True)
+class Judging:
+    """What every task knows.  Plain data."""
+
+    options: LakeOptions
+    stops_at_fragments: bool = False
+    """Only report which captures have IP fragments, where there are any."""
+    selection: Selection[Any] | None = None
+    """Of which findings are wanted alone."""
+
+
+def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.RecordBatch]:
+    """Run the narrow rules over the sorted rows of complete flows; what belongs to no flow comes first."""
+    aside, rest = asides(batches)
+    summaries = [row for row in aside if row["kind"] == SUMMARY]
+    notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]
+    known = [{name: row[name] for name in (*NOTE, "timestamp_ns")} for row in aside if row["kind"] in (SUMMARY, DROPS)]
+    fragmented = sorted({row["file"] for row in summaries if row["count"]})
+    yield _batch(NOTES, [(dump((notes, known, fragmented)),)])
+    if fragmented and work.stops_at_fragments:
+        # Workers of Spark are used again only where they were read to the end.
+        for _ in rest:
+            pass
+        return
+    judge = Judge(work.options, ends_of(summaries), work.selection)
+    judge.note_drops((), first_drops(aside))
+    said = Asides.of(aside)
+    for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
+        for _ in run_flows(rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False):
+            judge.waiting = 0
+            yield from _made(judge, _FLUSH)
+    yield from _made(judge, 1)
+    assert judge.linter is not None
+    judge.sums.take_linter(judge.linter, quality=True)
+    yield _batch(SUMS, [(dump(judge.sums),)])
+
+
+def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
+    if len(judge.found) >= least:
+        yield _batch(FOUND, judge.found)
+        judge.found = []
+    if len(judge.seen) >= least:
+        yield _batch(SEEN, judge.seen)
+        judge.seen = []
+    if len(judge.marks) >= least:
+        yield _batch(MARK, judge.marks)
+        judge.marks = []
+    if len(judge.tallies) >= least:
+        yield _batch(TALLY, judge.tallies)
+        judge.tallies = []
+    if len(judge.packets) >= least:
+        yield _batch(PACKET, judge.packets)
+        judge.packets = []
+    if len(judge.rows[FLOW_KEYS.name]) >= least:
+        yield _batch(KEY, judge.rows[FLOW_KEYS.name])
+        judge.rows[FLOW_KEYS.name] = []
+
+
+def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) -> Iterator[pa.RecordBatch]:
+    """Run the rules that look beyond one connection over the sorted rows of all flows of some keys."""
+    sums = Sums()
+    for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
+        judge = Judge(work.options, asides.ends, key=key.decode())
+        judge.note_drops((), asides.drops)
+        for _ in run_flows(rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False):
+            judge.waiting = 0
+            if len(judge.found) >= _FLUSH:
+                yield _batch(FOUND, judge.found)
+                judge.found = []
+        if judge.found:
+            yield _batch(FOUND, judge.found)
+        assert judge.linter is not None
+        sums.take_linter(judge.linter, quality=False)
+    yield _batch(SUMS, [(dump(sums),)])
+
+
+def _batch(kind: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    names = _NAMES[kind]
+    values = dict(zip(names, zip(*rows, strict=True), strict=True))
+    arrays = []
+    for column in _SCHEMA:
+        if column.name == "kind":
+            arrays.append(pa.repeat(kind, len(rows)))
+        elif column.name in values:
+            arrays.append(pa.array(values[column.name], column.type))
+        else:
+            arrays.append(pa.nulls(len(rows), column.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

@@ -1,4 +1,4 @@
-"""What is read by whom: captures cut into ranges, and ranges packed into tasks."""
+"""Plans the reading: cuts captures into ranges, and packs ranges into tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MEASURES_DDL = (
 
 
 def good_size(locations: Iterable[Location]) -> int:
-    """How long ranges and tasks should be where nobody says."""
+    """The default length of ranges and tasks."""
     return max(SMALLEST_TASK, min(SPLIT_BYTES, sum(location.size for location in locations) // TASKS))
 
 
@@ -79,7 +79,7 @@ class Task:
 
     @property
     def told_link_types(self) -> frozenset[int]:
-        """Link types of frames before; that they are not supported has been said."""
+        """Link types of earlier frames that were already reported as not supported."""
         return frozenset() if self.grown is None else frozenset(self.grown.begin.link_types)
 
     def items(self, file: BinaryIO) -> Iterator[Frame | CaptureNotice]:

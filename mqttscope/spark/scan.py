@@ -1,4 +1,4 @@
-"""One task of reading: from a range of a capture to batches of rows."""
+"""One task of reading: a range of a capture in, batches of rows out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Sessions of Spark: one that is given, a local one, a cluster's or a server's, without noise; and what is missing.
+"""Sessions of Spark, without noise: one that is given, a local one, one on a cluster or one of Spark Connect.
 
-How far Spark is, and stopping it; with a session of its own or over Spark Connect.
+`spark_session` finds or starts a session and explains what is missing where it cannot.  `followed` shows how far the
+jobs of a session are, and `cancel` stops them; both work with a session of our own and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -27,60 +28,6 @@ from mqttscope.spark.java import SparkUnavailableError, find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERY_S = 0.3
-Show = Callable[[int, int], None]
-"""Takes how many tasks of the stages that run are done, and how many there are."""
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, which has no ``sparkContext``."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-@contextmanager
-def followed(spark: SparkSession, show: Show) -> Iterator[None]:
-    """Tell ``show`` now and then how far the jobs are that run meanwhile."""
-    if is_connect(spark):
-
-        def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-            running = [one for one in stages or () if one.num_completed_tasks < one.num_tasks]
-            show(sum(one.num_completed_tasks for one in running), sum(one.num_tasks for one in running))
-
-        spark.registerProgressHandler(handler)  # type: ignore[arg-type]
-        try:
-            yield
-        finally:
-            spark.removeProgressHandler(handler)  # type: ignore[arg-type]
-        return
-    over = threading.Event()
-    thread = threading.Thread(target=_poll, args=(spark, show, over), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def _poll(spark: SparkSession, show: Show, over: threading.Event) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    while not over.wait(EVERY_S):
-        # The session may end meanwhile.
-        with suppress(Exception):
-            stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
-            running = [(one.numCompletedTasks, one.numTasks) for one in stages]
-            show(sum(done for done, _ in running), sum(tasks for _, tasks in running))
-
-
-def cancel(spark: SparkSession) -> None:
-    """Stop whatever the session runs."""
-    with suppress(Exception):
-        if is_connect(spark):
-            spark.interruptAll()
-        else:
-            spark.sparkContext.cancelAllJobs()
-
-
 __all__ = [
     "CONFIGURATION",
     "SparkUnavailableError",
@@ -100,7 +47,7 @@ CONFIGURATION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-"""What a session of ours has, where neither ``configuration`` nor spark-defaults.conf say otherwise."""
+"""The settings of our own sessions, unless ``configuration`` or spark-defaults.conf set others."""
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """The same, where all processes run on this machine: it may have an odd host name, or a firewall."""
 PATIENCE_S = 20.0
@@ -343,7 +290,7 @@ def _submitted() -> str | None:
 
 
 def _defaults() -> dict[str, str]:
-    """What spark-defaults.conf says, where Spark looks for it."""
+    """The content of spark-defaults.conf, where Spark looks for it."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
         import pyspark
@@ -358,7 +305,7 @@ def _defaults() -> dict[str, str]:
 
 
 def _is_here(master: str) -> bool:
-    """Whether the executors of a master run on this machine, as far as its name tells."""
+    """Whether the executors of a master run on this machine, judged by its name."""
     if master.startswith("local"):
         return True
     hosts = [_endpoint(one)[0] for one in _masters(master)]
@@ -382,7 +329,7 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def _await_master(master: str) -> None:
-    """Look whether a standalone master listens: Spark itself tries for a minute, and says that it was killed."""
+    """Look whether a standalone master listens: Spark itself tries for a minute and reports that it was killed."""
     refused = []
     for one in _masters(master):
         host, port = _endpoint(one)
@@ -398,7 +345,7 @@ def _await_master(master: str) -> None:
 
 @contextmanager
 def _environment(java_home: str | None, here: bool) -> Iterator[None]:
-    """What the Java that is started is to find, and nobody else."""
+    """The environment of the Java that is started, and of no other process."""
     wanted = {} if java_home is None else {"JAVA_HOME": java_home}
     if here and "SPARK_LOCAL_IP" not in os.environ:
         # Spark looks up the name of the machine otherwise, and does not start where that leads nowhere.
@@ -441,14 +388,68 @@ def _first_line(error: Exception) -> str:
 
 
 def _plain(line: str) -> str:
-    """What a line of Java says to people."""
+    """A line of Java without the names of its exceptions."""
     return re.sub(r'^(: |Caused by: |Exception in thread "[^"]*" )?(?:[\w$]+\.)+\w*(Exception|Error): ', "", line)
 
 
 def _last_line(path: str) -> str:
-    """What Java said last that tells something; the script that starts it says more, of what it did not expect."""
+    """The last informative line of Java's output; the script that starts it adds lines about itself."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file]
     telling = [line for line in lines if line and not line.startswith(("at ", "WARNING:", "... "))]
     telling = [line for line in telling if not _OF_THE_SCRIPT.match(line)]
     return telling[-1] if telling else ""
+
+
+EVERY_S = 0.3
+Show = Callable[[int, int], None]
+"""Takes how many tasks of the stages that run are done, and how many there are."""
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no ``sparkContext``."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def followed(spark: SparkSession, show: Show) -> Iterator[None]:
+    """Call ``show`` at intervals with how far the jobs of the session are."""
+    if is_connect(spark):
+
+        def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+            running = [one for one in stages or () if one.num_completed_tasks < one.num_tasks]
+            show(sum(one.num_completed_tasks for one in running), sum(one.num_tasks for one in running))
+
+        spark.registerProgressHandler(handler)  # type: ignore[arg-type]
+        try:
+            yield
+        finally:
+            spark.removeProgressHandler(handler)  # type: ignore[arg-type]
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_poll, args=(spark, show, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _poll(spark: SparkSession, show: Show, over: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not over.wait(EVERY_S):
+        # The session may end meanwhile.
+        with suppress(Exception):
+            stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
+            running = [(one.numCompletedTasks, one.numTasks) for one in stages]
+            show(sum(done for done, _ in running), sum(tasks for _, tasks in running))
+
+
+def cancel(spark: SparkSession) -> None:
+    """Stop whatever the session runs."""
+    with suppress(Exception):
+        if is_connect(spark):
+            spark.interruptAll()
+        else:
+            spark.sparkContext.cancelAllJobs()

@@ -12,18 +12,14 @@ start_ns,      only frames of this time: nanoseconds since the epoch, the end is
 end_ns
 pushdown       ``true``: filters of the query reach the reader; needs ``spark.sql.python.filterPushdown.enabled``
 plan           ranges made before, as ``plan.write_plan`` gives them
-max_bytes,     of streams: see `StreamReader`
-quiet_seconds,
-lake
 fs.NAME        a setting for the file system of a URI, as pyarrow's URIs have them: ``fs.region``
 =============  ====================================================================================================
 
 Spark registers it by itself where mqttscope is installed: see ``pyspark_mqttscope``.
 
-The data source ``mqttcapture`` as a stream: ``spark.readStream.format("mqttcapture").load(folder)``.
-
-Rows are those of the batch source, and one of kind ``read`` for each capture that was read (`steps`).  Options beside
-``rows``, ``ports``, ``start_ns`` and ``end_ns``:
+As a stream, ``spark.readStream.format("mqttcapture").load(folder)``, it gives the same rows, and one of kind ``read``
+for each capture that was read (`StreamReader`).  Besides ``rows``, ``ports``, ``start_ns`` and ``end_ns`` a stream has
+these options:
 
 =============  ====================================================================================================
 option         meaning

@@ -1,9 +1,9 @@
 """The tables of a lake as data frames.
 
-Frames go by the manifest of the lake, what is still open included, and have all columns of `mqttscope.lake.schemas`
-whatever files there are.  They work in sessions of Spark Connect as well, where the server sees the same folder.
+Frames follow the manifest of the lake, open connections included, and have all columns of `mqttscope.lake.schemas`
+whatever files there are.  They also work in sessions of Spark Connect, where the server sees the same folder.
 
-What jobs that write a lake have in common: reports from the executors.
+`run_all` and `kept` serve the jobs that write a lake: reports of the executors, and rows that are computed once.
 """
 
 from __future__ import annotations
@@ -16,20 +16,6 @@ from typing import TYPE_CHECKING
 
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest
 from mqttscope.spark.ingest_tasks import TaskReport
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def run_all(tasks: Sequence[DataFrame]) -> list[TaskReport]:
-    """Run data frames of reports in one job and gather what they say."""
-    return [TaskReport.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
-
-
-def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
-    """The rows of both."""
-    return one.unionByName(other)
-
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +47,7 @@ def open_lake(lake: Lake) -> Manifest:
             before, manifest = manifest, read_manifest(root)
             if manifest.generation == before.generation:
                 raise
+
             # An ingest has just taken files away that were of the generation before.
 
 
@@ -130,7 +117,7 @@ def packets(spark: SparkSession, lake: Lake) -> DataFrame:
 
 
 def messages(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Application Messages: each PUBLISH with its whole exchange."""
+    """Application Messages: each PUBLISH with its complete exchange."""
     return table(spark, lake, "messages")
 
 
@@ -179,3 +166,13 @@ def kept(made: DataFrame) -> DataFrame:
     from pyspark import StorageLevel
 
     return made.persist(StorageLevel.DISK_ONLY)
+
+
+def run_all(tasks: Sequence[DataFrame]) -> list[TaskReport]:
+    """Run data frames of reports in one job and gather the reports."""
+    return [TaskReport.load(row["report"]) for row in reduce(union_all, tasks).collect()] if tasks else []
+
+
+def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows of both."""
+    return one.unionByName(other)

@@ -1,12 +1,12 @@
-"""Captures into a lake while they are written: each batch of a stream is an ingest of its own.
+"""Takes captures into a lake while they are written: each batch of a stream is a separate ingest.
 
 A batch runs through the same fold as an ingest and is committed in one step together with its number (`Watcher`), so
 that one that is repeated after a crash changes nothing.  Time is the time of the last segment: flows time out by it,
 in the batch that brings it.  While a capture lags behind the others, because a batch has a limit, time is its time.
 
 The checkpoint of the stream lies in the lake; what it remembers of captures are offsets, what flows remember is in the
-lake's own state.  Sums over the whole lake (topics, clients, sessions) are made again after a while and at the end, not
-with each batch: they take the longer the larger the lake is.
+lake's own state.  Sums over the complete lake (topics, clients, sessions) are computed at intervals and at the end, not
+with each batch: the larger the lake, the longer they take.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def watch(
     each batch, by another thread.
 
     When ``over`` is set, the batch that runs ends before this returns.  Raises `LakeError` where the lake cannot be
-    written, has other settings, or is written by somebody else, and what Spark raises.  Whenever this ends, and
-    however, the lake is whole, and the next call with the same sources continues.
+    written, has other settings, or is written by another process, and what Spark raises.  Whenever and however this
+    ends, the lake is consistent, and the next call with the same sources continues.
     """
     root, options = Path(lake).resolve(), options or LakeOptions()
     over = over or threading.Event()

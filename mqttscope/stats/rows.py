@@ -1,14 +1,13 @@
-"""What statistics are gathered in: one row per capture, connection, client and topic.
+"""The rows that statistics are gathered in: one per capture, connection, client and topic.
 
-A row counts in one flat list of integers, so that adding rows up is adding lists.  The constants say which number
-stands where; where both directions are counted, that of the server's packets follows that of the client's.
+A row counts in one flat list of integers, so that adding up rows is adding lists.  The constants say which number
+stands where; where both directions are counted, the number of the server's packets follows that of the client's.
 
-Latencies in bounded memory: a histogram whose buckets grow by a constant factor.
-
-Bucket ``i`` holds values above ``FACTOR ** (i - 1)`` up to ``FACTOR ** i`` nanoseconds and stands for the value that is
-equally far, in proportion, from both ends.  Whatever the distribution, a percentile is at most
-``(FACTOR - 1) / (FACTOR + 1)`` off, which is less than 1 %, besides the rounding to whole nanoseconds, and there
-are no more than `MAX_BUCKETS` buckets.  (The scheme is DDSketch's, Masson, Rim and Lee, 2019.)
+Latencies go into a `Histogram` whose buckets grow by a constant factor, so that its memory is bounded.  Bucket ``i``
+holds values above ``FACTOR ** (i - 1)`` up to ``FACTOR ** i`` nanoseconds and stands for the value that is equally far,
+in proportion, from both ends.  Whatever the distribution, a percentile is at most ``(FACTOR - 1) / (FACTOR + 1)`` off,
+which is less than 1 %, besides the rounding to whole nanoseconds, and there are no more than `MAX_BUCKETS` buckets.
+(The scheme is DDSketch's, Masson, Rim and Lee, 2019.)
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What the kernel knows of a socket, where it tells: bytes under way, bytes unread; and how to close with a reset.
+"""Asks the kernel about a socket: bytes in flight, bytes unread, and how much of what was written has arrived.
 
-How far what was written to a socket has certainly arrived, and when that is looked at.
-
-Rules take acknowledgment numbers in a record as proof that a side had received what it ignores, so a record says no
-more than the kernel does.
+A `Delivery` follows what was written to one socket, and `Rounds` looks at all of them at intervals.  Rules take
+acknowledgment numbers in a record as proof that a side had received what it ignores, so a record claims no more than
+the kernel reports.
 """
 
 from __future__ import annotations

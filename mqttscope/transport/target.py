@@ -1,7 +1,4 @@
-"""The broker that a client of ours connects to, as people write it.
-
-Where to listen and where to connect to, as people write it.
-"""
+"""Parses addresses as people write them: where to listen, the broker of a proxy, and the broker that we connect to."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from mqttscope.redact.addresses import without_query_values, without_secrets
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """Schemes of brokers' URLs, with their ports."""
-
 
 _PORT = re.compile(r"(?P<before>://(?:\[[^]/]*\]|[^/?#:\[]*)):(?!\d{1,5}(?:[/?#]|$))[^/?#]*")
 

@@ -1,10 +1,11 @@
-"""Plays one case: the recorded connection as a client that keeps the protocol, then the mutated flow, and looks.
+"""Plays one case against a live broker and observes how the broker reacts.
 
-Acknowledgements of a recorded flow, as they fit what a live broker delivers and answers.
+`CaseRunner` plays the recorded connection up to the mutation as a client that keeps the protocol, then sends the
+mutated flow.  A live broker numbers its packets differently and delivers in another order than the recorded one, so
+`CaseAcknowledger` adapts the acknowledgements of the flow to what was really delivered.
 
-What a broker has said in a case, and what of it somebody has waited for.
-
-The broker's side of the connection of a case: written down, and not listened to without end.
+`RecordingListener` records the broker's side of the connection and stops listening when the broker floods it.
+`BrokerAnswers` keeps what the broker sent, and which of it a step of the case has already waited for.
 """
 
 from __future__ import annotations
@@ -30,178 +31,6 @@ from mqttscope.replay.client.player import Skip, Wait
 from mqttscope.replay.live import LiveConnection, Send
 from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import Connection
-
-MAX_NOTED_BYTES = 64 * 1024
-"""What is kept of the words of a broker that is not listened to any longer."""
-
-
-class RecordingListener(PacketListener):
-    """A listener that notes everything in a conversation, and hands packets on."""
-
-    def __init__(self, conversation: Conversation, took: Callable[[ControlPacket | Malformed], None]) -> None:
-        super().__init__(conversation.version)
-        self.conversation = conversation
-        self._took = took
-
-    def received(self, data: bytes) -> None:
-        """Bytes of the broker."""
-        if not self.flooded:
-            self.conversation.add(False, data, time.time_ns())
-        super().received(data)
-
-    def ended(self, how: str, detail: str) -> None:
-        """The broker has ended the connection."""
-        super().ended(how, detail)
-        if self.how:
-            self.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
-
-    def drowned(self) -> None:
-        """More came than is listened to: its beginning shows what it was."""
-        super().drowned()
-        self.conversation.shorten(MAX_NOTED_BYTES)
-
-    def took(self, packet: ControlPacket | Malformed) -> None:
-        """A packet of the broker."""
-        self._took(packet)
-
-
-class BrokerAnswers:
-    """Packets of a broker in their order; ``received`` grows while they come.
-
-    Each of them answers one packet of the client at most: who has waited for it takes it.
-    """
-
-    def __init__(self, received: Sequence[ControlPacket | Malformed]) -> None:
-        self._received = received
-        self._taken: set[int] = set()
-        self._first = 0
-        """All before this place are taken; what is sent by the thousand would take the square of it otherwise."""
-
-    def pass_over(self) -> int:
-        """Let nobody take what has come so far; returns how many that are."""
-        self._first = len(self._received)
-        return self._first
-
-    def has(self, kind: PacketType, identifier: int | None = None) -> bool:
-        """Whether there is a packet that nobody has taken; ``identifier``: only with this Packet Identifier."""
-        return self._find(kind, identifier) is not None
-
-    def take(self, kind: PacketType, identifier: int | None = None) -> ControlPacket | None:
-        """The first one of these, which is nobody else's from now on; ``None`` where there is none."""
-        return self._taken_from(self._find(kind, identifier))
-
-    def has_delivery(self, payload: bytes) -> bool:
-        """The same of a PUBLISH with this payload."""
-        return self._find_delivery(payload) is not None
-
-    def take_delivery(self, payload: bytes) -> Publish | None:
-        """The first one of these."""
-        found = self._taken_from(self._find_delivery(payload))
-        return found if isinstance(found, Publish) else None
-
-    def _find(self, kind: PacketType, identifier: int | None) -> int | None:
-        while self._first in self._taken:
-            self._taken.discard(self._first)
-            self._first += 1
-        for place in range(self._first, len(self._received)):
-            packet = self._received[place]
-            if place in self._taken or isinstance(packet, Malformed) or packet.packet_type != kind:
-                continue
-            if identifier is None or getattr(packet, "packet_identifier", None) == identifier:
-                return place
-        return None
-
-    def _find_delivery(self, payload: bytes) -> int | None:
-        for place in range(self._first, len(self._received)):
-            packet = self._received[place]
-            if place not in self._taken and isinstance(packet, Publish) and packet.payload == payload:
-                return place
-        return None
-
-    def _taken_from(self, place: int | None) -> ControlPacket | None:
-        if place is None:
-            return None
-        self._taken.add(place)
-        packet = self._received[place]
-        assert not isinstance(packet, Malformed)
-        return packet
-
-    def count(self, kind: type[ControlPacket]) -> int:
-        """How many packets of a kind have come, taken or not."""
-        return sum(isinstance(one, kind) for one in self._received)
-
-    @property
-    def accepted(self) -> bool:
-        """Whether a CONNACK has accepted the connection."""
-        return any(isinstance(one, Connack) and not one.reason_code for one in self._received)
-
-
-ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
-
-
-@dataclass(slots=True)
-class CaseAcknowledger:
-    """Live deliveries by the recorded ones that they stand for, and what the client's own packets have become."""
-
-    version: ProtocolVersion
-    own: dict[Entry, int | None] = field(default_factory=dict)
-    """Packet Identifiers that mutated packets of the client really have; ``None`` where they have none any more."""
-    without_pubrec: set[Entry] = field(default_factory=set)
-    """Messages of the client at QoS 2 that got no PUBREC: their PUBREL would make no sense."""
-    _live: dict[Entry, packets.Publish] = field(default_factory=dict)
-
-    def delivered(self, entry: Entry, packet: packets.Publish) -> None:
-        """A delivery came that stands for a recorded one."""
-        self._live[entry] = packet
-
-    def data(self, step: Step, entry: Entry | None) -> bytes:
-        """The bytes to send in a step, empty for nothing."""
-        if entry is None or entry.answers is None or not isinstance(entry.packet, ACKNOWLEDGEMENTS):
-            return step.data
-        if step.mutated:
-            return self._addressed(step, entry)
-        if entry.answers in self.without_pubrec:
-            return b""
-        came = self._live.get(entry.answers)
-        if came is not None and came.qos != getattr(entry.answers.packet, "qos", None):
-            return self._at_other_qos(entry, came)
-        return self._addressed(step, entry)
-
-    def _at_other_qos(self, entry: Entry, came: packets.Publish) -> bytes:
-        """What acknowledges a message that the recorded broker delivered at another QoS than this one."""
-        kind = {1: packets.Puback, 2: packets.Pubrec}.get(came.qos)
-        if kind is None or not isinstance(entry.packet, packets.Puback | packets.Pubrec):
-            return b""
-        return encode(kind(packet_identifier=came.packet_identifier or 0), self.version)
-
-    def _addressed(self, step: Step, entry: Entry) -> bytes:
-        """The bytes with the Packet Identifier of the live delivery."""
-        answered = entry.answers
-        assert answered is not None
-        assert isinstance(entry.packet, ACKNOWLEDGEMENTS)
-        recorded = entry.packet.packet_identifier.to_bytes(2, "big")
-        if answered.from_client:
-            # A PUBREL: it goes with the client's own PUBLISH.
-            identifier = self.own.get(answered, entry.packet.packet_identifier)
-        else:
-            came = self._live.get(answered)
-            identifier = None if came is None else came.packet_identifier
-        if identifier is None:
-            # Nothing came that it could acknowledge.
-            return step.data if step.mutated else b""
-        if step.data[2:4] == recorded and step.data[1:2] == entry.raw[1:2]:
-            return step.data[:2] + identifier.to_bytes(2, "big") + step.data[4:]
-        return step.data
-
-
-def deliveries(player: ClientPlayer) -> list[tuple[Entry, packets.Publish]]:
-    """The recorded deliveries that a player has seen come, with the live ones that stand for them."""
-    return [
-        (one.source, one.packet)
-        for one in player.live.script.entries
-        if not one.from_client and one.source is not None and isinstance(one.packet, packets.Publish)
-    ]
-
 
 HOPELESS_S = 0.05
 """How long anything is waited for after an answer that did not come."""
@@ -570,3 +399,175 @@ class CaseRunner:
             player.receive(packet, now)
             for send in player.react(now):
                 self._send(send.data)
+
+
+MAX_NOTED_BYTES = 64 * 1024
+"""What is kept of the words of a broker that is not listened to any longer."""
+
+
+class RecordingListener(PacketListener):
+    """A listener that notes everything in a conversation, and hands packets on."""
+
+    def __init__(self, conversation: Conversation, took: Callable[[ControlPacket | Malformed], None]) -> None:
+        super().__init__(conversation.version)
+        self.conversation = conversation
+        self._took = took
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the broker."""
+        if not self.flooded:
+            self.conversation.add(False, data, time.time_ns())
+        super().received(data)
+
+    def ended(self, how: str, detail: str) -> None:
+        """The broker has ended the connection."""
+        super().ended(how, detail)
+        if self.how:
+            self.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
+
+    def drowned(self) -> None:
+        """More came than is listened to: its beginning shows what it was."""
+        super().drowned()
+        self.conversation.shorten(MAX_NOTED_BYTES)
+
+    def took(self, packet: ControlPacket | Malformed) -> None:
+        """A packet of the broker."""
+        self._took(packet)
+
+
+class BrokerAnswers:
+    """Packets of a broker in their order; ``received`` grows while they come.
+
+    Each of them answers one packet of the client at most: who has waited for it takes it.
+    """
+
+    def __init__(self, received: Sequence[ControlPacket | Malformed]) -> None:
+        self._received = received
+        self._taken: set[int] = set()
+        self._first = 0
+        """All before this place are taken; what is sent by the thousand would take the square of it otherwise."""
+
+    def pass_over(self) -> int:
+        """Let nobody take what has come so far; returns how many that are."""
+        self._first = len(self._received)
+        return self._first
+
+    def has(self, kind: PacketType, identifier: int | None = None) -> bool:
+        """Whether there is a packet that nobody has taken; ``identifier``: only with this Packet Identifier."""
+        return self._find(kind, identifier) is not None
+
+    def take(self, kind: PacketType, identifier: int | None = None) -> ControlPacket | None:
+        """The first one of these, which is nobody else's from now on; ``None`` where there is none."""
+        return self._taken_from(self._find(kind, identifier))
+
+    def has_delivery(self, payload: bytes) -> bool:
+        """The same of a PUBLISH with this payload."""
+        return self._find_delivery(payload) is not None
+
+    def take_delivery(self, payload: bytes) -> Publish | None:
+        """The first one of these."""
+        found = self._taken_from(self._find_delivery(payload))
+        return found if isinstance(found, Publish) else None
+
+    def _find(self, kind: PacketType, identifier: int | None) -> int | None:
+        while self._first in self._taken:
+            self._taken.discard(self._first)
+            self._first += 1
+        for place in range(self._first, len(self._received)):
+            packet = self._received[place]
+            if place in self._taken or isinstance(packet, Malformed) or packet.packet_type != kind:
+                continue
+            if identifier is None or getattr(packet, "packet_identifier", None) == identifier:
+                return place
+        return None
+
+    def _find_delivery(self, payload: bytes) -> int | None:
+        for place in range(self._first, len(self._received)):
+            packet = self._received[place]
+            if place not in self._taken and isinstance(packet, Publish) and packet.payload == payload:
+                return place
+        return None
+
+    def _taken_from(self, place: int | None) -> ControlPacket | None:
+        if place is None:
+            return None
+        self._taken.add(place)
+        packet = self._received[place]
+        assert not isinstance(packet, Malformed)
+        return packet
+
+    def count(self, kind: type[ControlPacket]) -> int:
+        """How many packets of a kind have come, taken or not."""
+        return sum(isinstance(one, kind) for one in self._received)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a CONNACK has accepted the connection."""
+        return any(isinstance(one, Connack) and not one.reason_code for one in self._received)
+
+
+ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
+
+
+@dataclass(slots=True)
+class CaseAcknowledger:
+    """Live deliveries by the recorded ones that they stand for, and what the client's own packets have become."""
+
+    version: ProtocolVersion
+    own: dict[Entry, int | None] = field(default_factory=dict)
+    """Packet Identifiers that mutated packets of the client really have; ``None`` where they have none any more."""
+    without_pubrec: set[Entry] = field(default_factory=set)
+    """Messages of the client at QoS 2 that got no PUBREC: their PUBREL would make no sense."""
+    _live: dict[Entry, packets.Publish] = field(default_factory=dict)
+
+    def delivered(self, entry: Entry, packet: packets.Publish) -> None:
+        """A delivery came that stands for a recorded one."""
+        self._live[entry] = packet
+
+    def data(self, step: Step, entry: Entry | None) -> bytes:
+        """The bytes to send in a step, empty for nothing."""
+        if entry is None or entry.answers is None or not isinstance(entry.packet, ACKNOWLEDGEMENTS):
+            return step.data
+        if step.mutated:
+            return self._addressed(step, entry)
+        if entry.answers in self.without_pubrec:
+            return b""
+        came = self._live.get(entry.answers)
+        if came is not None and came.qos != getattr(entry.answers.packet, "qos", None):
+            return self._at_other_qos(entry, came)
+        return self._addressed(step, entry)
+
+    def _at_other_qos(self, entry: Entry, came: packets.Publish) -> bytes:
+        """What acknowledges a message that the recorded broker delivered at another QoS than this one."""
+        kind = {1: packets.Puback, 2: packets.Pubrec}.get(came.qos)
+        if kind is None or not isinstance(entry.packet, packets.Puback | packets.Pubrec):
+            return b""
+        return encode(kind(packet_identifier=came.packet_identifier or 0), self.version)
+
+    def _addressed(self, step: Step, entry: Entry) -> bytes:
+        """The bytes with the Packet Identifier of the live delivery."""
+        answered = entry.answers
+        assert answered is not None
+        assert isinstance(entry.packet, ACKNOWLEDGEMENTS)
+        recorded = entry.packet.packet_identifier.to_bytes(2, "big")
+        if answered.from_client:
+            # A PUBREL: it goes with the client's own PUBLISH.
+            identifier = self.own.get(answered, entry.packet.packet_identifier)
+        else:
+            came = self._live.get(answered)
+            identifier = None if came is None else came.packet_identifier
+        if identifier is None:
+            # Nothing came that it could acknowledge.
+            return step.data if step.mutated else b""
+        if step.data[2:4] == recorded and step.data[1:2] == entry.raw[1:2]:
+            return step.data[:2] + identifier.to_bytes(2, "big") + step.data[4:]
+        return step.data
+
+
+def deliveries(player: ClientPlayer) -> list[tuple[Entry, packets.Publish]]:
+    """The recorded deliveries that a player has seen come, with the live ones that stand for them."""
+    return [
+        (one.source, one.packet)
+        for one in player.live.script.entries
+        if not one.from_client and one.source is not None and isinstance(one.packet, packets.Publish)
+    ]

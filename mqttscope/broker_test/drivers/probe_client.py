@@ -1,8 +1,8 @@
-"""A client of ours that keeps the protocol: it proves that the broker serves others, and cleans up after cases.
+"""A client that keeps the protocol: it shows whether a broker still serves others, and cleans up after cases.
 
-What comes in on a link, and waiting for it.
-
-How the broker is reached: the same way for every connection of a run.
+`ProbeClient` is one connection; `witness`, `broker_health`, `speaks` and the ``forget`` functions are what is done with
+it.  `BrokerAccess` opens every connection of a run in the same way, and `PacketListener` collects the packets that
+arrive on a link, in bounded memory.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("mqttscope.cli.pipeline.report:command", "Report on the health of a fleet, from its lake."),
     "sql": ("mqttscope.cli.pipeline.sql:command", "Query the tables of a lake with SQL."),
 }
-"""Command name -> where it is, as entry points say it, and its line in the overview."""
+"""Command name -> its place in the notation of entry points, and its line in the overview."""
 
 
 @click.group(

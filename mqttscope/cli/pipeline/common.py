@@ -201,7 +201,7 @@ def fitting(master: str | None, size: int) -> dict[str, str]:
 
 @contextmanager
 def asked(given: AskOptions, manifest: Manifest, *, question: bool = False) -> Iterator[Any]:
-    """A session that suits the size of the lake; what goes wrong is said in one sentence.
+    """A session that suits the size of the lake; errors are reported in one sentence.
 
     ``question``: whether the user wrote the query, so that what is wrong with it is a matter of usage.
     """
@@ -236,7 +236,7 @@ def _size(path: str) -> int:
 
 
 class Steps:
-    """Says on a terminal what is being done; says nothing elsewhere."""
+    """Shows on a terminal what is being done; silent elsewhere."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr is not None and sys.stderr.isatty()

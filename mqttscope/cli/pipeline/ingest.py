@@ -206,7 +206,7 @@ class IngestRun:
 
 
 def _warn_each(names: Sequence[str], what: str) -> None:
-    """Tell of captures by their names where they are few, else how many they are."""
+    """Report captures by their names where they are few, else their number."""
     if len(names) <= NAMED:
         for name in map(utf8, names):
             warn(f"{name}: {what.format(s='s', them='it', are='is')}")

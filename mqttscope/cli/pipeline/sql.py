@@ -55,8 +55,8 @@ Examples:
 def command(given: SqlOptions) -> int:
     """Query the tables of a lake with Spark SQL.
 
-    QUERY is one statement that asks: statements that change something are refused. JSON is one document with a line for
-    each row.
+    QUERY is one statement that reads; statements that change something are refused. JSON output is one document with a
+    line for each row.
     """
     from mqttscope.cli.pipeline.common import Steps, asked, lake_of
 

@@ -126,7 +126,7 @@ class WatchRun:
                 raise PipelineFailedError(f"{source} does not exist")
 
     def _begun(self) -> str:
-        """What is said before the first batch, which may be long in coming."""
+        """The line before the first batch, which may be long in coming."""
         what = printable(", ".join(self.given.sources))
         until = "what is there now" if self.given.once else f"every {self.given.interval:g} s, until Ctrl-C"
         return f"watching {what} for {printable(self.given.lake)}: {until}"
@@ -141,7 +141,7 @@ class WatchRun:
 
 
 def line(taken: Taken, now_s: float) -> str:
-    """What is said of a batch; ``now_s``: seconds since the epoch."""
+    """The line about a batch; ``now_s``: seconds since the epoch."""
     rows = taken.rows
     parts = [counted(rows.get("packets", 0), "packet"), counted(rows.get("findings", 0), "new finding")]
     if taken.errors:

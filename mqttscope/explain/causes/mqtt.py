@@ -33,7 +33,7 @@ MANY_TAKEOVERS = 3
 
 
 def taken_over(case: Case) -> Iterator[Candidate]:
-    """Another connection took the session over, and the server did not say so."""
+    """Another connection took the session over, and the server did not report it."""
     story = case.story
     other = twin(case)
     if other is None or case.by != "server" or story.disconnects or (story.connack is not None and story.connack.code):

@@ -1,4 +1,4 @@
-"""Causes that a packet names: DISCONNECT of either side, CONNACK; and what a CONNECT without an answer tells."""
+"""Causes that a packet names: DISCONNECT of either side, CONNACK; and what a CONNECT without an answer implies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def normal(case: Case) -> Iterator[Candidate]:
 
 
 def server_disconnect(case: Case) -> Iterator[Candidate]:
-    """The server sent DISCONNECT, and says why."""
+    """The server sent DISCONNECT with a reason."""
     said = case.story.disconnects.get("server")
     if said is None:
         return

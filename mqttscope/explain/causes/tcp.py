@@ -16,13 +16,13 @@ LEAST_REPEATS = 2
 SILENCE_NS = 3 * SECOND
 """So long after the other side's last segment."""
 LATE_NS = 5 * SECOND
-"""So much longer than it may be a client is silent before that is told of an open connection."""
+"""How far beyond the Keep Alive a client of an open connection is silent before that is reported."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
 
 
 def without_packets(case: Case) -> Iterator[Candidate]:
-    """The TCP connection was refused, or not answered, or nobody sent anything on it."""
+    """The TCP connection was refused or not answered, or neither side sent anything on it."""
     story, connection = case.story, case.connection
     client, server = case.half("client"), case.half("server")
     if sum(story.counts.values()) or connection.transport != "tcp" or client is None or server is None:
@@ -225,7 +225,7 @@ def middlebox(case: Case) -> Iterator[Candidate]:
 
 
 def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str]:
-    """What tells the RST from its alleged sender's segments."""
+    """What distinguishes the RST from its alleged sender's segments."""
     usual = sender.usual_ttl
     who = MEANING[case.by or ""]
     if reset.ttl is not None and usual is not None and reset.ttl != usual and len(sender.ttls) <= 2:
@@ -247,7 +247,7 @@ def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str
 
 
 def _weak_oddities(sender: Half, reset: Seen) -> Iterator[str]:
-    """What adds to that, and says little alone."""
+    """What adds to that, and proves little alone."""
     known = [one.identification for one in sender.recent if one.identification is not None]
     before = [one for one in known if one]
     if reset.identification is not None and len(before) >= 2:
@@ -260,7 +260,7 @@ def _weak_oddities(sender: Half, reset: Seen) -> Iterator[str]:
 
 
 def plain_end(case: Case) -> Iterator[Candidate]:
-    """What is left to say where nothing shows a cause."""
+    """The explanation where nothing shows a cause."""
     story, connection = case.story, case.connection
     if connection.transport == "tls" and not connection.decrypted:
         if case.is_closed and case.how == "reset":

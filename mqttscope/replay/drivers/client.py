@@ -1,14 +1,13 @@
-"""One player at its connection: asks, sends, waits, and tells the others what was reached.
+"""Drives one player of a replay at its connection: sends, waits, and reports the steps reached to the others.
 
-What a replay could not do as it was recorded, said in words: connections that failed, and what never came.
+`ClientDriver` sends each recorded step when it is due on the `Timeline`: recorded time, perhaps faster, with long
+silences cut short.  Where the replay could not follow the recording, `why_it_failed`, `why_it_fell_short` and
+`never_came` give the reason in words.
 
-When recorded steps are due: recorded time, perhaps faster, with long silences cut short.
-
-How long a server is given for what a replay waits for: less for what did not come before.
-
-A server that denies reading delivers nothing of a subscription, and each message of it would be waited for in full.  So
-it is remembered by connection and Topic Filter what was waited for in vain: the next time has a quarter of it, and more
-and more of the messages that follow are no longer waited for at all.  One that does come makes an end of that.
+`Timeouts` decides how long to wait for the server.  A server that denies read access delivers nothing of a
+subscription, and waiting for each message in full would stall the replay.  So the first vain wait for a connection and
+Topic Filter cuts the next one to a quarter, and ever more of the messages that follow are not waited for at all.  One
+message that does come resets this.
 """
 
 from __future__ import annotations
@@ -31,189 +30,6 @@ from mqttscope.replay.script import Ending, Entry, Script
 
 if TYPE_CHECKING:
     from mqttscope.transport.link import Link
-
-LESS = 4
-"""By what the time is divided each time that it passed in vain; as much grows what is not waited for."""
-
-Expectation = tuple[int, str]
-"""A connection, by the index of its script, and the Topic Filter that messages are awaited on."""
-
-
-@dataclass(slots=True)
-class Timeouts:
-    """What is known of the server's silence."""
-
-    scripts: Sequence[Script]
-    seconds: float
-    """For what it has not failed to send before."""
-    vain: dict[Expectation, int] = field(default_factory=dict)
-    """How often in a row messages were waited for."""
-    learned: dict[Expectation, int] = field(default_factory=dict)
-    """Messages that were not waited for in full, since earlier ones had not come."""
-    _awaited: dict[Entry, Expectation] | None = None
-    _behind: dict[Expectation, list[Entry]] = field(default_factory=dict)
-
-    def for_steps(self, blocking: Iterable[Step]) -> float:
-        """How many seconds the server has for these milestones."""
-        return max(
-            (self.seconds / LESS ** self.vain.get(self._expectation(one) or (-1, ""), 0) for one in blocking), default=0
-        )
-
-    def passed(self, missed: Iterable[Step]) -> list[Entry]:
-        """Time has passed in vain for these; returns further ones that are not to be waited for."""
-        given_up: list[Entry] = []
-        last: dict[Expectation, Entry] = {}
-        for one in missed:
-            expectation = self._expectation(one)
-            if expectation is not None and isinstance(one, Entry):
-                if expectation in self.vain:
-                    self.learned[expectation] = self.learned.get(expectation, 0) + 1
-                last[expectation] = one
-        for expectation, entry in last.items():
-            times = self.vain[expectation] = self.vain.get(expectation, 0) + 1
-            if times > 1:
-                behind = [one for one in self._behind[expectation] if one.place > entry.place]
-                given_up += behind[: LESS**times]
-                self.learned[expectation] = self.learned.get(expectation, 0) + len(behind[: LESS**times])
-        return given_up
-
-    def came(self, entry: Entry) -> None:
-        """The server has sent this one."""
-        if self.vain:
-            self.vain.pop(self._expectation(entry) or (-1, ""), None)
-
-    def awaited_on(self, entry: Entry) -> str:
-        """The Topic Filter that a recorded message is awaited on."""
-        expectation = self._expectation(entry)
-        return expectation[1] if expectation else entry.topic or ""
-
-    def _expectation(self, step: Step) -> Expectation | None:
-        if not isinstance(step, Entry) or step.from_client or not isinstance(step.packet, Publish):
-            return None
-        if self._awaited is None:
-            self._awaited = dict(self._all())
-            for entry, expectation in self._awaited.items():
-                self._behind.setdefault(expectation, []).append(entry)
-        return self._awaited.get(step)
-
-    def _all(self) -> Iterator[tuple[Entry, Expectation]]:
-        """Every delivery with what it is awaited on; where the recording has no such subscription, its topic."""
-        asked: dict[str, dict[str, Callable[[str], bool]]] = {}
-        for index, script in enumerate(self.scripts):
-            mine = asked.setdefault(script.connection.client_identifier or f"\0{index}", {})
-            for entry in script.entries:
-                packet = entry.packet
-                if isinstance(packet, Subscribe):
-                    for row in packet.subscriptions:
-                        shared = parse_shared(row.topic_filter) is not None
-                        mine.setdefault(row.topic_filter, compile_filter(row.topic_filter, shared=shared))
-                elif isinstance(packet, Publish) and not entry.from_client and entry.topic is not None:
-                    topic = entry.topic
-                    yield entry, (index, next((one for one, matches in mine.items() if matches(topic)), topic))
-
-
-@dataclass(slots=True)
-class Timeline:
-    """Recorded times to nanoseconds from the start of the replay.
-
-    ``speed``: how many recorded seconds pass in one; ``None`` for as soon as possible.  ``max_gap_ns``: the longest
-    silence, in recorded time, in which no connection takes a step; longer ones are cut to it.
-    """
-
-    times: Iterable[int]
-    """Of all steps, in nanoseconds since 1970."""
-    speed: float | None = 1.0
-    max_gap_ns: int | None = None
-    _starts: list[int] = field(default_factory=list)
-    """From here on ..."""
-    _cuts: list[int] = field(default_factory=list)
-    """... so much is left out."""
-    cut_ns: int = 0
-    """How much of the recorded time is left out in all."""
-    first_ns: int = 0
-    last_ns: int = 0
-
-    def __post_init__(self) -> None:
-        times = sorted(self.times)
-        self.times = ()
-        if not times:
-            return
-        self.first_ns, self.last_ns = times[0], times[-1]
-        self._starts, self._cuts = [times[0]], [0]
-        if self.max_gap_ns is None:
-            return
-        for before, after in pairwise(times):
-            if after - before > self.max_gap_ns:
-                self.cut_ns += after - before - self.max_gap_ns
-                self._starts.append(after)
-                self._cuts.append(self.cut_ns)
-
-    def due_ns(self, timestamp_ns: int) -> int:
-        """When a step is due, counted from the start; 0 for what is as soon as possible."""
-        if self.speed is None or not self._starts:
-            return 0
-        cut = self._cuts[max(0, bisect_right(self._starts, timestamp_ns) - 1)]
-        return max(0, int((timestamp_ns - self.first_ns - cut) / self.speed))
-
-    @property
-    def length_ns(self) -> int:
-        """How long a replay takes at least."""
-        return self.due_ns(self.last_ns)
-
-
-_OTHER_VERSION = b"\x20\x02\x00\x01"
-"""How brokers refuse a version that they do not know, in the form of 3.1.1 (3.1.1 section 3.2.2.3)."""
-
-
-def why_it_failed(player: ClientPlayer, ending: Ending, patience_s: float) -> str:
-    """Why a connection that was made led nowhere; empty for one that did not."""
-    by_server = ending.by == "server"
-    if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
-        unreadable = player.unreadable
-        if unreadable is not None and unreadable.raw == _OTHER_VERSION:
-            return f"the broker does not speak MQTT {player.version.text}"
-        if unreadable is not None:
-            return f"the broker answered CONNECT with a malformed packet: {unreadable.reason.replace('_', ' ')}"
-        if by_server:
-            return f"the broker ended a connection before it answered CONNECT: {ending.detail}"
-        return f"the broker did not answer CONNECT within {patience_s:g} s"
-    return ""
-
-
-def why_it_fell_short(player: ClientPlayer, ending: Ending) -> str:
-    """Why a connection could not be played to its recorded end, where the broker kept to the protocol; else empty."""
-    if player.refused:
-        return f"the broker refused a connection: {player.refused}"
-    if ending.by == "server" and player.steps:
-        if ending.how == "reset" and player.script.ending.how != "reset" and not player.dismissed:
-            return f"a connection broke before its end: {ending.detail}"
-        return "the broker ended a connection before its end"
-    if player.gave_up:
-        return f"a connection waited in vain for {player.gave_up}"
-    return ""
-
-
-def cause(player: ClientPlayer, failure: str) -> str:
-    """The cause of all differences of a connection, to follow a "because"; empty where they stand for themselves."""
-    if failure.startswith("cannot "):
-        return f"there is no connection: {failure}"
-    return failure or (f"the broker refused the connection: {player.refused}" if player.refused else "")
-
-
-def never_came(drivers: Collection[ClientDriver], missed: Collection[Step], timeouts: Timeouts) -> Counter[str]:
-    """What was waited for and did not come later either, in words."""
-    found: Counter[str] = Counter()
-    for driver in drivers if missed else ():
-        player = driver.player
-        for entry in player.correspondence.awaited:
-            if entry not in missed or entry in player.correspondence.came:
-                continue
-            what = entry.type.upper()
-            if isinstance(entry.packet, Publish):
-                what = f"messages of {timeouts.awaited_on(entry)!r}"
-            found[f"{what} for {player.script.name}"] += 1
-    return found
-
 
 MAX_TURN = 200
 """Steps that one connection takes before others get their turn."""
@@ -704,3 +520,186 @@ class ClientDriver:
         link.write(player.ping(self.context.clock.now_ns()).data)
         self.context.sent += 1
         self._watch_keep_alive()
+
+
+LESS = 4
+"""By what the time is divided each time that it passed in vain; as much grows what is not waited for."""
+
+Expectation = tuple[int, str]
+"""A connection, by the index of its script, and the Topic Filter that messages are awaited on."""
+
+
+@dataclass(slots=True)
+class Timeouts:
+    """What is known of the server's silence."""
+
+    scripts: Sequence[Script]
+    seconds: float
+    """For what it has not failed to send before."""
+    vain: dict[Expectation, int] = field(default_factory=dict)
+    """How often in a row messages were waited for."""
+    learned: dict[Expectation, int] = field(default_factory=dict)
+    """Messages that were not waited for in full, since earlier ones had not come."""
+    _awaited: dict[Entry, Expectation] | None = None
+    _behind: dict[Expectation, list[Entry]] = field(default_factory=dict)
+
+    def for_steps(self, blocking: Iterable[Step]) -> float:
+        """How many seconds the server has for these milestones."""
+        return max(
+            (self.seconds / LESS ** self.vain.get(self._expectation(one) or (-1, ""), 0) for one in blocking), default=0
+        )
+
+    def passed(self, missed: Iterable[Step]) -> list[Entry]:
+        """Time has passed in vain for these; returns further ones that are not to be waited for."""
+        given_up: list[Entry] = []
+        last: dict[Expectation, Entry] = {}
+        for one in missed:
+            expectation = self._expectation(one)
+            if expectation is not None and isinstance(one, Entry):
+                if expectation in self.vain:
+                    self.learned[expectation] = self.learned.get(expectation, 0) + 1
+                last[expectation] = one
+        for expectation, entry in last.items():
+            times = self.vain[expectation] = self.vain.get(expectation, 0) + 1
+            if times > 1:
+                behind = [one for one in self._behind[expectation] if one.place > entry.place]
+                given_up += behind[: LESS**times]
+                self.learned[expectation] = self.learned.get(expectation, 0) + len(behind[: LESS**times])
+        return given_up
+
+    def came(self, entry: Entry) -> None:
+        """The server has sent this one."""
+        if self.vain:
+            self.vain.pop(self._expectation(entry) or (-1, ""), None)
+
+    def awaited_on(self, entry: Entry) -> str:
+        """The Topic Filter that a recorded message is awaited on."""
+        expectation = self._expectation(entry)
+        return expectation[1] if expectation else entry.topic or ""
+
+    def _expectation(self, step: Step) -> Expectation | None:
+        if not isinstance(step, Entry) or step.from_client or not isinstance(step.packet, Publish):
+            return None
+        if self._awaited is None:
+            self._awaited = dict(self._all())
+            for entry, expectation in self._awaited.items():
+                self._behind.setdefault(expectation, []).append(entry)
+        return self._awaited.get(step)
+
+    def _all(self) -> Iterator[tuple[Entry, Expectation]]:
+        """Every delivery with what it is awaited on; where the recording has no such subscription, its topic."""
+        asked: dict[str, dict[str, Callable[[str], bool]]] = {}
+        for index, script in enumerate(self.scripts):
+            mine = asked.setdefault(script.connection.client_identifier or f"\0{index}", {})
+            for entry in script.entries:
+                packet = entry.packet
+                if isinstance(packet, Subscribe):
+                    for row in packet.subscriptions:
+                        shared = parse_shared(row.topic_filter) is not None
+                        mine.setdefault(row.topic_filter, compile_filter(row.topic_filter, shared=shared))
+                elif isinstance(packet, Publish) and not entry.from_client and entry.topic is not None:
+                    topic = entry.topic
+                    yield entry, (index, next((one for one, matches in mine.items() if matches(topic)), topic))
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Recorded times to nanoseconds from the start of the replay.
+
+    ``speed``: how many recorded seconds pass in one; ``None`` for as soon as possible.  ``max_gap_ns``: the longest
+    silence, in recorded time, in which no connection takes a step; longer ones are cut to it.
+    """
+
+    times: Iterable[int]
+    """Of all steps, in nanoseconds since 1970."""
+    speed: float | None = 1.0
+    max_gap_ns: int | None = None
+    _starts: list[int] = field(default_factory=list)
+    """From here on ..."""
+    _cuts: list[int] = field(default_factory=list)
+    """... so much is left out."""
+    cut_ns: int = 0
+    """How much of the recorded time is left out in all."""
+    first_ns: int = 0
+    last_ns: int = 0
+
+    def __post_init__(self) -> None:
+        times = sorted(self.times)
+        self.times = ()
+        if not times:
+            return
+        self.first_ns, self.last_ns = times[0], times[-1]
+        self._starts, self._cuts = [times[0]], [0]
+        if self.max_gap_ns is None:
+            return
+        for before, after in pairwise(times):
+            if after - before > self.max_gap_ns:
+                self.cut_ns += after - before - self.max_gap_ns
+                self._starts.append(after)
+                self._cuts.append(self.cut_ns)
+
+    def due_ns(self, timestamp_ns: int) -> int:
+        """When a step is due, counted from the start; 0 for what is as soon as possible."""
+        if self.speed is None or not self._starts:
+            return 0
+        cut = self._cuts[max(0, bisect_right(self._starts, timestamp_ns) - 1)]
+        return max(0, int((timestamp_ns - self.first_ns - cut) / self.speed))
+
+    @property
+    def length_ns(self) -> int:
+        """How long a replay takes at least."""
+        return self.due_ns(self.last_ns)
+
+
+_OTHER_VERSION = b"\x20\x02\x00\x01"
+"""How brokers refuse a version that they do not know, in the form of 3.1.1 (3.1.1 section 3.2.2.3)."""
+
+
+def why_it_failed(player: ClientPlayer, ending: Ending, patience_s: float) -> str:
+    """Why a connection that was made led nowhere; empty for one that did not."""
+    by_server = ending.by == "server"
+    if player.connack is None and player.recorded_connack is not None and (by_server or player.gave_up_connack):
+        unreadable = player.unreadable
+        if unreadable is not None and unreadable.raw == _OTHER_VERSION:
+            return f"the broker does not speak MQTT {player.version.text}"
+        if unreadable is not None:
+            return f"the broker answered CONNECT with a malformed packet: {unreadable.reason.replace('_', ' ')}"
+        if by_server:
+            return f"the broker ended a connection before it answered CONNECT: {ending.detail}"
+        return f"the broker did not answer CONNECT within {patience_s:g} s"
+    return ""
+
+
+def why_it_fell_short(player: ClientPlayer, ending: Ending) -> str:
+    """Why a connection could not be played to its recorded end, where the broker kept to the protocol; else empty."""
+    if player.refused:
+        return f"the broker refused a connection: {player.refused}"
+    if ending.by == "server" and player.steps:
+        if ending.how == "reset" and player.script.ending.how != "reset" and not player.dismissed:
+            return f"a connection broke before its end: {ending.detail}"
+        return "the broker ended a connection before its end"
+    if player.gave_up:
+        return f"a connection waited in vain for {player.gave_up}"
+    return ""
+
+
+def cause(player: ClientPlayer, failure: str) -> str:
+    """The cause of all differences of a connection, to follow a "because"; empty where they stand for themselves."""
+    if failure.startswith("cannot "):
+        return f"there is no connection: {failure}"
+    return failure or (f"the broker refused the connection: {player.refused}" if player.refused else "")
+
+
+def never_came(drivers: Collection[ClientDriver], missed: Collection[Step], timeouts: Timeouts) -> Counter[str]:
+    """What was waited for and did not come later either, in words."""
+    found: Counter[str] = Counter()
+    for driver in drivers if missed else ():
+        player = driver.player
+        for entry in player.correspondence.awaited:
+            if entry not in missed or entry in player.correspondence.came:
+                continue
+            what = entry.type.upper()
+            if isinstance(entry.packet, Publish):
+                what = f"messages of {timeouts.awaited_on(entry)!r}"
+            found[f"{what} for {player.script.name}"] += 1
+    return found

@@ -1,12 +1,12 @@
-"""Copies of scripts that can be changed, with their links kept right: what answers what, what is sent again.
+"""Changes copies of scripts and keeps their links right: which entry answers which, which one is sent again.
 
-Whoever changes a recording copies it first (`copy_scripts`), so that nobody else's is touched, and then works on the
-copy: `say` gives an entry other words, `drop` takes entries out, `renumber` puts the places in order again.  Packets
-are shared between copies and therefore never changed in place.
+A recording is copied before it is changed (`copy_scripts`), so that the original stays as it is.  On the copy, `say`
+gives an entry another packet, `drop` removes entries, and `renumber` makes the places consecutive again.  Packets are
+shared between copies and therefore never changed in place.
 
-The topics in a packet, wherever they stand, put through functions; used by mappings and by copies of clients.
-
-What changing a recording did to it, counted and said in words; and the error of a change that cannot be made.
+`with_topics` and `with_client` make a packet with other topics or another Client Identifier, for mappings and for
+copies of clients.  `Changes` counts what was done and reports it in sentences; a change that cannot be made is a
+`RewriteError`.
 """
 
 from __future__ import annotations

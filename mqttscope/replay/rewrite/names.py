@@ -1,4 +1,4 @@
-r"""Other names for topics and for clients, by mappings or, for many clients out of one recording, by templates.
+r"""Renames topics and clients by mappings, and gives copies of a recording names of their own by templates.
 
 Topics: ``site/+/temp=lab/+/temp``.  The left side is a Topic Filter, the right side what becomes of the topics that it
 matches.  Both have the same wildcards in the same order: each ``+`` on the right stands for the level that the ``+`` on
@@ -6,14 +6,14 @@ the left stood for, ``#`` for all levels that are left (none, where ``site/#`` m
 wildcards one topic becomes another.  As in subscriptions a wildcard in the first level does not match topics that begin
 with ``$`` (5.0 4.7.2).  An equals sign inside a topic is written ``\=``.
 
-A topic whose mapped name would be none that the right side matches (``site/#=#`` would leave nothing of ``site``, and
-make a system topic of ``site/$SYS``) is left as it is.  A Topic Filter is mapped when every topic that it matches is
-one that the left side matches; if it matched a topic before, it matches the mapped topic afterwards.
+A topic is left as it is when its new name would not match the right side (``site/#=#`` would leave nothing of ``site``,
+and make a system topic of ``site/$SYS``).  A Topic Filter is mapped when every topic that it matches is one that the
+left side matches; if it matched a topic before, it matches the mapped topic afterwards.
 
 Client Identifiers: ``sensor-*=load-*``.  Each ``*`` on the left matches any characters, as few as will do, and stands
-for the same characters on the right.  Everything else is meant literally; an equals sign inside is written ``\=``.
+for the same characters on the right.  Everything else is literal; an equals sign inside is written ``\=``.
 
-Copies of a recording get Client Identifiers and topics of their own (`multiply`).
+`multiply` copies a recording for many clients; templates give each copy its Client Identifiers and topics.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a device is answered: recorded answers where the recording has them, conforming ones elsewhere.
+"""Answers a device in the place of a broker: with recorded answers where there are any, with conforming ones elsewhere.
 
-What a server may not put up with ends the connection, with the Reason Code for it (5.0 4.13, 3.1.1 4.8).
+`Responder` answers one device.  `violation` and `refusal` find what a server must not tolerate: it ends the connection,
+with the Reason Code for it (5.0 4.13, 3.1.1 4.8).
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The messages that the broker delivered, recorded and live, compared as what they are: sets of messages.
+"""Compares the messages that a broker delivered, recorded and live, as sets of messages.
 
-Deliveries are matched by topic and payload, first those that mean the same altogether.  What is left on a Shared
-Subscription is matched among all of its members, since the broker chooses one.
+`compare_deliveries` matches deliveries by topic and payload, first those that are equal in everything.  What is left on
+a Shared Subscription is matched among all of its members, since the broker chooses one.  For a delivery that only one
+side has, `explain_missing` and `explain_extra` decide whether it is a difference, follows from another one, or cannot
+be judged.
 
-The order of deliveries, as far as the specification promises one (5.0 4.6).
-
-Messages of one client to one topic that were published with one QoS come in the order in which they were published.
-Nothing is promised between topics, between clients, or between levels of QoS.
-
-Deliveries that only one side has: whether they are differences, follow from others, or cannot be judged.
+`compare_order` compares their order as far as the specification promises one (5.0 4.6): messages of one client to one
+topic that were published with one QoS come in the order in which they were published.  Nothing is promised between
+topics, between clients, or between levels of QoS.
 """
 
 from __future__ import annotations
@@ -34,188 +33,6 @@ from mqttscope.replay.verify.run import (
     ReplayRun,
     client_of,
 )
-
-_UNPUBLISHED = (
-    "; nobody publishes it in what was replayed: it was stored before, is a Will, or its publisher was left out"
-)
-
-
-def explain_missing(run: ReplayRun, pair: Pair, entry: Entry) -> None:
-    """A delivery that did not come in the replay."""
-    assert isinstance(entry.packet, Publish)
-    if entry.packet.missing:
-        pair.tally.not_judged(entry, UNREADABLE)
-        return
-    if run.was_skipped(entry) or (pair.live is None and pair.cause is None):
-        pair.tally.not_judged(entry, NOT_PERFORMED)
-        return
-    key = entry.topic or "", entry.packet.payload, entry.packet.missing
-    sources = [one for one in run.publications.get(key, ()) if one.entry.place < entry.place]
-    cause = pair.cause or _subscription_cause(run, pair, entry) or _source_cause(run, sources)
-    if cause is not None:
-        pair.follow(entry, cause)
-        return
-    reason = _why_not_judged(run, pair, entry, sources)
-    if reason:
-        pair.tally.not_judged(entry, reason)
-        return
-    told = "" if sources else _UNPUBLISHED
-    message = f"The {described(entry)} was not delivered{told}."
-    pair.add(Difference(DifferenceKind.MISSING_DELIVERY, pair.script, entry, message=message))
-
-
-def _subscription_cause(run: ReplayRun, pair: Pair, entry: Entry) -> Difference | None:
-    """A refused subscription, or a session that is gone with its subscriptions and messages."""
-    wanted = run.subscriptions(pair.script, entry.topic or "")
-    causes = [run.changed.get((id(one.entry), one.position)) for one in wanted]
-    refusals = [one for one in causes if one is not None and one.found >= FAILURE > one.expected]
-    if refusals and len(refusals) == len(causes):
-        return refusals[0]
-    here = [one for one in wanted if one.script is pair.script and one.entry.place < entry.place]
-    return None if here else pair.session_lost
-
-
-def _source_cause(run: ReplayRun, sources: list[Publication]) -> Difference | None:
-    """Why a message was not published, or was refused."""
-    causes = []
-    for one in sources:
-        cause = run.refused.get(id(one.entry))
-        if cause is None:
-            cause = next((pair.cause for pair in run.pairs if pair.script is one.script and _lost(pair, one)), None)
-        if cause is None:
-            return None
-        causes.append(cause)
-    return causes[0] if causes else None
-
-
-def _lost(pair: Pair, publication: Publication) -> bool:
-    """Whether the broker may not have got a message, since it said nothing more to those who sent it."""
-    sent = publication.performed
-    if sent is None or pair.live is None:
-        return True
-    answers = (one.answers for one in pair.live.entries if not one.from_client)
-    return all(one is None or one.place < sent.place for one in answers)
-
-
-def _why_not_judged(run: ReplayRun, pair: Pair, entry: Entry, sources: list[Publication]) -> str:
-    """Why nothing can be said of a missing delivery; empty where something can."""
-    if sources and all(one.performed is None for one in sources):
-        return NOT_PERFORMED
-    if not sources and run.incomplete:
-        return INCOMPLETE
-    wanted = run.subscriptions(pair.script, entry.topic or "")
-    if wanted and all(id(one.entry) not in run.performed for one in wanted):
-        return NOT_PERFORMED
-    if not wanted and (pair.joined or pair.script.lost_from_client):
-        return INCOMPLETE
-    return ""
-
-
-def explain_extra(run: ReplayRun, pair: Pair, entry: Entry) -> None:
-    """A delivery that the recording does not have."""
-    assert isinstance(entry.packet, Publish)
-    if pair.cause is not None:
-        pair.cause.follows += 1  # the connection was refused in the recording alone, or ended another way
-        return
-    if pair.joined or pair.script.lost:
-        pair.tally.not_judged(entry, INCOMPLETE)
-        return
-    wanted = run.subscriptions(pair.script, entry.topic or "")
-    for one in wanted:
-        cause = run.changed.get((id(one.entry), one.position))
-        if cause is not None and cause.found < FAILURE <= cause.expected:
-            cause.follows += 1
-            return
-    sources = run.publications.get((entry.topic or "", entry.packet.payload, entry.packet.missing), [])
-    for publication in sources:
-        cause = run.refused.get(id(publication.entry))
-        if cause is not None and cause.found is not None and cause.found < FAILURE:
-            cause.follows += 1
-            return
-    if any(one.entry.place > pair.last_from_server for one in sources):
-        # The broker said nothing more on the connection: the capture or the connection ended before.
-        pair.tally.not_judged(entry, ENDED)
-        return
-    message = f"The {described(entry)} was not delivered in the recording."
-    pair.add(Difference(DifferenceKind.EXTRA_DELIVERY, pair.script, None, entry, message=message))
-
-
-Flow = tuple[str, int, int, str]
-"""Topic, QoS of the delivery and of the publication, client that published."""
-
-
-def compare_order(run: ReplayRun, pair: Pair, matched: list[tuple[Entry, Entry]]) -> None:
-    """Compare the order of matched deliveries, given in the order of the recording."""
-    flows: dict[Flow, list[tuple[Entry, Entry]]] = {}
-    for recorded, live in matched:
-        flow = _flow(run, pair, recorded, live)
-        if flow is not None:
-            flows.setdefault(flow, []).append((recorded, live))
-    for found in flows.values():
-        kept = longest_rise(_places(found))
-        moved = [one for index, one in enumerate(found) if index not in kept]
-        if moved:
-            recorded, live = moved[0]
-            count = len(moved)
-            told = "came" if count == 1 else f"and {count - 1} more of its topic came"
-            message = f"The {described(recorded)} {told} at another place in the order of its topic."
-            made = pair.add(Difference(DifferenceKind.ORDER, pair.script, recorded, live, message=message))
-            made.expected = _rank([one.place for one, _ in found], recorded.place)
-            made.found = _rank([one.place for _, one in found], live.place)
-            for before, _ in moved[1:]:
-                pair.tally.different(before)
-
-
-def _places(found: list[tuple[Entry, Entry]]) -> list[int]:
-    """Where deliveries came in the replay; nobody can tell equal ones apart, such as copies for several filters."""
-    alike: dict[bytes, list[int]] = {}
-    for _, live in found:
-        assert isinstance(live.packet, Publish)
-        alike.setdefault(live.packet.payload, []).append(live.place)
-    rest = {payload: iter(sorted(places)) for payload, places in alike.items()}
-    return [next(rest[live.packet.payload]) for _, live in found if isinstance(live.packet, Publish)]
-
-
-def _rank(places: list[int], place: int) -> int:
-    """Which one it is of its topic, counted from 1."""
-    return 1 + sum(one < place for one in places)
-
-
-def _flow(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> Flow | None:
-    before, now = recorded.packet, live.packet
-    if not isinstance(before, Publish) or not isinstance(now, Publish) or before.qos != now.qos:
-        return None
-    topic = recorded.topic or ""
-    if before.retain or now.retain or before.dup != now.dup:
-        return None  # retained messages and those sent again stand outside the order
-    if any(one.shared for one in run.subscriptions(pair.script, topic)):
-        return None  # the messages between went to other members
-    sources = run.publications.get((topic, before.payload, before.missing), [])
-    if len({(one.client, one.qos) for one in sources}) != 1:
-        return None  # nobody knows which client's order it belongs to
-    return topic, before.qos, sources[0].qos, sources[0].client
-
-
-def longest_rise(values: list[int]) -> set[int]:
-    """Indexes of a longest part of the values that rises: the rest has moved."""
-    ends: list[int] = []
-    last: list[int] = []
-    before: list[int] = []
-    for index, value in enumerate(values):
-        at = bisect_left(ends, value)
-        before.append(last[at - 1] if at else -1)
-        if at == len(ends):
-            ends.append(value)
-            last.append(index)
-        else:
-            ends[at], last[at] = value, index
-    found = set()
-    index = last[-1] if last else -1
-    while index >= 0:
-        found.add(index)
-        index = before[index]
-    return found
-
 
 MAX_CHOICES = 250_000
 """Pairs of deliveries of one message that are tried out to find the most similar ones."""
@@ -494,4 +311,186 @@ def _unfinished(everything: list[Left]) -> dict[str, set[Key]]:
         for _, live in left.matched:
             if id(live) not in left.pair.acknowledged:
                 found.setdefault(client_of(left.pair.script), set()).add(key_of(live))
+    return found
+
+
+_UNPUBLISHED = (
+    "; nobody publishes it in what was replayed: it was stored before, is a Will, or its publisher was left out"
+)
+
+
+def explain_missing(run: ReplayRun, pair: Pair, entry: Entry) -> None:
+    """A delivery that did not come in the replay."""
+    assert isinstance(entry.packet, Publish)
+    if entry.packet.missing:
+        pair.tally.not_judged(entry, UNREADABLE)
+        return
+    if run.was_skipped(entry) or (pair.live is None and pair.cause is None):
+        pair.tally.not_judged(entry, NOT_PERFORMED)
+        return
+    key = entry.topic or "", entry.packet.payload, entry.packet.missing
+    sources = [one for one in run.publications.get(key, ()) if one.entry.place < entry.place]
+    cause = pair.cause or _subscription_cause(run, pair, entry) or _source_cause(run, sources)
+    if cause is not None:
+        pair.follow(entry, cause)
+        return
+    reason = _why_not_judged(run, pair, entry, sources)
+    if reason:
+        pair.tally.not_judged(entry, reason)
+        return
+    told = "" if sources else _UNPUBLISHED
+    message = f"The {described(entry)} was not delivered{told}."
+    pair.add(Difference(DifferenceKind.MISSING_DELIVERY, pair.script, entry, message=message))
+
+
+def _subscription_cause(run: ReplayRun, pair: Pair, entry: Entry) -> Difference | None:
+    """A refused subscription, or a session that is gone with its subscriptions and messages."""
+    wanted = run.subscriptions(pair.script, entry.topic or "")
+    causes = [run.changed.get((id(one.entry), one.position)) for one in wanted]
+    refusals = [one for one in causes if one is not None and one.found >= FAILURE > one.expected]
+    if refusals and len(refusals) == len(causes):
+        return refusals[0]
+    here = [one for one in wanted if one.script is pair.script and one.entry.place < entry.place]
+    return None if here else pair.session_lost
+
+
+def _source_cause(run: ReplayRun, sources: list[Publication]) -> Difference | None:
+    """Why a message was not published, or was refused."""
+    causes = []
+    for one in sources:
+        cause = run.refused.get(id(one.entry))
+        if cause is None:
+            cause = next((pair.cause for pair in run.pairs if pair.script is one.script and _lost(pair, one)), None)
+        if cause is None:
+            return None
+        causes.append(cause)
+    return causes[0] if causes else None
+
+
+def _lost(pair: Pair, publication: Publication) -> bool:
+    """Whether the broker may not have got a message, since it said nothing more to those who sent it."""
+    sent = publication.performed
+    if sent is None or pair.live is None:
+        return True
+    answers = (one.answers for one in pair.live.entries if not one.from_client)
+    return all(one is None or one.place < sent.place for one in answers)
+
+
+def _why_not_judged(run: ReplayRun, pair: Pair, entry: Entry, sources: list[Publication]) -> str:
+    """Why nothing can be said of a missing delivery; empty where something can."""
+    if sources and all(one.performed is None for one in sources):
+        return NOT_PERFORMED
+    if not sources and run.incomplete:
+        return INCOMPLETE
+    wanted = run.subscriptions(pair.script, entry.topic or "")
+    if wanted and all(id(one.entry) not in run.performed for one in wanted):
+        return NOT_PERFORMED
+    if not wanted and (pair.joined or pair.script.lost_from_client):
+        return INCOMPLETE
+    return ""
+
+
+def explain_extra(run: ReplayRun, pair: Pair, entry: Entry) -> None:
+    """A delivery that the recording does not have."""
+    assert isinstance(entry.packet, Publish)
+    if pair.cause is not None:
+        pair.cause.follows += 1  # the connection was refused in the recording alone, or ended another way
+        return
+    if pair.joined or pair.script.lost:
+        pair.tally.not_judged(entry, INCOMPLETE)
+        return
+    wanted = run.subscriptions(pair.script, entry.topic or "")
+    for one in wanted:
+        cause = run.changed.get((id(one.entry), one.position))
+        if cause is not None and cause.found < FAILURE <= cause.expected:
+            cause.follows += 1
+            return
+    sources = run.publications.get((entry.topic or "", entry.packet.payload, entry.packet.missing), [])
+    for publication in sources:
+        cause = run.refused.get(id(publication.entry))
+        if cause is not None and cause.found is not None and cause.found < FAILURE:
+            cause.follows += 1
+            return
+    if any(one.entry.place > pair.last_from_server for one in sources):
+        # The broker said nothing more on the connection: the capture or the connection ended before.
+        pair.tally.not_judged(entry, ENDED)
+        return
+    message = f"The {described(entry)} was not delivered in the recording."
+    pair.add(Difference(DifferenceKind.EXTRA_DELIVERY, pair.script, None, entry, message=message))
+
+
+Flow = tuple[str, int, int, str]
+"""Topic, QoS of the delivery and of the publication, client that published."""
+
+
+def compare_order(run: ReplayRun, pair: Pair, matched: list[tuple[Entry, Entry]]) -> None:
+    """Compare the order of matched deliveries, given in the order of the recording."""
+    flows: dict[Flow, list[tuple[Entry, Entry]]] = {}
+    for recorded, live in matched:
+        flow = _flow(run, pair, recorded, live)
+        if flow is not None:
+            flows.setdefault(flow, []).append((recorded, live))
+    for found in flows.values():
+        kept = longest_rise(_places(found))
+        moved = [one for index, one in enumerate(found) if index not in kept]
+        if moved:
+            recorded, live = moved[0]
+            count = len(moved)
+            told = "came" if count == 1 else f"and {count - 1} more of its topic came"
+            message = f"The {described(recorded)} {told} at another place in the order of its topic."
+            made = pair.add(Difference(DifferenceKind.ORDER, pair.script, recorded, live, message=message))
+            made.expected = _rank([one.place for one, _ in found], recorded.place)
+            made.found = _rank([one.place for _, one in found], live.place)
+            for before, _ in moved[1:]:
+                pair.tally.different(before)
+
+
+def _places(found: list[tuple[Entry, Entry]]) -> list[int]:
+    """Where deliveries came in the replay; nobody can tell equal ones apart, such as copies for several filters."""
+    alike: dict[bytes, list[int]] = {}
+    for _, live in found:
+        assert isinstance(live.packet, Publish)
+        alike.setdefault(live.packet.payload, []).append(live.place)
+    rest = {payload: iter(sorted(places)) for payload, places in alike.items()}
+    return [next(rest[live.packet.payload]) for _, live in found if isinstance(live.packet, Publish)]
+
+
+def _rank(places: list[int], place: int) -> int:
+    """Which one it is of its topic, counted from 1."""
+    return 1 + sum(one < place for one in places)
+
+
+def _flow(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> Flow | None:
+    before, now = recorded.packet, live.packet
+    if not isinstance(before, Publish) or not isinstance(now, Publish) or before.qos != now.qos:
+        return None
+    topic = recorded.topic or ""
+    if before.retain or now.retain or before.dup != now.dup:
+        return None  # retained messages and those sent again stand outside the order
+    if any(one.shared for one in run.subscriptions(pair.script, topic)):
+        return None  # the messages between went to other members
+    sources = run.publications.get((topic, before.payload, before.missing), [])
+    if len({(one.client, one.qos) for one in sources}) != 1:
+        return None  # nobody knows which client's order it belongs to
+    return topic, before.qos, sources[0].qos, sources[0].client
+
+
+def longest_rise(values: list[int]) -> set[int]:
+    """Indexes of a longest part of the values that rises: the rest has moved."""
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for index, value in enumerate(values):
+        at = bisect_left(ends, value)
+        before.append(last[at - 1] if at else -1)
+        if at == len(ends):
+            ends.append(value)
+            last.append(index)
+        else:
+            ends[at], last[at] = value, index
+    found = set()
+    index = last[-1] if last else -1
+    while index >= 0:
+        found.add(index)
+        index = before[index]
     return found

@@ -1,4 +1,4 @@
-"""Findings in full: what is wrong, where, the packet with its bytes, the statements, what to do instead.
+"""Reports findings in full: the problem, the place, the packet with its bytes, the statements, and what to do instead.
 
     error[CON105]: Password without User Name  (password-without-user-name)
       a.pcap: frame 4, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)
@@ -9,17 +9,16 @@
       breaks 3.1.1 MQTT-3.1.2-22 (section 3.1.2.9): ...
       Instead, ...
 
-What a rule advises is said once, with its first finding.
+`Full` writes one such block per finding; the advice of a rule appears once, with its first finding.  `PacketView` shows
+the packet that a finding points at as `inspect` does: one line, and the bytes with carets under them.
 
-The packet that a finding points at, as `inspect` shows it: one line, and the bytes with carets under them.
-
-Findings in full, worst first: errors, then the warnings, then one line for each rule with notes.
+`Ranked` writes the worst first: errors, then warnings, then one line for each rule with notes.
 
     info[CON108]: CONNECT: 33 clients have Client Identifiers that ...  (client-id-length)  a.pcap: frame 4, ...
     info[OPS212]: pings every 5 s with a Keep Alive of 600 s, and 3 more notes  (ping-without-idle)  a.pcap: ...
 
-Warnings have to wait for the end, and so have notes where each is to be shown; what there is no room for is folded in
-the same way, so that nothing is left out without a word.
+Warnings have to wait for the end, and so do notes where each is to be shown.  What exceeds the limits of waiting is
+folded in the same way, so that nothing is omitted silently.
 """
 
 from __future__ import annotations

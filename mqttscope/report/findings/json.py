@@ -1,6 +1,8 @@
-"""One JSON document: ``{"schema": 1, "findings": [...], "summary": {...}}``, written while findings come; JSON Lines.
+"""Reports findings as JSON, schema 1: one document that is written while findings come, or JSON Lines.
 
-The JSON form of a finding and of a run, schema 1; the keys are those of `lint.finding.Finding`.
+`Document` writes ``{"schema": 1, "findings": [...], "summary": {...}}``, `JsonLines` one finding per line.
+`finding_view` and `summary_view` are the JSON forms of a finding and of a run; the keys are those of
+`lint.finding.Finding`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A fleet report for people, in tables that fit the terminal.
+"""Renders a fleet report as text, in tables that fit the terminal, and as one JSON document.
 
-What text and page say alike: times, groups without a name, and what a reader has to be told.
-
-A fleet report as one JSON document, schema 1 (``docs/reports.md``).
+`document` gives the JSON form, schema 1 (``docs/reports.md``).  `moment`, `named`, `way`, `doubts` and their neighbours
+are the words that the text shares with the page of `html`.
 """
 
 from __future__ import annotations
@@ -17,152 +16,6 @@ from mqttscope.report.escape import cut
 from mqttscope.report.fleet.model import DayRow, EndingRow, FleetReport, GroupRow, Names, Percentiles, Ranked, RuleRow
 from mqttscope.report.page import Column, Page, number, plural, size
 from mqttscope.report.when import duration
-
-SCHEMA = 1
-_TIMES = frozenset(("first_ns", "last_ns", "since_ns", "until_ns", "from_ns"))
-"""Times since 1970, which have the same as text beside them."""
-
-
-def document(report: FleetReport) -> dict[str, Any]:
-    """The document: keys are the names of the fields; percentiles say their unit."""
-    return {"schema": SCHEMA, **_object(report, Clock())}
-
-
-def _object(value: Any, clock: Clock) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
-    for one in fields(value):
-        held = getattr(value, one.name)
-        if isinstance(held, Percentiles):
-            unit = "s" if one.name.endswith("_s") else "ns"
-            shown[one.name.removesuffix("_s")] = _percentiles(held, unit)
-        elif one.name == "minutes":
-            shown["timeline"] = [
-                {"from": clock.iso(start), "from_ns": start, "connects": count} for start, count in held
-            ]
-        else:
-            if one.name in _TIMES:
-                shown[one.name.removesuffix("_ns")] = None if held is None else clock.iso(held)
-            shown[one.name] = _plain(held, clock)
-    return shown
-
-
-def _plain(value: Any, clock: Clock) -> Any:
-    if is_dataclass(value):
-        return _object(value, clock)
-    return [_plain(one, clock) for one in value] if isinstance(value, list) else value
-
-
-def _percentiles(value: Percentiles, unit: str) -> dict[str, Any]:
-    return {
-        "count": value.count,
-        **{f"{name}_{unit}": getattr(value, name) for name in ("p50", "p90", "p99", "maximum")},
-    }
-
-
-NAMELESS = {
-    "client": "(no Client Identifier)",
-    "shape": "(no Client Identifier)",
-    "property": "(says nothing)",
-    "subscriber": "(unknown)",
-}
-"""What stands for null, by what a list groups by."""
-
-
-def moment(timestamp_ns: int | None) -> str:
-    """A time to the second: ``2026-01-31 12:00:00``; empty for none."""
-    if timestamp_ns is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(timestamp_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return f"{timestamp_ns // 10**9} s"
-
-
-def named(group: str | None, kind: str) -> str:
-    """The name of a group."""
-    if group is None:
-        return NAMELESS[kind]
-    return group or "(empty)"
-
-
-def people(names: Names, most: int = 3) -> str:
-    """The first few names, and how many there are besides."""
-    shown = names.names[:most]
-    more = names.count - len(shown)
-    return ", ".join(shown) + (f" +{more:,}" if more > 0 else "")
-
-
-WAYS = {
-    "disconnect": "DISCONNECT{by}", "fin": "closed{by} without DISCONNECT", "reset": "reset{by}",
-    "idle": "silent for two hours", "port_reused": "ports used again", "evicted": "no longer followed",
-    "open": "open at the end of the captures",
-}  # fmt: skip
-"""What is said of how connections ended (`EndingRow.how`)."""
-
-
-def way(row: EndingRow) -> str:
-    """How some connections ended, and by whom."""
-    return WAYS.get(row.how, row.how).format(by=f" by {row.by}" if row.by else "")
-
-
-def each(seconds: int) -> str:
-    """What a list of parts of the time is called."""
-    names = {0: "Day by day", 1: "Second by second", 60: "Minute by minute", 3600: "Hour by hour"}
-    return names.get(seconds) or (
-        f"In parts of {seconds} s" if seconds < 60 else f"In parts of {seconds // 60} minutes"
-    )
-
-
-def conditions(report: FleetReport) -> list[str]:
-    """What the report is restricted to."""
-    asked = report.asked
-    told = [f"{name} {' or '.join(getattr(asked, name))}" for name in ("client", "topic", "server", "rule")]
-    told = [one for one in told if not one.endswith(" ")]
-    if asked.since_ns is not None:
-        told.append(f"since {moment(asked.since_ns)}")
-    if asked.until_ns is not None:
-        told.append(f"until {moment(asked.until_ns)}")
-    return told
-
-
-def amounts(report: FleetReport) -> list[str]:
-    """How much there is."""
-    seen = report.overview
-    return [
-        plural(seen.captures, "capture"),
-        plural(seen.servers, "server"),
-        plural(seen.clients, "client"),
-        plural(seen.connections, "connection"),
-        plural(seen.packets, "packet"),
-        f"{plural(seen.messages_published, 'message')} published, {seen.messages_delivered:,} delivered",
-        plural(seen.topics, "topic"),
-        f"{plural(seen.findings, 'finding')}, {plural(seen.errors, 'error')} among them",
-    ]
-
-
-def doubts(report: FleetReport) -> list[str]:
-    """Why the answers may be wrong; nothing where nothing is missing."""
-    trust = report.trust
-    gaps = f" of {size(trust.gap_bytes)} in {plural(trust.with_gaps, 'connection')}"
-    bad = (
-        (trust.errors, "capture error", ""),
-        (trust.dropped, "frame", " dropped while capturing"),
-        (trust.gaps, "gap", gaps),
-        (trust.unparsed, "stretch", f"es of bytes not parsed ({size(trust.unparsed_bytes)})"),
-        (trust.malformed, "malformed packet", ""),
-        (trust.joined, "connection", " without a captured CONNECT"),
-        (trust.open, "connection", " still open at the end"),
-        (trust.unnamed, "connection", " without a Client Identifier"),
-        (trust.unknown_topics, "message", " of unknown topic"),
-    )
-    return [_counted(count, word, rest) for count, word, rest in bad if count]
-
-
-def _counted(count: int, word: str, rest: str) -> str:
-    if rest.startswith("es "):
-        return f"{count:,} {word}{rest if count != 1 else rest.removeprefix('es')}"
-    return plural(count, word) + rest
-
 
 WIDEST_PEOPLE = 24
 """Columns for the names of clients."""
@@ -494,3 +347,149 @@ def _trust(page: Page, report: FleetReport) -> None:
             ],
         )
         _more(page, ranked, "capture")
+
+
+NAMELESS = {
+    "client": "(no Client Identifier)",
+    "shape": "(no Client Identifier)",
+    "property": "(says nothing)",
+    "subscriber": "(unknown)",
+}
+"""What stands for null, by what a list groups by."""
+
+
+def moment(timestamp_ns: int | None) -> str:
+    """A time to the second: ``2026-01-31 12:00:00``; empty for none."""
+    if timestamp_ns is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(timestamp_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ns // 10**9} s"
+
+
+def named(group: str | None, kind: str) -> str:
+    """The name of a group."""
+    if group is None:
+        return NAMELESS[kind]
+    return group or "(empty)"
+
+
+def people(names: Names, most: int = 3) -> str:
+    """The first few names, and how many there are besides."""
+    shown = names.names[:most]
+    more = names.count - len(shown)
+    return ", ".join(shown) + (f" +{more:,}" if more > 0 else "")
+
+
+WAYS = {
+    "disconnect": "DISCONNECT{by}", "fin": "closed{by} without DISCONNECT", "reset": "reset{by}",
+    "idle": "silent for two hours", "port_reused": "ports used again", "evicted": "no longer followed",
+    "open": "open at the end of the captures",
+}  # fmt: skip
+"""What is said of how connections ended (`EndingRow.how`)."""
+
+
+def way(row: EndingRow) -> str:
+    """How some connections ended, and by whom."""
+    return WAYS.get(row.how, row.how).format(by=f" by {row.by}" if row.by else "")
+
+
+def each(seconds: int) -> str:
+    """What a list of parts of the time is called."""
+    names = {0: "Day by day", 1: "Second by second", 60: "Minute by minute", 3600: "Hour by hour"}
+    return names.get(seconds) or (
+        f"In parts of {seconds} s" if seconds < 60 else f"In parts of {seconds // 60} minutes"
+    )
+
+
+def conditions(report: FleetReport) -> list[str]:
+    """What the report is restricted to."""
+    asked = report.asked
+    told = [f"{name} {' or '.join(getattr(asked, name))}" for name in ("client", "topic", "server", "rule")]
+    told = [one for one in told if not one.endswith(" ")]
+    if asked.since_ns is not None:
+        told.append(f"since {moment(asked.since_ns)}")
+    if asked.until_ns is not None:
+        told.append(f"until {moment(asked.until_ns)}")
+    return told
+
+
+def amounts(report: FleetReport) -> list[str]:
+    """How much there is."""
+    seen = report.overview
+    return [
+        plural(seen.captures, "capture"),
+        plural(seen.servers, "server"),
+        plural(seen.clients, "client"),
+        plural(seen.connections, "connection"),
+        plural(seen.packets, "packet"),
+        f"{plural(seen.messages_published, 'message')} published, {seen.messages_delivered:,} delivered",
+        plural(seen.topics, "topic"),
+        f"{plural(seen.findings, 'finding')}, {plural(seen.errors, 'error')} among them",
+    ]
+
+
+def doubts(report: FleetReport) -> list[str]:
+    """Why the answers may be wrong; nothing where nothing is missing."""
+    trust = report.trust
+    gaps = f" of {size(trust.gap_bytes)} in {plural(trust.with_gaps, 'connection')}"
+    bad = (
+        (trust.errors, "capture error", ""),
+        (trust.dropped, "frame", " dropped while capturing"),
+        (trust.gaps, "gap", gaps),
+        (trust.unparsed, "stretch", f"es of bytes not parsed ({size(trust.unparsed_bytes)})"),
+        (trust.malformed, "malformed packet", ""),
+        (trust.joined, "connection", " without a captured CONNECT"),
+        (trust.open, "connection", " still open at the end"),
+        (trust.unnamed, "connection", " without a Client Identifier"),
+        (trust.unknown_topics, "message", " of unknown topic"),
+    )
+    return [_counted(count, word, rest) for count, word, rest in bad if count]
+
+
+def _counted(count: int, word: str, rest: str) -> str:
+    if rest.startswith("es "):
+        return f"{count:,} {word}{rest if count != 1 else rest.removeprefix('es')}"
+    return plural(count, word) + rest
+
+
+SCHEMA = 1
+_TIMES = frozenset(("first_ns", "last_ns", "since_ns", "until_ns", "from_ns"))
+"""Times since 1970, which have the same as text beside them."""
+
+
+def document(report: FleetReport) -> dict[str, Any]:
+    """The document: keys are the names of the fields; percentiles say their unit."""
+    return {"schema": SCHEMA, **_object(report, Clock())}
+
+
+def _object(value: Any, clock: Clock) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for one in fields(value):
+        held = getattr(value, one.name)
+        if isinstance(held, Percentiles):
+            unit = "s" if one.name.endswith("_s") else "ns"
+            shown[one.name.removesuffix("_s")] = _percentiles(held, unit)
+        elif one.name == "minutes":
+            shown["timeline"] = [
+                {"from": clock.iso(start), "from_ns": start, "connects": count} for start, count in held
+            ]
+        else:
+            if one.name in _TIMES:
+                shown[one.name.removesuffix("_ns")] = None if held is None else clock.iso(held)
+            shown[one.name] = _plain(held, clock)
+    return shown
+
+
+def _plain(value: Any, clock: Clock) -> Any:
+    if is_dataclass(value):
+        return _object(value, clock)
+    return [_plain(one, clock) for one in value] if isinstance(value, list) else value
+
+
+def _percentiles(value: Percentiles, unit: str) -> dict[str, Any]:
+    return {
+        "count": value.count,
+        **{f"{name}_{unit}": getattr(value, name) for name in ("p50", "p90", "p99", "maximum")},
+    }

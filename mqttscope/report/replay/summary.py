@@ -1,12 +1,8 @@
-"""A replay in words.
+"""Summarises a replay, in words and as JSON: its plan, what it did, how long brokers took, and what a stand-in served.
 
-What a replay did, counted over all of its connections: what the reports are made of.
-
-How long the recorded and the live broker took, as a table and as JSON.
-
-The plan of a replay: for ``--dry-run``, and before something is sent to another host.
-
-What a stand-in for a broker did, in words and for programs.
+`Outcome` counts over all connections of a replay, `write_summary` and `summary_document` report it.  `write_plan` shows
+what would be sent, for ``--dry-run`` and before anything goes to another host.  `render_latency` and `latency_lines`
+compare how long the recorded and the live broker took.  `ServedOutcome` is the same for a stand-in for a broker.
 """
 
 from __future__ import annotations
@@ -29,255 +25,6 @@ from mqttscope.report.base import View
 from mqttscope.report.jsonl import SCHEMA, dumps
 from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
-
-_DEVIATIONS = {
-    NoteKind.ADAPTED: "Adapted to the device",
-    NoteKind.SESSION: "Sessions",
-    NoteKind.ADDED: "Beside the recording",
-    NoteKind.SKIPPED: "Not sent",
-    NoteKind.ENDED: "Ended otherwise",
-}
-
-
-@dataclass(slots=True)
-class ServedOutcome:
-    """A run after its end."""
-
-    pace: str
-    served: list[Served] = field(default_factory=list)
-    unplayed: list[Script] = field(default_factory=list)
-    """Recorded connections that no device made."""
-    recorded: int = 0
-    sent: int = 0
-    received: int = 0
-    seconds: float = 0.0
-    complete: bool = False
-    changes: list[str] = field(default_factory=list)
-    """What differed from the captures from the beginning."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Why recorded connections could not be played."""
-    notes: Counter[Note] = field(default_factory=Counter)
-    """What was done otherwise than recorded, and how often."""
-
-    @classmethod
-    def of(cls, serving: ServerRun, pace: str, changes: list[str]) -> ServedOutcome:
-        """Of a run that has been closed."""
-        made = cls(pace, serving.served, _never(serving), len(serving.scripts), serving.sent, serving.received)
-        made.seconds, made.complete = serving.clock.since_start_ns() / 1e9, serving.complete
-        made.changes = changes
-        made.notes.update(serving.notes)
-        return made
-
-    @property
-    def played(self) -> int:
-        """Connections of devices that were given a recorded one."""
-        return sum(one.recorded is not None for one in self.served)
-
-    def verify(self, *, by_order: bool) -> Verification:
-        """Compare devices with recorded clients; ``by_order`` where some may have another Client Identifier."""
-        pairs, extra = [], []
-        for one in self.served:
-            if one.recorded is None or one.played is None:
-                extra.append(one.live)
-                continue
-            converted = one.recorded.connect if one.played is not one.recorded else None
-            pairs.append(DevicePair(one.played, one.live, converted))
-        return verify_device(pairs, unplayed=self.unplayed, extra=extra, identified=not by_order)
-
-
-def _never(serving: ServerRun) -> list[Script]:
-    """Recorded connections that nobody was given."""
-    given = {id(one.recorded) for one in serving.served}
-    return [script for script in serving.scripts if id(script) not in given]
-
-
-def write_served(page: Page, outcome: ServedOutcome) -> None:
-    """What was served, and what was done otherwise than recorded."""
-    made = outcome.recorded - len(outcome.unplayed)
-    page.line(
-        [
-            f"served {made:,} of {counted(outcome.recorded, 'recorded connection')}",
-            f"pace {outcome.pace}",
-            counted(len(outcome.served), "connection"),
-            f"{counted(outcome.sent, 'packet')} sent, {outcome.received:,} received",
-            duration(int(outcome.seconds * 1e9)),
-        ],
-        style="bold",
-    )
-    for script in outcome.unplayed[:20]:
-        name = script.name if said_identifier(script) != "" else "(no Client Identifier)"
-        page.line([f"never connected: {page.safe(name)}"], style="yellow")
-    if len(outcome.unplayed) > 20:
-        page.line([f"and {len(outcome.unplayed) - 20:,} more"], style="yellow")
-    for why, count in outcome.left_out.most_common():
-        page.line([f"{counted(count, 'connection')} not played: {page.safe(why)}"], style="yellow")
-    if outcome.changes:
-        page.title("Changed before it was played")
-        for sentence in outcome.changes:
-            page.line([f"  {page.safe(sentence)}"])
-    for kind, title in _DEVIATIONS.items():
-        rows = [(note.text, count) for note, count in outcome.notes.most_common() if note.kind is kind]
-        if rows:
-            page.title(title)
-            for text, count in rows:
-                page.line([f"  {count:>7,}  {page.safe(text)}"])
-
-
-def served_document(outcome: ServedOutcome) -> dict[str, Any]:
-    """The same for programs."""
-    return {
-        "schema": 1,
-        "event": "serve",
-        "pace": outcome.pace,
-        "recorded_connections": outcome.recorded,
-        "connections": len(outcome.served),
-        "played": outcome.played,
-        "complete": outcome.complete,
-        "never_connected": [one.connection.number for one in outcome.unplayed],
-        "packets_sent": outcome.sent,
-        "packets_received": outcome.received,
-        "seconds": round(outcome.seconds, 6),
-        "left_out": [{"reason": why, "connections": count} for why, count in outcome.left_out.most_common()],
-        "changes": outcome.changes,
-        "notes": [{"kind": str(note.kind), "note": note.text, "times": count} for note, count in outcome.notes.items()],
-    }
-
-
-MAX_PLANNED_ROWS = 50
-"""Connections that are listed; further ones are counted."""
-
-
-def write_plan(
-    page: Page, plan: Plan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
-) -> None:
-    """The plan in words, with the connections as a table."""
-    packets = sum(plan.packets.values())
-    page.line(
-        [
-            f"would replay to {page.safe(broker)}",
-            f"pace {pace}",
-            counted(plan.connections, "connection"),
-            f"{counted(packets, 'packet')} of clients",
-            f"at least {duration(length_ns)}" if length_ns else "as soon as possible",
-        ],
-        style="bold",
-    )
-    page.line([f"{count:,} {name.upper()}" for name, count in plan.packets.most_common()])
-    for warning in plan.warnings:
-        page.paragraph(page.safe(warning), "yellow", indent=2)
-    if changes:
-        page.title("Changed before it is played")
-        for sentence in changes:
-            page.paragraph(f"  {page.safe(sentence)}", indent=4)
-    page.title("Connections")
-    first = min((script.opened_ns for script in scripts), default=0)
-    rows = scripts[:MAX_PLANNED_ROWS]
-    page.table(
-        Column("client", [script.name for script in rows], style="cyan"),
-        [
-            Column("#", [f"{script.connection.number}" for script in rows]),
-            Column("version", [script.version.text for script in rows]),
-            Column("opens after", [duration(script.opened_ns - first) for script in rows]),
-            Column(
-                "lasts", [duration(max(0, script.ending.timestamp_ns - script.opened_ns)) for script in rows], rank=1
-            ),
-            Column("packets", [f"{sum(one.from_client for one in script.entries):,}" for script in rows]),
-            Column("ends", [_ending(script) for script in rows], rank=2, right=False),
-        ],
-    )
-    if len(scripts) > MAX_PLANNED_ROWS:
-        page.line([f"and {len(scripts) - MAX_PLANNED_ROWS:,} more"], style="dim")
-
-
-def plan_document(
-    plan: Plan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
-) -> dict[str, Any]:
-    """The plan for programs."""
-    return {
-        "schema": 1,
-        "event": "replay_plan",
-        "broker": broker,
-        "pace": pace,
-        "duration_ns": length_ns,
-        "changes": changes,
-        "packets": dict(plan.packets),
-        "retained_topics": plan.retained,
-        "cleared_topics": plan.cleared,
-        "wills": [{"client_identifier": client, "will_topic": topic} for client, topic in plan.wills],
-        "shared_subscriptions": plan.shared,
-        "system_topics": plan.system,
-        "connections": [
-            {
-                "connection": script.connection.number,
-                "client_identifier": script.connection.client_identifier,
-                "client": script.connection.client,
-                "version": script.version.text,
-                "opened_ns": script.opened_ns,
-                "ended": script.ending.how,
-                "ended_by": script.ending.by,
-                "packets": sum(one.from_client for one in script.entries),
-            }
-            for script in scripts
-        ],
-    }
-
-
-def _ending(script: Script) -> str:
-    how = {"fin": "closed", "reset": "reset", "open": "still open"}.get(script.ending.how, script.ending.how)
-    return f"{how} by the {script.ending.by}" if script.ending.by else how
-
-
-Times = Mapping[str, Sequence[int]]
-"""Nanoseconds by kind, as `replay.latency` measures them."""
-
-_QUANTILES = {"minimum": "min", "maximum": "max"}
-
-
-def render_latency(recorded: Times, live: Times, view: View) -> bytes:
-    """A table with two rows for each kind; empty where nothing was measured."""
-    found = side_by_side(recorded, live)
-    if not found:
-        return b""
-    page = Page(view)
-    rows = [one for kind, before, now in found for one in ((kind, "recorded", before), (kind, "live", now))]
-    page.title("Latency")
-    columns = [Column("broker", [side for _, side, _ in rows], right=False)]
-    for one in fields(Quantiles):
-        name = one.name
-        rank = {"count": 1, "minimum": 4, "p95": 2, "p99": 3, "maximum": 2}.get(name, 0)
-        shown = [_shown(one, name, unicode=page.unicode) for _, _, one in rows]
-        columns.append(Column(_QUANTILES.get(name, name), shown, rank))
-    page.table(Column("handshake", [HANDSHAKES[kind] for kind, _, _ in rows], whole=True), columns)
-    return page.encoded()
-
-
-def _shown(one: Quantiles | None, name: str, *, unicode: bool) -> str:
-    if one is None:
-        return ""
-    value: int = getattr(one, name)
-    return f"{value:,}" if name == "count" else duration(value, unicode=unicode)
-
-
-def latency_lines(recorded: Times, live: Times) -> bytes:
-    """A JSON line for each kind: ``"event":"latency"``, times in nanoseconds, ``null`` where there are none."""
-    return b"".join(
-        dumps({"schema": SCHEMA, "event": "latency", "kind": kind, "recorded": _json(before), "live": _json(now)})
-        + b"\n"
-        for kind, before, now in side_by_side(recorded, live)
-    )
-
-
-def _json(one: Quantiles | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    return {
-        "count": one.count,
-        "min_ns": one.minimum,
-        "p50_ns": one.p50,
-        "p95_ns": one.p95,
-        "p99_ns": one.p99,
-        "max_ns": one.maximum,
-    }
 
 
 @dataclass(slots=True)
@@ -452,3 +199,253 @@ def summary_document(outcome: Outcome) -> dict[str, Any]:
 
 def _times(count: int) -> str:
     return "" if count == 1 else f"{count:,} times "
+
+
+MAX_PLANNED_ROWS = 50
+"""Connections that are listed; further ones are counted."""
+
+
+def write_plan(
+    page: Page, plan: Plan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
+) -> None:
+    """The plan in words, with the connections as a table."""
+    packets = sum(plan.packets.values())
+    page.line(
+        [
+            f"would replay to {page.safe(broker)}",
+            f"pace {pace}",
+            counted(plan.connections, "connection"),
+            f"{counted(packets, 'packet')} of clients",
+            f"at least {duration(length_ns)}" if length_ns else "as soon as possible",
+        ],
+        style="bold",
+    )
+    page.line([f"{count:,} {name.upper()}" for name, count in plan.packets.most_common()])
+    for warning in plan.warnings:
+        page.paragraph(page.safe(warning), "yellow", indent=2)
+    if changes:
+        page.title("Changed before it is played")
+        for sentence in changes:
+            page.paragraph(f"  {page.safe(sentence)}", indent=4)
+    page.title("Connections")
+    first = min((script.opened_ns for script in scripts), default=0)
+    rows = scripts[:MAX_PLANNED_ROWS]
+    page.table(
+        Column("client", [script.name for script in rows], style="cyan"),
+        [
+            Column("#", [f"{script.connection.number}" for script in rows]),
+            Column("version", [script.version.text for script in rows]),
+            Column("opens after", [duration(script.opened_ns - first) for script in rows]),
+            Column(
+                "lasts", [duration(max(0, script.ending.timestamp_ns - script.opened_ns)) for script in rows], rank=1
+            ),
+            Column("packets", [f"{sum(one.from_client for one in script.entries):,}" for script in rows]),
+            Column("ends", [_ending(script) for script in rows], rank=2, right=False),
+        ],
+    )
+    if len(scripts) > MAX_PLANNED_ROWS:
+        page.line([f"and {len(scripts) - MAX_PLANNED_ROWS:,} more"], style="dim")
+
+
+def plan_document(
+    plan: Plan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
+) -> dict[str, Any]:
+    """The plan for programs."""
+    return {
+        "schema": 1,
+        "event": "replay_plan",
+        "broker": broker,
+        "pace": pace,
+        "duration_ns": length_ns,
+        "changes": changes,
+        "packets": dict(plan.packets),
+        "retained_topics": plan.retained,
+        "cleared_topics": plan.cleared,
+        "wills": [{"client_identifier": client, "will_topic": topic} for client, topic in plan.wills],
+        "shared_subscriptions": plan.shared,
+        "system_topics": plan.system,
+        "connections": [
+            {
+                "connection": script.connection.number,
+                "client_identifier": script.connection.client_identifier,
+                "client": script.connection.client,
+                "version": script.version.text,
+                "opened_ns": script.opened_ns,
+                "ended": script.ending.how,
+                "ended_by": script.ending.by,
+                "packets": sum(one.from_client for one in script.entries),
+            }
+            for script in scripts
+        ],
+    }
+
+
+def _ending(script: Script) -> str:
+    how = {"fin": "closed", "reset": "reset", "open": "still open"}.get(script.ending.how, script.ending.how)
+    return f"{how} by the {script.ending.by}" if script.ending.by else how
+
+
+Times = Mapping[str, Sequence[int]]
+"""Nanoseconds by kind, as `replay.latency` measures them."""
+
+_QUANTILES = {"minimum": "min", "maximum": "max"}
+
+
+def render_latency(recorded: Times, live: Times, view: View) -> bytes:
+    """A table with two rows for each kind; empty where nothing was measured."""
+    found = side_by_side(recorded, live)
+    if not found:
+        return b""
+    page = Page(view)
+    rows = [one for kind, before, now in found for one in ((kind, "recorded", before), (kind, "live", now))]
+    page.title("Latency")
+    columns = [Column("broker", [side for _, side, _ in rows], right=False)]
+    for one in fields(Quantiles):
+        name = one.name
+        rank = {"count": 1, "minimum": 4, "p95": 2, "p99": 3, "maximum": 2}.get(name, 0)
+        shown = [_shown(one, name, unicode=page.unicode) for _, _, one in rows]
+        columns.append(Column(_QUANTILES.get(name, name), shown, rank))
+    page.table(Column("handshake", [HANDSHAKES[kind] for kind, _, _ in rows], whole=True), columns)
+    return page.encoded()
+
+
+def _shown(one: Quantiles | None, name: str, *, unicode: bool) -> str:
+    if one is None:
+        return ""
+    value: int = getattr(one, name)
+    return f"{value:,}" if name == "count" else duration(value, unicode=unicode)
+
+
+def latency_lines(recorded: Times, live: Times) -> bytes:
+    """A JSON line for each kind: ``"event":"latency"``, times in nanoseconds, ``null`` where there are none."""
+    return b"".join(
+        dumps({"schema": SCHEMA, "event": "latency", "kind": kind, "recorded": _json(before), "live": _json(now)})
+        + b"\n"
+        for kind, before, now in side_by_side(recorded, live)
+    )
+
+
+def _json(one: Quantiles | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {
+        "count": one.count,
+        "min_ns": one.minimum,
+        "p50_ns": one.p50,
+        "p95_ns": one.p95,
+        "p99_ns": one.p99,
+        "max_ns": one.maximum,
+    }
+
+
+_DEVIATIONS = {
+    NoteKind.ADAPTED: "Adapted to the device",
+    NoteKind.SESSION: "Sessions",
+    NoteKind.ADDED: "Beside the recording",
+    NoteKind.SKIPPED: "Not sent",
+    NoteKind.ENDED: "Ended otherwise",
+}
+
+
+@dataclass(slots=True)
+class ServedOutcome:
+    """A run after its end."""
+
+    pace: str
+    served: list[Served] = field(default_factory=list)
+    unplayed: list[Script] = field(default_factory=list)
+    """Recorded connections that no device made."""
+    recorded: int = 0
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+    changes: list[str] = field(default_factory=list)
+    """What differed from the captures from the beginning."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Why recorded connections could not be played."""
+    notes: Counter[Note] = field(default_factory=Counter)
+    """What was done otherwise than recorded, and how often."""
+
+    @classmethod
+    def of(cls, serving: ServerRun, pace: str, changes: list[str]) -> ServedOutcome:
+        """Of a run that has been closed."""
+        made = cls(pace, serving.served, _never(serving), len(serving.scripts), serving.sent, serving.received)
+        made.seconds, made.complete = serving.clock.since_start_ns() / 1e9, serving.complete
+        made.changes = changes
+        made.notes.update(serving.notes)
+        return made
+
+    @property
+    def played(self) -> int:
+        """Connections of devices that were given a recorded one."""
+        return sum(one.recorded is not None for one in self.served)
+
+    def verify(self, *, by_order: bool) -> Verification:
+        """Compare devices with recorded clients; ``by_order`` where some may have another Client Identifier."""
+        pairs, extra = [], []
+        for one in self.served:
+            if one.recorded is None or one.played is None:
+                extra.append(one.live)
+                continue
+            converted = one.recorded.connect if one.played is not one.recorded else None
+            pairs.append(DevicePair(one.played, one.live, converted))
+        return verify_device(pairs, unplayed=self.unplayed, extra=extra, identified=not by_order)
+
+
+def _never(serving: ServerRun) -> list[Script]:
+    """Recorded connections that nobody was given."""
+    given = {id(one.recorded) for one in serving.served}
+    return [script for script in serving.scripts if id(script) not in given]
+
+
+def write_served(page: Page, outcome: ServedOutcome) -> None:
+    """What was served, and what was done otherwise than recorded."""
+    made = outcome.recorded - len(outcome.unplayed)
+    page.line(
+        [
+            f"served {made:,} of {counted(outcome.recorded, 'recorded connection')}",
+            f"pace {outcome.pace}",
+            counted(len(outcome.served), "connection"),
+            f"{counted(outcome.sent, 'packet')} sent, {outcome.received:,} received",
+            duration(int(outcome.seconds * 1e9)),
+        ],
+        style="bold",
+    )
+    for script in outcome.unplayed[:20]:
+        name = script.name if said_identifier(script) != "" else "(no Client Identifier)"
+        page.line([f"never connected: {page.safe(name)}"], style="yellow")
+    if len(outcome.unplayed) > 20:
+        page.line([f"and {len(outcome.unplayed) - 20:,} more"], style="yellow")
+    for why, count in outcome.left_out.most_common():
+        page.line([f"{counted(count, 'connection')} not played: {page.safe(why)}"], style="yellow")
+    if outcome.changes:
+        page.title("Changed before it was played")
+        for sentence in outcome.changes:
+            page.line([f"  {page.safe(sentence)}"])
+    for kind, title in _DEVIATIONS.items():
+        rows = [(note.text, count) for note, count in outcome.notes.most_common() if note.kind is kind]
+        if rows:
+            page.title(title)
+            for text, count in rows:
+                page.line([f"  {count:>7,}  {page.safe(text)}"])
+
+
+def served_document(outcome: ServedOutcome) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "schema": 1,
+        "event": "serve",
+        "pace": outcome.pace,
+        "recorded_connections": outcome.recorded,
+        "connections": len(outcome.served),
+        "played": outcome.played,
+        "complete": outcome.complete,
+        "never_connected": [one.connection.number for one in outcome.unplayed],
+        "packets_sent": outcome.sent,
+        "packets_received": outcome.received,
+        "seconds": round(outcome.seconds, 6),
+        "left_out": [{"reason": why, "connections": count} for why, count in outcome.left_out.most_common()],
+        "changes": outcome.changes,
+        "notes": [{"kind": str(note.kind), "note": note.text, "times": count} for note, count in outcome.notes.items()],
+    }

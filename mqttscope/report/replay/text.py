@@ -1,18 +1,16 @@
-"""Differences between a recording and its replay for people: both packets side by side, and a summary.
+"""Reports differences between a recording and its replay: both packets side by side, and a summary.
 
     missing-answer: PUBLISH to 'a/b' was not answered with PUBACK.
       sensor (connection 2)
       recorded: PUBACK, frame 118                  │ live: nothing
     ! packet_identifier 7                          │
 
-Fields that differ have a ``!``; in terminals of fewer than `SIDE_BY_SIDE` columns the live packet stands below.
+`ReplayText` marks fields that differ with ``!``; in terminals of fewer than `SIDE_BY_SIDE` columns the live packet
+stands below.  `Limited` cuts off any report of findings after a number of them, and counts the rest.
 
-Packets of a recording and of its replay as reports show them: as events, as plain values, and field by field.
-
-Passwords and Authentication Data are never shown unless secrets are asked for, and what looks like a secret is hidden
-wherever it stands, since these reports end up in logs of build servers.
-
-A report of findings that ends after so many, with a word about the rest.
+`event_of`, `plain` and `fields_of` prepare the packets of both sides for all formats.  Passwords and Authentication
+Data appear only when secrets are asked for, and what looks like a secret is hidden wherever it stands, since these
+reports end up in logs of build servers.
 """
 
 from __future__ import annotations

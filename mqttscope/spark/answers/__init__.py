@@ -1,4 +1,4 @@
-"""What people want to know of a lake: `fleet.fleet_report` asks all of it; each module asks one part.
+"""Answers from a lake: `fleet.fleet_report` asks all questions, each module asks one part.
 
-``frames`` has the tables, which of their rows are meant, and several questions in one job.
+``frames`` has the tables, selects the rows that are meant, and runs several questions in one job.
 """

@@ -1,6 +1,6 @@
-"""The fleet report of a lake.
+"""Asks a lake for its fleet report: `fleet_report` runs all questions of this package.
 
-How much there is in a lake, and how far what it says may be trusted.
+`add_overview` and `by_capture` answer its own: how much there is in the lake, and how far its data can be trusted.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _connections(connections: DataFrame) -> DataFrame:
 
 
 def _added(counts: Column) -> Column:
-    """A sum that stops at the largest number there is: a capture may say that it dropped that many frames.
+    """A sum that stops at the largest number there is: a capture may report that many dropped frames.
 
     The sum of no rows is null, which ``least`` passes over: it has to be zero before that.
     """

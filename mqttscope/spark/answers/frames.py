@@ -1,4 +1,4 @@
-"""What every answer needs: the tables of a lake, which of their rows are meant, and several questions in one job.
+"""What every answer needs: the tables of a lake, the selection of their rows, and several questions in one job.
 
 A selection is by time, client, server, topic and rule.  The answers of a job come as rows of one frame, each told by
 its name: a job of Spark costs much the same however little it has to do, and reports ask many small questions of one
@@ -106,7 +106,7 @@ def _quoted(char: str) -> str:
 
 
 def units_since_1970(unit_ns: int) -> Column:
-    """How many whole units lie between 1970 and ``timestamp_ns``, which has more digits than a double."""
+    """How many full units lie between 1970 and ``timestamp_ns``, which has more digits than a double."""
     from pyspark.sql import functions as f
 
     return f.expr(f"timestamp_ns div {unit_ns}L - if(timestamp_ns % {unit_ns}L < 0, 1L, 0L)")

@@ -155,7 +155,7 @@ def plain(value: Any, kind: DataType) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """A decimal keeps its digits; whatever else there is, intervals and variants, is told as text."""
+    """A decimal keeps its digits; other types, such as intervals and variants, become text."""
     if isinstance(value, Decimal) and value == value.to_integral_value() and value.as_tuple().exponent == 0:
         return int(value)
     return str(value)

@@ -1,6 +1,7 @@
-"""Reconnect storms: minutes in which clients connect far more often than usual.
+"""Finds out how connections end and how often clients come back.
 
-How connections ended, and which clients come back again and again.
+`add_endings` counts endings and the clients that return again and again.  `add_reconnects` finds reconnect storms:
+minutes in which clients connect far more often than usual.
 """
 
 from __future__ import annotations

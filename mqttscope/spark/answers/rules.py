@@ -1,6 +1,6 @@
-"""Which rules are broken, by whom, and how that changes from day to day.
+"""Finds out which rules are broken, by which clients, and how that changes from day to day.
 
-The shape of Client Identifiers: what is left without serial numbers, so that a fleet becomes few groups.
+`shape` reduces a Client Identifier to its form without serial numbers, so that a fleet becomes a few groups.
 """
 
 from __future__ import annotations
@@ -20,39 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from mqttscope.spark.answers.frames import Frames
-
-MARK = "#"
-_ALONE, _END = "(?<![0-9A-Za-z])", "(?![0-9A-Za-z])"
-_HEX = "[0-9A-Fa-f]"
-PATTERN = "|".join(
-    (
-        # A UUID, and an address of a network card.
-        f"{_ALONE}{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}{_END}",
-        f"{_ALONE}{_HEX}{{2}}(?:[:_-]{_HEX}{{2}}){{5}}{_END}",
-        # Hexadecimal between other characters: long, or with a digit, since words can be made of a to f.
-        f"{_ALONE}{_HEX}{{8,}}{_END}",
-        f"{_ALONE}[A-Fa-f]*[0-9]{_HEX}*{_END}",
-        # After a word: in capitals, or from a digit on to the end.
-        "(?<=[a-z])[A-F]*[0-9][0-9A-F]{3,}" + _END,
-        f"[0-9]{_HEX}{{3,}}{_END}",
-        "[0-9]+",
-    )
-)
-"""What counts as a serial number; means the same to Java as to Python."""
-_FIND = re.compile(PATTERN)
-
-
-def shape(client_identifier: str) -> str:
-    """``sensor-0017`` and ``sensor-4711`` are ``sensor-#``; UUIDs, hexadecimal and other digits become ``#`` too."""
-    return _FIND.sub(MARK, client_identifier)
-
-
-def shape_of(client_identifier: Column) -> Column:
-    """The same for a column."""
-    from pyspark.sql import functions as f
-
-    return f.regexp_replace(client_identifier, PATTERN, MARK)
-
 
 DAY_NS = 86_400 * 10**9
 PARTS_NS = tuple(seconds * 10**9 for seconds in (1, 10, 60, 600, 3600))
@@ -202,3 +169,36 @@ def days(rows: Iterable[Row], unit_ns: int = DAY_NS) -> list[DayRow]:
         for name in row.keys() - {"unit"}:
             setattr(day, name, row[name])
     return [found[unit] for unit in sorted(found)]
+
+
+MARK = "#"
+_ALONE, _END = "(?<![0-9A-Za-z])", "(?![0-9A-Za-z])"
+_HEX = "[0-9A-Fa-f]"
+PATTERN = "|".join(
+    (
+        # A UUID, and an address of a network card.
+        f"{_ALONE}{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}{_END}",
+        f"{_ALONE}{_HEX}{{2}}(?:[:_-]{_HEX}{{2}}){{5}}{_END}",
+        # Hexadecimal between other characters: long, or with a digit, since words can be made of a to f.
+        f"{_ALONE}{_HEX}{{8,}}{_END}",
+        f"{_ALONE}[A-Fa-f]*[0-9]{_HEX}*{_END}",
+        # After a word: in capitals, or from a digit on to the end.
+        "(?<=[a-z])[A-F]*[0-9][0-9A-F]{3,}" + _END,
+        f"[0-9]{_HEX}{{3,}}{_END}",
+        "[0-9]+",
+    )
+)
+"""What counts as a serial number; means the same to Java as to Python."""
+_FIND = re.compile(PATTERN)
+
+
+def shape(client_identifier: str) -> str:
+    """``sensor-0017`` and ``sensor-4711`` are ``sensor-#``; UUIDs, hexadecimal and other digits become ``#`` too."""
+    return _FIND.sub(MARK, client_identifier)
+
+
+def shape_of(client_identifier: Column) -> Column:
+    """The same for a column."""
+    from pyspark.sql import functions as f
+
+    return f.regexp_replace(client_identifier, PATTERN, MARK)

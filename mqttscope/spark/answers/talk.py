@@ -1,8 +1,8 @@
-"""Who talks on which topic: publishers, subscribers by the filters that match, and who really gets messages.
+"""Finds out who talks on which topic, how long messages take, and what becomes of retained messages.
 
-How long messages take: to be acknowledged, and from the publisher to the subscribers.
-
-Retained messages, and messages that expire.
+`add_talk` counts publishers, subscribers by the filters that match, and those that really get messages.  `add_latency`
+measures how long messages take to be acknowledged, and from the publisher to the subscribers.  `add_retained` follows
+retained messages, and messages that expire.
 """
 
 from __future__ import annotations
@@ -39,134 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from mqttscope.spark.answers.frames import Frames
-
-VERDICTS = ("right", "not_reduced", "missing", "expired")
-
-
-def add_retained(report: FleetReport, frames: Frames) -> None:
-    """Fill in retained messages and expiry.
-
-    What is held depends on all that came before, whatever time was asked for; counts are those of the time.
-    """
-    selection = frames.selection
-    messages = selection.history(frames.messages())
-    counted = selection.clients(selection.since(messages))
-    delivered = selection.clients(
-        selection.since(deliveries(messages)), "client_identifier", "published.client_identifier"
-    )
-    questions = Gathering()
-    by_topic = questions.keep(retained_topics(counted, retained_intervals(messages)))
-    sums = [f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in ("set", "cleared", "refused", "delivered")]
-    states = [count_where(f.col("state") == name, name) for name in ("held", "expired", "unknown")]
-    questions.add("retained", by_topic.agg(*sums, *states))
-    busiest = [(f.col("set") + f.col("cleared") + f.col("delivered")).desc(), f.asc("server"), f.asc("topic")]
-    questions.top("topics", by_topic.drop("refused"), busiest, report.asked.top)
-    own = f.col("direction") == FROM_CLIENT
-    told = counted.where("message_expiry_interval is not null")
-    questions.add("told", told.agg(count_where(own, "published"), count_where(~own, "delivered")))
-    remaining = f.when(~own, f.col("message_expiry_interval"))
-    questions.add("remaining", told.agg(*spread(remaining)))
-    judged = message_expiry(delivered, selection.history(frames.packets().drop("topic")), frames.gaps())
-    counts = [count_where(f.col("verdict") == name, name) for name in VERDICTS]
-    questions.add("judged", judged.agg(*counts, count_where(f.col("verdict").isNull(), "unknown")))
-    questions.collect()
-
-    report.retained = Retained(
-        **questions.row("retained"), topics=questions.ranked("topics", lambda row: RetainedRow(**row))
-    )
-    report.expiry = Expiry(
-        **questions.row("told"), remaining_s=percentiles(questions.row("remaining")), **questions.row("judged")
-    )
-
-
-def retained_topics(counted: DataFrame, intervals: DataFrame) -> DataFrame:
-    """What happened to the retained message of each topic, and what is held at the end."""
-    retained = counted.where("retain and topic is not null and topic != ''")
-    own = f.col("direction") == FROM_CLIENT
-    refused, empty = f.col("state") == "refused", f.col("payload_length") == 0
-    happened = retained.groupBy("server", "topic").agg(
-        count_where(own & ~refused & ~empty, "set"),
-        count_where(own & ~refused & empty, "cleared"),
-        count_where(own & refused, "refused"),
-        count_where(~own, "delivered"),
-    )
-    last = intervals.groupBy("server", "topic").agg(f.max_by(f.struct("from_ns", "ended"), "from_ns").alias("last"))
-    state = (
-        f.when(f.col("last").isNull() & (f.col("cleared") > 0), "cleared")
-        .when(f.col("last").isNull() & (f.col("delivered") > 0), "unknown")
-        .when(f.col("last").isNull(), "refused")
-        .otherwise(f.coalesce("last.ended", f.lit("held")))
-    )
-    return happened.join(last, ["server", "topic"], "left").select(
-        "server", "topic", "set", "cleared", "refused", "delivered", state.alias("state"),
-        f.col("last.from_ns").alias("since_ns"),
-    )  # fmt: skip
-
-
-def add_latency(report: FleetReport, frames: Frames) -> None:
-    """Fill in latencies: of the messages, and deliveries, in the time that was asked for."""
-    selection, top = frames.selection, report.asked.top
-    messages = selection.history(frames.messages())
-    delivered = live_deliveries(messages)
-    delivered = selection.clients(selection.since(delivered), "client_identifier", "published.client_identifier")
-    questions = Gathering()
-    delivered = questions.keep(delivered.select(*_MEASURED))
-    questions.add("acknowledged", acknowledged(selection.clients(selection.since(messages))))
-    unknown = count_where(f.col("waited_ns").isNull(), "unknown")
-    repeated = count_where(f.col("repeated") & f.col("waited_ns").isNotNull(), "repeats")
-    questions.add("end to end", delivered.agg(*spread("waited_ns"), unknown, repeated))
-    measured = delivered.where("waited_ns is not null")
-    for name, column in (("topics", f.col("topic")), ("subscribers", f.coalesce("client_identifier", "client"))):
-        questions.top(name, _slow(measured, column), _slowest(), top)
-    questions.collect()
-
-    whole = questions.row("end to end")
-    report.latency = Latency(
-        [_acknowledge_row(row) for row in questions.rows("acknowledged")],
-        percentiles(whole),
-        whole["unknown"],
-        whole["repeats"],
-        questions.ranked("topics", lambda row: DeliveryRow(row["called"], percentiles(row))),
-        questions.ranked("subscribers", lambda row: DeliveryRow(row["called"], percentiles(row))),
-    )
-
-
-_MEASURED = ("topic", "client_identifier", "client", "waited_ns", "repeated")
-
-
-def live_deliveries(messages: DataFrame) -> DataFrame:
-    """`deliveries` of messages that were not kept as retained ones, and not sent again."""
-    stored = f.col("retain") & (f.col("published.retain") | f.col("published").isNull())
-    return deliveries(messages).where(~stored & ~f.col("dup"))
-
-
-def acknowledged(messages: DataFrame) -> DataFrame:
-    """Latency of the answers to messages of QoS 1 and 2, by who sent them."""
-    return (
-        messages.where(f.col("qos").isin(1, 2))
-        .groupBy(f.when(f.col("direction") == FROM_CLIENT, "client").otherwise("server").alias("sender"), "qos")
-        .agg(
-            *spread("latency_ns"),
-            count_where(f.col("completed_ns").isNull(), "unanswered"),
-            count_where(f.col("state") == "refused", "refused"),
-            count_where(f.col("retransmissions") > 0, "retransmitted"),
-        )
-        .orderBy("sender", "qos")
-    )
-
-
-def _acknowledge_row(row: Row) -> AcknowledgeRow:
-    counts = row["unanswered"], row["refused"], row["retransmitted"]
-    return AcknowledgeRow(row["sender"], row["qos"], percentiles(row), *counts)
-
-
-def _slow(measured: DataFrame, name: Column) -> DataFrame:
-    return measured.groupBy(name.alias("called")).agg(*spread("waited_ns"))
-
-
-def _slowest() -> list[Column]:
-    return [f.get("percentiles", f.lit(1)).desc(), f.asc("called")]
-
 
 _FILTER = ["server", "topic_filter"]
 NAMED = 5
@@ -273,3 +145,131 @@ def _topic_row(row: Row) -> TopicRow:
 
 def _filter_row(row: Row) -> FilterRow:
     return FilterRow(row["server"], row["topic_filter"], _names(row, "subscribers"), row["topics"])
+
+
+def add_latency(report: FleetReport, frames: Frames) -> None:
+    """Fill in latencies: of the messages, and deliveries, in the time that was asked for."""
+    selection, top = frames.selection, report.asked.top
+    messages = selection.history(frames.messages())
+    delivered = live_deliveries(messages)
+    delivered = selection.clients(selection.since(delivered), "client_identifier", "published.client_identifier")
+    questions = Gathering()
+    delivered = questions.keep(delivered.select(*_MEASURED))
+    questions.add("acknowledged", acknowledged(selection.clients(selection.since(messages))))
+    unknown = count_where(f.col("waited_ns").isNull(), "unknown")
+    repeated = count_where(f.col("repeated") & f.col("waited_ns").isNotNull(), "repeats")
+    questions.add("end to end", delivered.agg(*spread("waited_ns"), unknown, repeated))
+    measured = delivered.where("waited_ns is not null")
+    for name, column in (("topics", f.col("topic")), ("subscribers", f.coalesce("client_identifier", "client"))):
+        questions.top(name, _slow(measured, column), _slowest(), top)
+    questions.collect()
+
+    whole = questions.row("end to end")
+    report.latency = Latency(
+        [_acknowledge_row(row) for row in questions.rows("acknowledged")],
+        percentiles(whole),
+        whole["unknown"],
+        whole["repeats"],
+        questions.ranked("topics", lambda row: DeliveryRow(row["called"], percentiles(row))),
+        questions.ranked("subscribers", lambda row: DeliveryRow(row["called"], percentiles(row))),
+    )
+
+
+_MEASURED = ("topic", "client_identifier", "client", "waited_ns", "repeated")
+
+
+def live_deliveries(messages: DataFrame) -> DataFrame:
+    """`deliveries` of messages that were not kept as retained ones, and not sent again."""
+    stored = f.col("retain") & (f.col("published.retain") | f.col("published").isNull())
+    return deliveries(messages).where(~stored & ~f.col("dup"))
+
+
+def acknowledged(messages: DataFrame) -> DataFrame:
+    """Latency of the answers to messages of QoS 1 and 2, by who sent them."""
+    return (
+        messages.where(f.col("qos").isin(1, 2))
+        .groupBy(f.when(f.col("direction") == FROM_CLIENT, "client").otherwise("server").alias("sender"), "qos")
+        .agg(
+            *spread("latency_ns"),
+            count_where(f.col("completed_ns").isNull(), "unanswered"),
+            count_where(f.col("state") == "refused", "refused"),
+            count_where(f.col("retransmissions") > 0, "retransmitted"),
+        )
+        .orderBy("sender", "qos")
+    )
+
+
+def _acknowledge_row(row: Row) -> AcknowledgeRow:
+    counts = row["unanswered"], row["refused"], row["retransmitted"]
+    return AcknowledgeRow(row["sender"], row["qos"], percentiles(row), *counts)
+
+
+def _slow(measured: DataFrame, name: Column) -> DataFrame:
+    return measured.groupBy(name.alias("called")).agg(*spread("waited_ns"))
+
+
+def _slowest() -> list[Column]:
+    return [f.get("percentiles", f.lit(1)).desc(), f.asc("called")]
+
+
+VERDICTS = ("right", "not_reduced", "missing", "expired")
+
+
+def add_retained(report: FleetReport, frames: Frames) -> None:
+    """Fill in retained messages and expiry.
+
+    What is held depends on all that came before, whatever time was asked for; counts are those of the time.
+    """
+    selection = frames.selection
+    messages = selection.history(frames.messages())
+    counted = selection.clients(selection.since(messages))
+    delivered = selection.clients(
+        selection.since(deliveries(messages)), "client_identifier", "published.client_identifier"
+    )
+    questions = Gathering()
+    by_topic = questions.keep(retained_topics(counted, retained_intervals(messages)))
+    sums = [f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in ("set", "cleared", "refused", "delivered")]
+    states = [count_where(f.col("state") == name, name) for name in ("held", "expired", "unknown")]
+    questions.add("retained", by_topic.agg(*sums, *states))
+    busiest = [(f.col("set") + f.col("cleared") + f.col("delivered")).desc(), f.asc("server"), f.asc("topic")]
+    questions.top("topics", by_topic.drop("refused"), busiest, report.asked.top)
+    own = f.col("direction") == FROM_CLIENT
+    told = counted.where("message_expiry_interval is not null")
+    questions.add("told", told.agg(count_where(own, "published"), count_where(~own, "delivered")))
+    remaining = f.when(~own, f.col("message_expiry_interval"))
+    questions.add("remaining", told.agg(*spread(remaining)))
+    judged = message_expiry(delivered, selection.history(frames.packets().drop("topic")), frames.gaps())
+    counts = [count_where(f.col("verdict") == name, name) for name in VERDICTS]
+    questions.add("judged", judged.agg(*counts, count_where(f.col("verdict").isNull(), "unknown")))
+    questions.collect()
+
+    report.retained = Retained(
+        **questions.row("retained"), topics=questions.ranked("topics", lambda row: RetainedRow(**row))
+    )
+    report.expiry = Expiry(
+        **questions.row("told"), remaining_s=percentiles(questions.row("remaining")), **questions.row("judged")
+    )
+
+
+def retained_topics(counted: DataFrame, intervals: DataFrame) -> DataFrame:
+    """What happened to the retained message of each topic, and what is held at the end."""
+    retained = counted.where("retain and topic is not null and topic != ''")
+    own = f.col("direction") == FROM_CLIENT
+    refused, empty = f.col("state") == "refused", f.col("payload_length") == 0
+    happened = retained.groupBy("server", "topic").agg(
+        count_where(own & ~refused & ~empty, "set"),
+        count_where(own & ~refused & empty, "cleared"),
+        count_where(own & refused, "refused"),
+        count_where(~own, "delivered"),
+    )
+    last = intervals.groupBy("server", "topic").agg(f.max_by(f.struct("from_ns", "ended"), "from_ns").alias("last"))
+    state = (
+        f.when(f.col("last").isNull() & (f.col("cleared") > 0), "cleared")
+        .when(f.col("last").isNull() & (f.col("delivered") > 0), "unknown")
+        .when(f.col("last").isNull(), "refused")
+        .otherwise(f.coalesce("last.ended", f.lit("held")))
+    )
+    return happened.join(last, ["server", "topic"], "left").select(
+        "server", "topic", "set", "cleared", "refused", "delivered", state.alias("state"),
+        f.col("last.from_ns").alias("since_ns"),
+    )  # fmt: skip
