@@ -16,6 +16,8 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import export
 from mqttscope.dissect import Dissector, dissect
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.context import WIDE
 from mqttscope.net.frame import Frame
 from mqttscope.replay.script import read_scripts
 from tests.cli.running import CAPTURES, capture, inspected, invoke, run, without
@@ -221,9 +223,16 @@ def mapped(original: list[Frame], kept: list[Frame]) -> dict[int, int]:
 
 
 def of_connection(found: list[dict[str, Any]], number: int, numbers: dict[int, int] | None) -> Counter[str]:
-    """Findings of one connection, by all that does not count from the beginning of a capture."""
+    """Findings of one connection, by all that does not count from the beginning of a capture.
+
+    Without those that other connections show: what a session or a broker did, and what is overdue, since that shows
+    when a frame of any connection comes late enough.
+    """
     told_apart: Counter[str] = Counter()
     for one in found:
+        rule = all_rules()[one["rule"]]
+        if rule.scope in WIDE or (rule.implements("check_due") and one["packet"] is None):
+            continue
         if one["connection"] == number:
             frame = one["frame"] if numbers is None else numbers.get(one["frame"])
             kept = without(one, "capture", "connection", "packet", "fingerprint", "frame", "related")

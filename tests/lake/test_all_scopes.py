@@ -28,10 +28,12 @@ from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
 from mqttscope.lint.finding import Confidence
+from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.redact.findings import Hiding, conceal
 from tests.capture.test_pcapng import statistics
+from tests.conftest import EXHAUSTIVE
 from tests.dissect.secure import as_frame
 from tests.lake.reading import CAPTURES, Fold, Row, all_of_them, options, read_segments
 
@@ -191,6 +193,23 @@ def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
         for part in parts:
             fold.ingest(read_segments(part))
         same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], linted(parts))
+
+
+@pytest.mark.parametrize("rule", WIDE_RULES, ids=lambda rule: rule.code)
+def test_a_capture_may_be_read_in_two_goes(rule: Rule, tmp_path: Path) -> None:
+    """What the stages write down in between is all that they need: cut in the middle, near the end, or everywhere."""
+    for talk in rule.bad:
+        path = tmp_path / "talk.pcapng"
+        with PcapngWriter(path) as out:
+            for number, one in enumerate(segments(talk), 1):
+                out.write(as_frame(replace(one, frame=number)))
+        found, wanted = read_segments(path), linted([path])
+        last = len(found) - 1
+        for edge in range(1, len(found)) if EXHAUSTIVE else sorted({len(found) // 2, last - 1, last} - {0}):
+            fold = Fold(options())
+            fold.ingest(found[:edge])
+            fold.ingest(found[edge:])
+            same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], wanted)
 
 
 def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path: Path) -> None:
