@@ -3,7 +3,7 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -19,7 +19,8 @@ class EmptyRetainedDelivered(Rule):
 
     An empty message with RETAIN 1 deletes the retained message of its topic and is not kept itself.  A server that
     sends one as retained has stored it, and every new subscriber gets it.  (A subscription with Retain As Published,
-    and a bridge before 5.0, gets the deleting message itself as it was published.)
+    and a bridge before 5.0, gets the deleting message itself as it was published.  Where a session continues, a message
+    that waited in it may have the flag of its publisher: there the finding needs a subscription of this connection.)
 
     Instead, delete the retained message when an empty one comes.
     """
@@ -49,6 +50,16 @@ class EmptyRetainedDelivered(Rule):
             *opened(clean_start=False, session_present=True),
             server(_EMPTY),
         ),
+        conversation(
+            "a message that waited in the session keeps the flag of its publisher, in 3.1.1",
+            *opened(V3_1_1, clean_start=False, session_present=True),
+            server(_EMPTY),
+        ),
+        conversation(
+            "the same in 3.1, whose CONNACK does not tell of sessions",
+            *opened(V3_1, clean_start=False),
+            server(_EMPTY),
+        ),
         conversation("a bridge", client(_BRIDGE), server(Connack()), *_SUBSCRIBED, server(_EMPTY)),
     ]
     bad = [
@@ -61,20 +72,18 @@ class EmptyRetainedDelivered(Rule):
         if packet.payload or packet.missing:
             return None
         topic = at.topic
-        sure = None
+        connect = at.history.connect
+        if topic is None or connect is None or (connect.bridge and at.version is not V5):
+            return None
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
+        is_new = at.connection.clean_start or (at.version is not V3_1 and at.connection.session_present is False)
         if at.version is V5:
-            if topic is None or not (at.connection.clean_start or at.connection.session_present is False):
+            if not is_new or found.retain_as_published or not found.known:
                 return None
-            table = at.history.subscriptions
-            found = table.found.get(topic) or table.match(topic)
-            if found.retain_as_published or not found.known:
-                return None
-            if not found.subscriptions:
-                sure = Confidence.LIKELY
-        else:
-            connect = at.history.connect
-            if connect is None or connect.bridge:
-                return None
+        elif not is_new and not found.subscriptions:
+            return None  # it may have waited in the session, with the flag of its publisher
+        sure = None if is_new and found.subscriptions else Confidence.LIKELY
         return self.report(
             "payload",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 and an empty payload: an empty retained message was "
