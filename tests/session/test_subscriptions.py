@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.session import subscriptions as module
-from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS, Subscriptions
+from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS
 from tests.session.requests import SECOND, Talk, filters, suback, subscribe, unsuback, unsubscribe
 
 
