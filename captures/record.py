@@ -2,6 +2,7 @@
 
 Usage: `python captures/record.py [NAME...]` with the names of scenarios, all of them without; `--list` shows them.
 Capturing needs root (or the capability cap_net_raw for dumpcap). Run `derive.py` afterwards.
+Scenarios of other brokers are recorded by name, with one that runs: `--running PORT`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import rig as rigs
 import scenarios_basic
+import scenarios_brokers
 import scenarios_reasons
 import scenarios_transport
 import scenarios_trouble
@@ -25,16 +27,24 @@ from about import About, Expected, folder
 from mqttbytes import TYPES
 from scenario import SCENARIOS, Scenario
 
-MODULES = (scenarios_basic, scenarios_v5, scenarios_reasons, scenarios_transport, scenarios_trouble)
+MODULES = (scenarios_basic, scenarios_v5, scenarios_reasons, scenarios_transport, scenarios_trouble, scenarios_brokers)
 """Importing them registers their scenarios."""
 
 
-def record(scenario: Scenario) -> str:
-    """Record one scenario into its folder; returns a line about it."""
-    with rigs.rig(scenario.config, scenario.port, scenario.host) as rig:
+def record(scenario: Scenario, running: int | None = None) -> str:
+    """Record one scenario into its folder, with the broker that runs on a port if one is given.
+
+    Returns a line about it.
+    """
+    if running is None:
+        made = rigs.rig(scenario.config, scenario.port, scenario.host)
+    else:
+        made = rigs.beside(running, scenario.host)
+    with made as rig:
         if scenario.prepare:
             scenario.prepare(rig)
-        rig.start_broker()
+        if running is None:
+            rig.start_broker()
         raw = rig.folder / "raw.pcapng"
         with rigs.recording(rig, raw):
             scenario.run(rig)
@@ -57,7 +67,7 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
     versions = scenario.versions
     if versions is None:
         versions = rigs.versions(capture, rig.port)
-    tools = [rigs.version("mosquitto")]
+    tools = [scenario.broker or rigs.version("mosquitto")]
     if "paho-mqtt" in scenario.clients:
         tools.append(f"paho-mqtt {metadata.version('paho-mqtt')}")
     tools += [rigs.version(name) for name in scenario.clients if name.startswith("mosquitto_")]
@@ -88,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to record (all when none is given)")
     parser.add_argument("--list", action="store_true", help="show the scenarios and stop")
+    parser.add_argument("--running", type=int, metavar="PORT", help="port of loopback where the broker runs already")
     options = parser.parse_args(arguments)
     if options.list:
         for name, scenario in SCENARIOS.items():
@@ -99,10 +110,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = rigs.missing_tools()
     if missing:
         parser.error(missing)
+    names = options.names or [name for name, one in SCENARIOS.items() if not one.broker]
+    others = {SCENARIOS[name].broker for name in names} - {""}
+    if others and (options.running is None or len({SCENARIOS[name].broker for name in names}) > 1):
+        parser.error(f"--running PORT says where {' or '.join(sorted(others))} runs, one broker at a time")
     failed = False
-    for name in options.names or SCENARIOS:
+    for name in names:
         try:
-            rigs.note(record(SCENARIOS[name]))
+            rigs.note(record(SCENARIOS[name], options.running))
         except (OSError, RuntimeError, queue.Empty, subprocess.SubprocessError) as error:
             failed = True
             rigs.note(f"{name}: not recorded: {error!r}")

@@ -179,6 +179,13 @@ def rig(config: str, port: int, host: str) -> Iterator[Rig]:
         yield made
 
 
+@contextmanager
+def beside(port: int, host: str) -> Iterator[Rig]:
+    """A rig whose broker runs already, and continues."""
+    with tempfile.TemporaryDirectory(prefix="record-") as folder, Rig(port, Path(folder), "", host) as made:
+        yield made
+
+
 def tidy(source: Path, target: Path) -> int:
     """Copy a recording without what dumpcap writes about the machine; returns the number of frames."""
     frames = pcapng.read(source)

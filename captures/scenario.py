@@ -32,6 +32,8 @@ class Scenario:
     topics: list[str] | None = None
     notes: str = ""
     explain: Mapping[int, str] = field(default_factory=dict)
+    broker: str = ""
+    """Another broker than mosquitto, with its version; whoever records has started it."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -53,6 +55,7 @@ def scenario(
     topics: list[str] | None = None,
     notes: str = "",
     explain: Mapping[int, str] | None = None,
+    broker: str = "",
 ) -> Callable[[Run], Run]:
     """Register a function as a scenario; the arguments are the fields of `Scenario`."""
 
@@ -73,6 +76,7 @@ def scenario(
             topics=topics,
             notes=notes,
             explain=explain or {},
+            broker=broker,
         )
         return run
 

@@ -333,6 +333,8 @@ class Dissector:
             yield from self._begin(dialogue)
         from_client = event.from_initiator is dialogue.client_is_initiator
         dialogue.end(from_client, event.how, place, self._reset_by(dialogue, event))
+        if event.how == "reset" and dialogue.closed_how == "fin" and dialogue.connection is not None:
+            dialogue.connection.reset_after_fin = True
         self._note_close(dialogue)
         if dialogue.inner is not None and dialogue.inner.phase not in (UNDECIDED, IGNORED):
             yield from self._last_items(dialogue.inner, from_client, event)

@@ -70,7 +70,7 @@ class Step:
     silent: bool = False
     """Bytes that hold no packet: an HTTP upgrade, a WebSocket ping."""
     close: str = ""
-    """Ends the transport instead: ``fin`` or ``reset``."""
+    """Ends the transport instead: ``fin``, ``reset``, or ``fin-reset``."""
     connection: int = 0
     """Which of the connections it is on; each begins with its first step."""
     marks: tuple[tuple[int | None, str], ...] = ()
@@ -152,7 +152,10 @@ def on(connection: int, *steps: Step) -> tuple[Step, ...]:
 
 
 def closes(side: str, how: str = "fin", after: float = 0.01) -> Step:
-    """A side ends the TCP connection: ``fin`` in good order, ``reset`` at once."""
+    """A side ends the TCP connection: ``fin`` in good order, ``reset`` at once.
+
+    With ``fin-reset`` it sends FIN, and then RST for what the other side still sends: a program that closes its socket.
+    """
     return Step(side, (), after, close=how)
 
 
@@ -370,6 +373,9 @@ def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
         wire.send(side, ACK)
     if step.close == "reset":
         wire.send(side, RST | ACK)
+    elif step.close == "fin-reset":
+        wire.send(side, FIN | ACK)
+        wire.send(side, RST)
     elif step.close:
         wire.send(side, FIN | ACK)
         other.acknowledges = side.sequence

@@ -204,7 +204,8 @@ class Wills(BrokerModel):
             return will.phase, will.ended_ns
         left = connection.history.client.disconnect
         if left is not None and not left.reason_code:
-            return (OPEN if connection.closed_how == "reset" else DROPPED), left.timestamp_ns
+            is_reset = connection.closed_how == "reset" or connection.reset_after_fin
+            return (OPEN if is_reset else DROPPED), left.timestamp_ns
         if connection.closed_ns:
             return (OPEN if will.delay_s else DUE), connection.closed_ns
         return ARMED, 0
@@ -248,7 +249,7 @@ class Wills(BrokerModel):
         left, told = history.client.disconnect, history.server.disconnect
         if left is not None and not left.reason_code:
             # After a reset nobody knows whether the server has read the DISCONNECT.
-            return (DROPPED if how == {"fin"} else OPEN), 0
+            return (DROPPED if how == {"fin"} and not connection.reset_after_fin else OPEN), 0
         if told is not None and told.reason_code in _TOLD_TO_GO:
             return OPEN, 0
         if will.delay_s and will.back_ns:

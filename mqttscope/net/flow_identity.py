@@ -343,7 +343,8 @@ def _is_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) 
     """Whether data is missing that was sent before a reset, so that it may still come."""
     if flow.closed or half.state is UNSEEN or not plausible_reset(half, peer, segment):
         return False
-    if half.locate(segment.sequence) > half.offset or half.buffer:
+    beyond = half.locate(segment.sequence) - half.offset
+    if beyond > (half.offset == half.fin_offset) or half.buffer:  # a FIN counts one
         return True
     acknowledges = segment.flags & ACK and peer.state is not UNSEEN and not peer.ended
     return bool(acknowledges and (peer.buffer or peer.locate(segment.acknowledgment) > peer.offset))

@@ -187,6 +187,8 @@ class Connection:
     closed_capture: str = ""
     also_closed: OtherEnd | None = None
     """How the other side ended after that."""
+    reset_after_fin: bool = False
+    """Whether a side reset the connection after a FIN: the other one may have lost what it had not read yet."""
     end_acknowledged: bool = False
     """Whether the other side acknowledged the first FIN: it was still there."""
     server_unacknowledged: int = 0

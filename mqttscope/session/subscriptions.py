@@ -321,8 +321,11 @@ class Subscriptions:
 
     def retained_sent(self, topic: str, timestamp_ns: int) -> None:
         """Take a message with RETAIN 1 from the server."""
-        if self.match(topic).retain_as_published:
+        found = self.match(topic)
+        if found.retain_as_published:
             return  # it may be a live message
+        if found.known and not found.subscriptions and not found.ended:
+            return  # nobody has asked for it yet: what a SUBSCRIBE to come asks for is still owed
         self.retained[topic] = self.retained.get(topic, 0) + 1
         if len(self.retained) > MAX_RETAINED:
             del self.retained[next(iter(self.retained))]

@@ -20,7 +20,14 @@ from tests.corpus.tshark import tshark
 from tests.proxy.rig import free_port, program
 
 FOLDER = ROOT / "captures"
-MODULES = ("scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport", "scenarios_trouble")
+MODULES = (
+    "scenarios_basic",
+    "scenarios_v5",
+    "scenarios_reasons",
+    "scenarios_transport",
+    "scenarios_trouble",
+    "scenarios_brokers",
+)
 PLAIN = "v5-qos"
 """The scenario of a mosquitto as it comes."""
 WAIT_S = 1.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.session import subscriptions as module
-from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS, Subscriptions
+from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS
 from tests.session.requests import SECOND, Talk, filters, suback, subscribe, unsuback, unsubscribe
 
 
@@ -221,9 +221,18 @@ def test_messages_that_keep_retain_as_published_are_not_counted_as_retained() ->
     assert table.retained == {}
 
 
+def test_what_comes_before_anybody_asks_is_not_the_answer_to_a_subscribe() -> None:
+    talk = Talk()
+    talk.table.retained_sent("a", 0)
+    talk.tell(subscribe(1, "a"))
+    talk.table.retained_sent("a", 1)
+
+    assert talk.table.retained == {"a": 1}
+
+
 def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RETAINED", 4)
-    table = Subscriptions()
+    table = Talk(subscribe(1, "#")).table
     for number in range(10):
         table.retained_sent(f"t{number}", 0)
 

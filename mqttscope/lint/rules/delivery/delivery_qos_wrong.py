@@ -1,12 +1,13 @@
 """DLV411."""
 
+import zlib
 from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.examples import client, conversation, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
+from mqttscope.lint.message_model import MAX_OF_TOPIC, MAX_WAITING, SETTLE_NS, Messages, Sent
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import (
     ALL_SUBSCRIPTIONS,
@@ -105,6 +106,16 @@ class DeliveryQosWrong(Rule):
             *_LATER,
         ),
         conversation(
+            "the copy with the right QoS comes when the message is forgotten",
+            *_TWO,
+            *opened(),
+            *publishes(message()),
+            *on(1, server(message(qos=0))),
+            *publishes(*(message(f"{number}".encode(), qos=0) for number in range(2 * MAX_OF_TOPIC))),
+            *on(1, server(message()), _ACKED),
+            *_LATER,
+        ),
+        conversation(
             "of another publisher too, who was not captured",
             *subscriber(),
             *opened(),
@@ -171,6 +182,14 @@ class DeliveryQosWrong(Rule):
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Note a delivery with another QoS, and forget it where one with the right QoS comes."""
+        memory: Others = at.memory(self)
+        others = memory.by_connection.get(at.key)
+        if others and at.topic is not None:
+            # The message may be forgotten by now: a copy is one by topic and payload alone.
+            name = at.topic, zlib.crc32(packet.payload)
+            waiting = others.get(name)
+            if waiting is not None and waiting.expected == packet.qos:
+                del others[name]
         found = paired(packet, at)
         if found is None or found.retained or packet.qos > 2:
             return None
@@ -179,13 +198,9 @@ class DeliveryQosWrong(Rule):
             return None
         match = at.history.subscriptions.match(sent.topic)
         expected = min(sent.qos, match.granted_qos)
-        memory: Others = at.memory(self)
-        others = memory.by_connection.get(at.key)
-        name = sent.topic, sent.checksum
         if packet.qos == expected:
-            if others:
-                others.pop(name, None)
             return None
+        name = sent.topic, sent.checksum
         if steady_match(sent.topic, found.candidates[0].timestamp_ns - SETTLE_NS, at) is None:
             return None
         if any(one.is_shared for one in match.subscriptions) and len(match.subscriptions) > 1:

@@ -59,6 +59,13 @@ class NoLocalViolated(Rule):
             client(_OWN),
             server(_OWN),
         ),
+        conversation(
+            "two clients delete a retained message",
+            *opened(),
+            *_NO_LOCAL,
+            client(Publish(topic_name="a", retain=True)),
+            server(Publish(topic_name="a")),
+        ),
         conversation("more than a minute later", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN, after=61)),
     ]
     bad = [
@@ -75,8 +82,8 @@ class NoLocalViolated(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message among those that the client sent lately."""
         topic = at.topic
-        if topic is None:
-            return None
+        if topic is None or not packet.payload:
+            return None  # each client that deletes a retained message sends the same nothing
         table = at.history.subscriptions
         found = table.found.get(topic) or table.match(topic)
         if not found.all_no_local or found.ended or packet.dup or packet.missing or not found.known:

@@ -3,7 +3,7 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
@@ -19,7 +19,8 @@ class EmptyRetainedDelivered(Rule):
 
     An empty message with RETAIN 1 deletes the retained message of its topic and is not kept itself.  A server that
     sends one as retained has stored it, and every new subscriber gets it.  (A subscription with Retain As Published,
-    and a bridge before 5.0, gets the deleting message itself as it was published.)
+    and a bridge before 5.0, gets the deleting message itself as it was published.  Where a session continues, it
+    may also be a message that waited in it and has kept the flag of its publisher, which 3.1.1 forbids as well.)
 
     Instead, delete the retained message when an empty one comes.
     """
@@ -27,6 +28,7 @@ class EmptyRetainedDelivered(Rule):
     code = "RET203"
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.3.1-7": ""}, V3_1_1: {"MQTT-3.3.1-11": ""}}
+    also = {V3_1_1: ("MQTT-3.3.1-9",)}
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
@@ -49,11 +51,21 @@ class EmptyRetainedDelivered(Rule):
             *opened(clean_start=False, session_present=True),
             server(_EMPTY),
         ),
+        conversation(
+            "a message that waited in the session, in 3.1, where the flag of its publisher should not stay, but may",
+            *opened(V3_1, clean_start=False),
+            server(_EMPTY),
+        ),
         conversation("a bridge", client(_BRIDGE), server(Connack()), *_SUBSCRIBED, server(_EMPTY)),
     ]
     bad = [
         conversation("an empty one", *opened(), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
         conversation("in 3.1.1", *opened(V3_1_1), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
+        conversation(
+            "one that waited in the session, in 3.1.1",
+            *opened(V3_1_1, clean_start=False, session_present=True),
+            server(_EMPTY).marked("payload"),
+        ),
     ]
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
@@ -61,23 +73,23 @@ class EmptyRetainedDelivered(Rule):
         if packet.payload or packet.missing:
             return None
         topic = at.topic
-        sure = None
-        if at.version is V5:
-            if topic is None or not (at.connection.clean_start or at.connection.session_present is False):
-                return None
-            table = at.history.subscriptions
-            found = table.found.get(topic) or table.match(topic)
-            if found.retain_as_published or not found.known:
-                return None
-            if not found.subscriptions:
-                sure = Confidence.LIKELY
-        else:
-            connect = at.history.connect
-            if connect is None or connect.bridge:
-                return None
+        connect = at.history.connect
+        if topic is None or connect is None or (connect.bridge and at.version is not V5):
+            return None
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
+        is_new = at.connection.clean_start or (at.version is not V3_1 and at.connection.session_present is False)
+        if at.version is V5 and (not is_new or found.retain_as_published or not found.known):
+            return None
+        waited = not is_new and not found.subscriptions
+        if waited and at.version is V3_1:
+            return None  # the flag of its publisher, which a server should not, but may pass on
+        why = "an empty retained message was stored"
+        if waited:
+            why += ", or one that waited in the session has kept its flag"
         return self.report(
             "payload",
-            f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 and an empty payload: an empty retained message was "
-            "stored",
-            confidence=sure,
+            f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 and an empty payload: {why}",
+            confidence=None if is_new and found.subscriptions else Confidence.LIKELY,
+            statements=("MQTT-3.3.1-9",) if waited else None,
         )

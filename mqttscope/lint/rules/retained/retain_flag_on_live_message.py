@@ -81,6 +81,13 @@ class RetainFlagOnLiveMessage(Rule):
             server(_RETAINED, after=60),
         ),
         conversation(
+            "the answer to a SUBSCRIBE, after a message that nobody had asked for",
+            *opened(V3_1_1),
+            server(_RETAINED),
+            *_SUBSCRIBED,
+            server(_RETAINED),
+        ),
+        conversation(
             "a bridge",
             client(_BRIDGE),
             server(Connack()),

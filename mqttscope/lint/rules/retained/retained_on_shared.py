@@ -70,11 +70,20 @@ class RetainedOnShared(Rule):
             client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
             server(Suback(10, reason_codes=[0])),
             server(_RETAINED).marked("retain"),
-        )
+        ),
+        conversation(
+            "the ordinary subscription that matches too asks for none",
+            *opened(),
+            client(
+                Subscribe(10, subscriptions=[Subscription("a", 0, retain_handling=2), Subscription("$share/g/a", 0)])
+            ),
+            server(Suback(10, reason_codes=[0, 0])),
+            server(_RETAINED).marked("retain"),
+        ),
     ]
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """All that match are shared, and none has Retain As Published."""
+        """One is shared, and none of the others asks for retained messages or has Retain As Published."""
         topic = at.topic
         if topic is None or packet.dup:
             return None
@@ -82,12 +91,12 @@ class RetainedOnShared(Rule):
         found = table.found.get(topic) or table.match(topic)
         if not found.subscriptions or found.retain_as_published or found.ended or not found.known:
             return None
-        if not all(one.is_shared for one in found.subscriptions):
+        shared = [one for one in found.subscriptions if one.is_shared]
+        if not shared or any(one.asks_for_retained or one.replaced for one in found.subscriptions if not one.is_shared):
             return None
-        first = found.subscriptions[0]
+        first = shared[0]
         return self.report(
             "retain",
-            f"retained message {topic!r} sent to {at.client_name!r} for the Shared Subscription "
-            f"{filters_of(found.subscriptions)}",
+            f"retained message {topic!r} sent to {at.client_name!r} for the Shared Subscription {filters_of(shared)}",
             related=(Related("the SUBSCRIBE", first.packet, first.frame, first.timestamp_ns),),
         )

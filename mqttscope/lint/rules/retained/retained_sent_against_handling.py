@@ -118,10 +118,9 @@ class RetainedSentAgainstHandling(Rule):
         window = float(self.set["window"]) * SECOND_NS
         blamed = None
         for one in found.subscriptions:
-            if one.asks_for_retained:
-                return None
-            if not one.is_shared:
-                blamed = one
+            if one.asks_for_retained or one.is_shared:
+                return None  # for a Shared Subscription: RET204
+            blamed = one
             before = one.replaced
             if before is not None and self._may_come(before, at, window, table.retained.get(topic, 0)):
                 return None

@@ -30,7 +30,7 @@ class WillPublishedAfterNormalDisconnect(Rule):
     With DISCONNECT a client says that all is well and that its will is not wanted.  A server that publishes it all the
     same reports a death that was none.  Clients that say goodbye in the words of their will publish that themselves;
     so nobody may have published the same, and no other will may have the same content.  DISCONNECT 0x04 asks for the
-    will, and after a reset nobody knows whether the server has read the DISCONNECT.
+    will, and after a reset, also one after FIN, nobody knows whether the server has read the DISCONNECT.
 
     Instead, drop the will when a normal DISCONNECT comes.
     """
@@ -86,6 +86,14 @@ class WillPublishedAfterNormalDisconnect(Rule):
             *opened(will=_WILL),
             client(Disconnect()),
             closes("client", "reset"),
+            *on(1, _GETS),
+        ),
+        conversation(
+            "FIN, and a reset when the server still sends: it may not have read the DISCONNECT either",
+            *_READER,
+            *opened(will=_WILL),
+            client(Disconnect()),
+            closes("client", "fin-reset"),
             *on(1, _GETS),
         ),
         conversation(
