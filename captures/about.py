@@ -39,6 +39,10 @@ class About:
     notes: str = ""
     explain: Mapping[int, str] = field(default_factory=dict)
     """Why connections ended, by their numbers, where somebody would ask."""
+    fires: Mapping[str, str] = field(default_factory=dict)
+    """Rules that find something, with what provokes them."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Other rules that find errors for certain, with the reason."""
 
     def text(self) -> str:
         """The file as TOML; strings are written as JSON, which TOML basic strings agree with for printable text."""
@@ -72,6 +76,11 @@ class About:
         lines += [f"packets = {{ {packets} }}" if packets else "packets = {}", ""]
         for connection, cause in self.explain.items():
             lines += ["[[explain]]", f"connection = {connection}", f"cause = {json.dumps(cause)}", ""]
+        for table, rules in (("fires", self.fires), ("beside", self.beside)):
+            if rules:
+                lines.append(f"[{table}]")
+                lines += [f"{code} = {json.dumps(told, ensure_ascii=False)}" for code, told in rules.items()]
+                lines.append("")
         return "\n".join(lines)
 
 

@@ -17,15 +17,33 @@ from pathlib import Path
 
 import rig as rigs
 import scenarios_basic
+import scenarios_deliveries
+import scenarios_practice
 import scenarios_reasons
+import scenarios_reconnects
+import scenarios_retained
+import scenarios_silence
 import scenarios_transport
 import scenarios_trouble
 import scenarios_v5
+import scenarios_wills
 from about import About, Expected, folder
 from mqttbytes import TYPES
 from scenario import SCENARIOS, Scenario
 
-MODULES = (scenarios_basic, scenarios_v5, scenarios_reasons, scenarios_transport, scenarios_trouble)
+MODULES = (
+    scenarios_basic,
+    scenarios_v5,
+    scenarios_reasons,
+    scenarios_transport,
+    scenarios_trouble,
+    scenarios_silence,
+    scenarios_reconnects,
+    scenarios_deliveries,
+    scenarios_retained,
+    scenarios_wills,
+    scenarios_practice,
+)
 """Importing them registers their scenarios."""
 
 
@@ -34,7 +52,11 @@ def record(scenario: Scenario) -> str:
     with rigs.rig(scenario.config, scenario.port, scenario.host) as rig:
         if scenario.prepare:
             scenario.prepare(rig)
+        if scenario.proxy:
+            rig.broker_port = rigs.free_port(0)
         rig.start_broker()
+        if scenario.proxy:
+            rig.start_proxy()
         raw = rig.folder / "raw.pcapng"
         with rigs.recording(rig, raw):
             scenario.run(rig)
@@ -70,6 +92,8 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
         recorded=datetime.now(UTC).date().isoformat(),
         notes=scenario.notes,
         explain=scenario.explain,
+        fires=scenario.fires,
+        beside=scenario.beside,
         expect=Expected(
             connections=rigs.count_connections(capture),
             frames=frames,

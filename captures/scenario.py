@@ -32,6 +32,12 @@ class Scenario:
     topics: list[str] | None = None
     notes: str = ""
     explain: Mapping[int, str] = field(default_factory=dict)
+    proxy: bool = False
+    """Whether clients reach the broker by a proxy (`rig.proxy`) that can make it misbehave."""
+    fires: Mapping[str, str] = field(default_factory=dict)
+    """Rules that have to find something, and what provokes them."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Other rules that find errors for certain, and why that cannot be otherwise."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -53,6 +59,9 @@ def scenario(
     topics: list[str] | None = None,
     notes: str = "",
     explain: Mapping[int, str] | None = None,
+    proxy: bool = False,
+    fires: Mapping[str, str] | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> Callable[[Run], Run]:
     """Register a function as a scenario; the arguments are the fields of `Scenario`."""
 
@@ -73,6 +82,9 @@ def scenario(
             topics=topics,
             notes=notes,
             explain=explain or {},
+            proxy=proxy,
+            fires=fires or {},
+            beside=beside or {},
         )
         return run
 

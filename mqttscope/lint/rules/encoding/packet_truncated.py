@@ -15,7 +15,8 @@ class PacketTruncated(Rule):
 
     The Remaining Length says where the packet ends, and a field in it announces more bytes than are left: one of the
     two lengths is wrong, or text was counted in characters and not in bytes.  The receiver closes the connection.  A
-    packet that the capture cut off is not meant: only a sender that closes in good order can leave one unfinished.
+    packet that the capture cut off is not meant: only a sender that closes in good order can leave one unfinished,
+    and who is closed on need not finish it.
 
     Instead, compute the Remaining Length from the encoded bytes of all fields, and send packets whole.
     """
@@ -44,6 +45,13 @@ class PacketTruncated(Rule):
             client(Publish(topic_name="a")),
             client(hexadecimal("30 08 00")),
             closes("client", "reset"),
+        ),
+        conversation(
+            "the other side closes first",
+            *opened(),
+            client(hexadecimal("30 08 00 03 61 2f")),
+            closes("server"),
+            closes("client"),
         ),
         conversation(
             "MQTT 3.1 lets a CONNECT end before the user name that its flags announce",
@@ -85,6 +93,8 @@ class PacketTruncated(Rule):
         kind = at.event.type  # type: ignore[union-attr]
         kind = "packet" if kind in (None, "reserved") else kind.upper()
         if fault.reason is MalformedReason.TRUNCATED:
+            if at.connection.closed_by == ("server" if at.from_client else "client"):
+                return None
             sender = "client" if at.from_client else "server"
             return self.report(fault.field, f"the {sender} closed the connection inside a {kind}: {fault.detail}")
         left = f"{fault.field} {fault.detail}" if fault.field else fault.detail
