@@ -170,7 +170,7 @@ def sessions_lost(rig: Rig) -> None:
     taken = again(rig, "taken")
 
     def take_over(packet: bytes) -> Sequence[bytes]:
-        proxy.send(CLIENT, "taken", mb.packet(0xE0, b"\x8e\x00"))
+        proxy.send(CLIENT, "taken", mb.packet(0xE0, b"\x8e\x00"), before=1)
         return flag(True)(packet)
 
     proxy.change(CLIENT, "taken", "connect", take_over)

@@ -172,12 +172,12 @@ def late_connect(rig: Rig) -> None:
     },
 )
 def flow_control_stalls(rig: Rig) -> None:
-    """Receive Maximum 1, Maximum Packet Size 60."""
+    """Receive Maximum 1, Maximum Packet Size 100."""
     proxy = rig.proxy
     source = Actor(rig, "source")
     stalls = Actor(rig, "stalls")
     stalls.subscribe(("plant/7", 1))
-    small = Actor(rig, "small", declared=mb.properties(b"\x27" + (60).to_bytes(4, "big")))
+    small = Actor(rig, "small", declared=mb.properties(b"\x27" + (100).to_bytes(4, "big")))
     small.subscribe(("plant/8", 1))
     time.sleep(1.5)
     source.publish("plant/8", b"short 1", 1)

@@ -113,9 +113,9 @@ class Proxy:
         """Do not pass on that the broker closes the connection of this client."""
         self.kept_open.add(client)
 
-    def send(self, receiver: str, client: str, *packets: bytes) -> None:
-        """Send packets to a side of the last connection of a client that the other side has not sent."""
-        one = next(one for one in reversed(self.joined) if one.name == client)
+    def send(self, receiver: str, client: str, *packets: bytes, before: int = 0) -> None:
+        """Send packets that the other side has not sent, on the last connection of a client or one before it."""
+        one = [one for one in self.joined if one.name == client][-1 - before]
         (one.client if receiver == CLIENT else one.server).sendall(b"".join(packets))
 
     def hang_up(self, number: int) -> None:
