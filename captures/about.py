@@ -42,7 +42,7 @@ class About:
     fires: Mapping[str, str] = field(default_factory=dict)
     """Rules that find something, with what provokes them."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Other rules that find errors for certain, with the reason."""
+    """Other rules that find errors, with the reason."""
 
     def text(self) -> str:
         """The file as TOML; strings are written as JSON, which TOML basic strings agree with for printable text."""

@@ -37,7 +37,7 @@ class Scenario:
     fires: Mapping[str, str] = field(default_factory=dict)
     """Rules that have to find something, and what provokes them."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Other rules that find errors for certain, and why that cannot be otherwise."""
+    """Other rules that find errors, and why that cannot be otherwise."""
 
 
 SCENARIOS: dict[str, Scenario] = {}

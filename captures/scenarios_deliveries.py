@@ -32,8 +32,6 @@ def without_qos(packet: bytes) -> Sequence[bytes]:
     return (mb.packet(0x30, fields[:at], fields[at + 2 :]),)
 
 
-
-
 @scenario(
     "misdelivered",
     "Messages that do not reach their subscribers as they were published",
@@ -53,6 +51,7 @@ def without_qos(packet: bytes) -> Sequence[bytes]:
         "ENC411": "the proxy removes U+FEFF from a topic",
         "OPS427": "mosquitto delivers a message for each of two subscriptions that match",
     },
+    beside={"ACK206": "DLV417 needs a publisher that sends its message again"},
 )
 def misdelivered(rig: Rig) -> None:
     """One publisher, ten subscribers."""

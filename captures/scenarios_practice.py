@@ -24,6 +24,7 @@ BARE = ("bare socket",)
     "clients without an identifier are disconnected by it as soon as another one comes.",
     clients=BARE,
     proxy=True,
+    explain={**{number: "taken_over" for number in range(4)}, **{number: "server_closed" for number in (7, 8, 9)}},
     fires={
         "CON426": "the proxy hands out an assigned identifier twice",
         "CON432": "the proxy closes a client without an identifier when another one comes",
@@ -56,6 +57,7 @@ def equal_identifiers(rig: Rig) -> None:
         proxy.hang_up(number)
         older.until_closed()
         older = newer
+        time.sleep(6)
     leave([older])
 
 
@@ -71,6 +73,7 @@ def _passwords(rig: Rig) -> None:
     config="password_file {folder}/passwords\nallow_anonymous true\n",
     prepare=_passwords,
     clients=BARE,
+    explain={number: "not_authorized" for number in range(12, 24)},
     fires={
         "OPS325": "the client connects twelve times within seconds",
         "OPS426": "the client publishes 61 retained messages of one topic within a minute",
@@ -128,6 +131,7 @@ def everything_to_one(rig: Rig) -> None:
     versions=["3.1.1"],
     clients=BARE,
     proxy=True,
+    explain={0: "server_closed"},
     fires={"WSK504": "the proxy closes when a frame holds half a packet"},
 )
 def websocket_cut_frame(rig: Rig) -> None:

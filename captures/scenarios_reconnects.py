@@ -42,6 +42,7 @@ def again(rig: Rig, name: str, version: str = "5.0") -> Actor:
     config="max_topic_alias 10\n",
     clients=BARE,
     proxy=True,
+    explain={**{number: "client_reset" for number in (0, 1, 2, 3, 4, 10)}, 11: "protocol_violation"},
     fires={
         "ACK311": "the client does not send its message again",
         "ACK312": "the client sends the second message before the first",
@@ -91,6 +92,7 @@ def resumed_by_clients(rig: Rig) -> None:
     "it another identifier, takes DUP away, or hides from mosquitto that a clean start was asked for.",
     clients=BARE,
     proxy=True,
+    explain={number: "client_reset" for number in range(1, 7)},
     fires={
         "ACK311": "the proxy drops the message that mosquitto sends again",
         "ACK312": "the proxy swaps two messages that mosquitto sends again",
@@ -151,6 +153,7 @@ def resumed_by_servers(rig: Rig) -> None:
     "over, one with a subscription, one lives on although it was to end. From one that is taken up it drops a message.",
     clients=BARE,
     proxy=True,
+    explain={2: "taken_over"},
     fires={
         "SES303": "the proxy makes mosquitto throw a session away that the client takes over",
         "SES304": "the proxy makes mosquitto throw sessions away",

@@ -23,6 +23,7 @@ METHOD = b"\x15" + mb.string("X")
     "PUBREC, PINGRESP, SUBACK and UNSUBACK. All wait for more than a minute.",
     clients=BARE,
     proxy=True,
+    explain={1: "no_connack"},
     fires={
         "ACK515": "the proxy drops a PUBACK",
         "ACK517": "the proxy drops a PUBCOMP",
@@ -33,6 +34,10 @@ METHOD = b"\x15" + mb.string("X")
         "KAL505": "the client continues a minute after a PINGREQ whose PINGRESP the proxy drops",
         "SUB519": "the proxy drops a SUBACK",
         "SUB520": "the proxy drops an UNSUBACK",
+    },
+    beside={
+        "ACK206": "ACK518 needs a message that is sent again",
+        "ACK516": "the client of ACK518 waits for the second PUBREC, and does not go by the first",
     },
 )
 def silent_server(rig: Rig) -> None:
@@ -76,6 +81,7 @@ def silent_server(rig: Rig) -> None:
     clients=BARE,
     proxy=True,
     malformed=1,
+    explain={2: "bad_credentials", 3: "client_closed", 4: "not_authorized"},
     fires={
         "AUT507": "the proxy plays the authentication that mosquitto has not, fails it and keeps the connection open",
         "CON528": "the proxy keeps a connection open that mosquitto closes after its refusal",
@@ -132,9 +138,10 @@ def kept_open(rig: Rig) -> None:
         proxy.send(SERVER, "quiet", mb.PINGREQ)
     time.sleep(3)
     quiet.ping()
+    leave([quiet])
     time.sleep(16)
     first.ping()
-    leave([quiet, wrong, fresh, first, second])
+    leave([wrong, fresh, first, second])
     for one in (stays, refused, future, fails):
         one.close()
 

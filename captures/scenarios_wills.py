@@ -24,6 +24,7 @@ def delayed(seconds: int) -> bytes:
     "published twice, changed. A proxy drops, doubles and changes messages for that.",
     clients=("bare socket",),
     proxy=True,
+    explain={number: "client_reset" for number in (1, 2, 4, 5)},
     fires={
         "WIL404": "the proxy drops the will",
         "WIL405": "the proxy drops the DISCONNECT of the client",

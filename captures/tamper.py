@@ -103,9 +103,7 @@ class Proxy:
                 with suppress(OSError):
                     side.close()
 
-    def change(
-        self, sender: str, client: str, kind: str, change: Change, times: int = 1, holding: bytes = b""
-    ) -> None:
+    def change(self, sender: str, client: str, kind: str, change: Change, times: int = 1, holding: bytes = b"") -> None:
         """Change the next packets of a type that a side sends; the client is told by its Client Identifier."""
         self.orders.append(Order(sender, client, kind, change, times, holding))
 

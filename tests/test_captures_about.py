@@ -31,7 +31,7 @@ TYPES = (
 )  # fmt: skip
 VERSIONS = {"3.1", "3.1.1", "5.0"}
 REQUIRED = {"title": str, "shows": str, "origin": str, "tool": str, "licence": str, "expect": dict}
-OPTIONAL = {"recorded": str, "notes": str, "explain": list}
+OPTIONAL = {"recorded": str, "notes": str, "explain": list, "fires": dict, "beside": dict}
 EXPECT = {
     "connections": int, "frames": int, "versions": list, "transport": str, "ports": list,
     "malformed": int, "gaps": int, "packets": dict,
