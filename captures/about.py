@@ -39,8 +39,8 @@ class About:
     notes: str = ""
     explain: Mapping[int, str] = field(default_factory=dict)
     """Why connections ended, by their numbers, where somebody would ask."""
-    fires: Mapping[str, str] = field(default_factory=dict)
-    """Rules that find something, with what provokes them."""
+    fires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Rules that find something; whom they blame, and what provokes them."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Other rules that find errors, with the reason."""
 
@@ -76,11 +76,15 @@ class About:
         lines += [f"packets = {{ {packets} }}" if packets else "packets = {}", ""]
         for connection, cause in self.explain.items():
             lines += ["[[explain]]", f"connection = {connection}", f"cause = {json.dumps(cause)}", ""]
-        for table, rules in (("fires", self.fires), ("beside", self.beside)):
-            if rules:
-                lines.append(f"[{table}]")
-                lines += [f"{code} = {json.dumps(told, ensure_ascii=False)}" for code, told in rules.items()]
-                lines.append("")
+        if self.fires:
+            lines.append("[fires]")
+            for code, (blamed, how) in self.fires.items():
+                lines.append(f'{code} = {{ blames = "{blamed}", how = {json.dumps(how, ensure_ascii=False)} }}')
+            lines.append("")
+        if self.beside:
+            lines.append("[beside]")
+            lines += [f"{code} = {json.dumps(why, ensure_ascii=False)}" for code, why in self.beside.items()]
+            lines.append("")
         return "\n".join(lines)
 
 

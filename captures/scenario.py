@@ -34,8 +34,8 @@ class Scenario:
     explain: Mapping[int, str] = field(default_factory=dict)
     proxy: bool = False
     """Whether clients reach the broker by a proxy (`rig.proxy`) that can make it misbehave."""
-    fires: Mapping[str, str] = field(default_factory=dict)
-    """Rules that have to find something, and what provokes them."""
+    fires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Rules that have to find something; whom they blame, ``client`` or ``server``, and what provokes them."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Other rules that find errors, and why that cannot be otherwise."""
 
@@ -60,7 +60,7 @@ def scenario(
     notes: str = "",
     explain: Mapping[int, str] | None = None,
     proxy: bool = False,
-    fires: Mapping[str, str] | None = None,
+    fires: Mapping[str, tuple[str, str]] | None = None,
     beside: Mapping[str, str] | None = None,
 ) -> Callable[[Run], Run]:
     """Register a function as a scenario; the arguments are the fields of `Scenario`."""

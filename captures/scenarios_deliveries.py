@@ -35,21 +35,24 @@ def without_qos(packet: bytes) -> Sequence[bytes]:
 @scenario(
     "misdelivered",
     "Messages that do not reach their subscribers as they were published",
-    "Every subscriber is named for what a proxy does to its messages: one is lost, gets another QoS, overtakes another, "
-    "has other properties, is too old, comes twice, has another topic.",
+    "Every subscriber is named for what a proxy does to its messages: one is lost, gets another QoS, overtakes "
+    "another, has other properties, is too old, comes twice, has another topic.",
     clients=BARE,
     proxy=True,
     fires={
-        "DLV410": "the proxy drops the second of two messages",
-        "DLV411": "the proxy makes QoS 0 of QoS 1",
-        "DLV412": "the proxy swaps two messages",
-        "DLV413": "the proxy changes a Content Type",
-        "DLV414": "the proxy swaps two User Properties",
-        "DLV415": "the proxy makes mosquitto keep a message longer than its interval, and gives it that again",
-        "DLV416": "the proxy gives a message that waited the interval again that it was published with",
-        "DLV417": "the publisher sends a QoS 2 message again, and the proxy delivers a second copy",
-        "ENC411": "the proxy removes U+FEFF from a topic",
-        "OPS427": "mosquitto delivers a message for each of two subscriptions that match",
+        "DLV410": ("server", "the proxy drops the second of two messages"),
+        "DLV411": ("server", "the proxy makes QoS 0 of QoS 1"),
+        "DLV412": ("server", "the proxy swaps two messages"),
+        "DLV413": ("server", "the proxy changes a Content Type"),
+        "DLV414": ("server", "the proxy swaps two User Properties"),
+        "DLV415": (
+            "server",
+            "the proxy makes mosquitto keep a message longer than its interval, and gives it that again",
+        ),
+        "DLV416": ("server", "the proxy gives a message that waited the interval again that it was published with"),
+        "DLV417": ("server", "the publisher sends a QoS 2 message again, and the proxy delivers a second copy"),
+        "ENC411": ("server", "the proxy removes U+FEFF from a topic"),
+        "OPS427": ("server", "mosquitto delivers a message for each of two subscriptions that match"),
     },
     beside={"ACK206": "DLV417 needs a publisher that sends its message again"},
 )
@@ -147,8 +150,8 @@ def misdelivered(rig: Rig) -> None:
     clients=BARE,
     proxy=True,
     fires={
-        "DLV418": "the first member refuses a message, and the proxy hands it to the second",
-        "DLV419": "the proxy hands a message to the second member too",
+        "DLV418": ("server", "the first member refuses a message, and the proxy hands it to the second"),
+        "DLV419": ("server", "the proxy hands a message to the second member too"),
     },
 )
 def misdelivered_shared(rig: Rig) -> None:

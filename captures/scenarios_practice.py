@@ -20,15 +20,15 @@ BARE = ("bare socket",)
 @scenario(
     "equal-identifiers",
     "Client Identifiers that two clients have",
-    "Two devices with one identifier throw each other out; two clients get the same assigned identifier from a proxy; and "
-    "clients without an identifier are disconnected by it as soon as another one comes.",
+    "Two devices with one identifier throw each other out; two clients get the same assigned identifier from a proxy; "
+    "and clients without an identifier are disconnected by it as soon as another one comes.",
     clients=BARE,
     proxy=True,
-    explain={**{number: "taken_over" for number in range(4)}, **{number: "server_closed" for number in (7, 8, 9)}},
+    explain={**dict.fromkeys(range(4), "taken_over"), **dict.fromkeys((7, 8, 9), "server_closed")},
     fires={
-        "CON426": "the proxy hands out an assigned identifier twice",
-        "CON432": "the proxy closes a client without an identifier when another one comes",
-        "OPS324": "two clients with one identifier and two addresses take turns",
+        "CON426": ("server", "the proxy hands out an assigned identifier twice"),
+        "CON432": ("server", "the proxy closes a client without an identifier when another one comes"),
+        "OPS324": ("client", "two clients with one identifier and two addresses take turns"),
     },
 )
 def equal_identifiers(rig: Rig) -> None:
@@ -73,12 +73,12 @@ def _passwords(rig: Rig) -> None:
     config="password_file {folder}/passwords\nallow_anonymous true\n",
     prepare=_passwords,
     clients=BARE,
-    explain={number: "not_authorized" for number in range(12, 24)},
+    explain=dict.fromkeys(range(12, 24), "not_authorized"),
     fires={
-        "OPS325": "the client connects twelve times within seconds",
-        "OPS426": "the client publishes 61 retained messages of one topic within a minute",
-        "OPS428": "mosquitto answers ten messages of a topic with 0x10",
-        "SEC305": "the client is refused twelve times for one password after the other",
+        "OPS325": ("client", "the client connects twelve times within seconds"),
+        "OPS426": ("client", "the client publishes 61 retained messages of one topic within a minute"),
+        "OPS428": ("server", "mosquitto answers ten messages of a topic with 0x10"),
+        "SEC305": ("client", "the client is refused twelve times for one password after the other"),
     },
 )
 def hasty_clients(rig: Rig) -> None:
@@ -103,8 +103,8 @@ def hasty_clients(rig: Rig) -> None:
     clients=BARE,
     proxy=True,
     fires={
-        "OPS429": "a subscription to # gets a thousand messages",
-        "TOP412": "a client publishes on a thousand topics",
+        "OPS429": ("server", "a subscription to # gets a thousand messages"),
+        "TOP412": ("client", "a client publishes on a thousand topics"),
     },
     notes="A proxy joins what mosquitto sends in many small segments.",
 )
@@ -132,7 +132,7 @@ def everything_to_one(rig: Rig) -> None:
     clients=BARE,
     proxy=True,
     explain={0: "server_closed"},
-    fires={"WSK504": "the proxy closes when a frame holds half a packet"},
+    fires={"WSK504": ("server", "the proxy closes when a frame holds half a packet")},
 )
 def websocket_cut_frame(rig: Rig) -> None:
     """A frame for each packet, and one for half of one."""

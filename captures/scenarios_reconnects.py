@@ -37,19 +37,20 @@ def again(rig: Rig, name: str, version: str = "5.0") -> Actor:
 @scenario(
     "resumed-by-clients",
     "Clients that take up a session wrongly",
-    "A proxy keeps PUBACK back, so that each has messages to send again: one does not, one sends them in another order, "
-    "one under another identifier, one without DUP, one after it asked for a clean start, one with an old Topic Alias.",
+    "A proxy keeps PUBACK back, so that each has messages to send again: one does not, one sends them in another "
+    "order, one under another identifier, one without DUP, one after it asked for a clean start, one with an old "
+    "Topic Alias.",
     config="max_topic_alias 10\n",
     clients=BARE,
     proxy=True,
-    explain={**{number: "client_reset" for number in (0, 1, 2, 3, 4, 10)}, 11: "protocol_violation"},
+    explain={**dict.fromkeys((0, 1, 2, 3, 4, 10), "client_reset"), 11: "protocol_violation"},
     fires={
-        "ACK311": "the client does not send its message again",
-        "ACK312": "the client sends the second message before the first",
-        "ACK313": "the client takes another packet identifier",
-        "ALS305": "the client uses an alias of the connection before",
-        "PUB311": "the client sends its message again with DUP 0",
-        "SES306": "the client asks for a clean start and sends a message of the session before",
+        "ACK311": ("client", "the client does not send its message again"),
+        "ACK312": ("client", "the client sends the second message before the first"),
+        "ACK313": ("client", "the client takes another packet identifier"),
+        "ALS305": ("client", "the client uses an alias of the connection before"),
+        "PUB311": ("client", "the client sends its message again with DUP 0"),
+        "SES306": ("client", "the client asks for a clean start and sends a message of the session before"),
     },
     beside={
         "ALS203": "ALS305 is about an alias that this connection does not know",
@@ -88,18 +89,21 @@ def resumed_by_clients(rig: Rig) -> None:
 @scenario(
     "resumed-by-servers",
     "A server that takes up sessions wrongly",
-    "Each client leaves messages unacknowledged and comes back. A proxy drops what mosquitto sends again, swaps it, gives "
-    "it another identifier, takes DUP away, or hides from mosquitto that a clean start was asked for.",
+    "Each client leaves messages unacknowledged and comes back. A proxy drops what mosquitto sends again, swaps it, "
+    "gives it another identifier, takes DUP away, or hides from mosquitto that a clean start was asked for.",
     clients=BARE,
     proxy=True,
-    explain={number: "client_reset" for number in range(1, 7)},
+    explain=dict.fromkeys(range(1, 7), "client_reset"),
     fires={
-        "ACK311": "the proxy drops the message that mosquitto sends again",
-        "ACK312": "the proxy swaps two messages that mosquitto sends again",
-        "ACK313": "the proxy changes the packet identifier of a message that mosquitto sends again",
-        "ACK314": "the proxy drops a QoS 2 message whose Message Expiry Interval has run out while it was under way",
-        "PUB311": "the proxy takes DUP from a message that mosquitto sends again",
-        "SES306": "the proxy hides a clean start from mosquitto, and its Session Present from the client",
+        "ACK311": ("server", "the proxy drops the message that mosquitto sends again"),
+        "ACK312": ("server", "the proxy swaps two messages that mosquitto sends again"),
+        "ACK313": ("server", "the proxy changes the packet identifier of a message that mosquitto sends again"),
+        "ACK314": (
+            "server",
+            "the proxy drops a QoS 2 message whose Message Expiry Interval has run out while it was under way",
+        ),
+        "PUB311": ("server", "the proxy takes DUP from a message that mosquitto sends again"),
+        "SES306": ("server", "the proxy hides a clean start from mosquitto, and its Session Present from the client"),
     },
     beside={"PUB208": "SES306 is about a message that this session does not know"},
 )
@@ -155,10 +159,10 @@ def resumed_by_servers(rig: Rig) -> None:
     proxy=True,
     explain={2: "taken_over"},
     fires={
-        "SES303": "the proxy makes mosquitto throw a session away that the client takes over",
-        "SES304": "the proxy makes mosquitto throw sessions away",
-        "SES305": "the proxy makes mosquitto keep a session of CleanSession 1",
-        "SES411": "the proxy drops the message that waited for the client",
+        "SES303": ("server", "the proxy makes mosquitto throw a session away that the client takes over"),
+        "SES304": ("server", "the proxy makes mosquitto throw sessions away"),
+        "SES305": ("server", "the proxy makes mosquitto keep a session of CleanSession 1"),
+        "SES411": ("server", "the proxy drops the message that waited for the client"),
     },
 )
 def sessions_lost(rig: Rig) -> None:

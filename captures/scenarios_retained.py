@@ -18,18 +18,19 @@ AS_PUBLISHED = 0x08
 @scenario(
     "retained-mishandled",
     "Retained messages that are lost, kept or marked wrongly",
-    "Every topic is named for what becomes of its retained message: not stored, not sent, not cleared, stored though it "
-    "was not retained, without its flag, gone with its publisher. A proxy changes flags and drops messages for that.",
+    "Every topic is named for what becomes of its retained message: not stored, not sent, not cleared, stored "
+    "though it was not retained, without its flag, gone with its publisher. A proxy changes flags and drops messages "
+    "for that.",
     clients=("bare socket",),
     proxy=True,
     fires={
-        "RET405": "the proxy takes RETAIN from a message on its way to mosquitto",
-        "RET406": "the proxy drops the retained message that mosquitto sends",
-        "RET407": "the proxy takes RETAIN from the empty message that clears a topic",
-        "RET408": "the proxy sets RETAIN in a message on its way to mosquitto",
-        "RET409": "the proxy takes RETAIN from a message to a subscription with Retain As Published",
-        "RET410": "another client, which is not recorded, clears the topic when its publisher has left",
-        "RET411": "the proxy takes RETAIN from the message that answers a SUBSCRIBE",
+        "RET405": ("server", "the proxy takes RETAIN from a message on its way to mosquitto"),
+        "RET406": ("server", "the proxy drops the retained message that mosquitto sends"),
+        "RET407": ("server", "the proxy takes RETAIN from the empty message that clears a topic"),
+        "RET408": ("server", "the proxy sets RETAIN in a message on its way to mosquitto"),
+        "RET409": ("server", "the proxy takes RETAIN from a message to a subscription with Retain As Published"),
+        "RET410": ("server", "another client, which is not recorded, clears the topic when its publisher has left"),
+        "RET411": ("server", "the proxy takes RETAIN from the message that answers a SUBSCRIBE"),
     },
 )
 def retained_mishandled(rig: Rig) -> None:

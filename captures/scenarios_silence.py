@@ -19,24 +19,23 @@ METHOD = b"\x15" + mb.string("X")
 @scenario(
     "silent-server",
     "A server that leaves what it is asked unanswered",
-    "Each of six clients lacks one kind of answer, which a proxy holds back: CONNACK, PUBACK, PUBCOMP, the second "
-    "PUBREC, PINGRESP, SUBACK and UNSUBACK. All wait for more than a minute.",
+    "Each of six clients, two of them of MQTT 3.1.1, lacks answers that a proxy holds back: CONNACK, PUBACK, PUBCOMP, "
+    "the second PUBREC, PINGRESP, SUBACK and UNSUBACK. All wait for more than a minute.",
     clients=BARE,
     proxy=True,
     explain={1: "no_connack"},
     fires={
-        "ACK515": "the proxy drops a PUBACK",
-        "ACK517": "the proxy drops a PUBCOMP",
-        "ACK518": "the client sends a QoS 2 PUBLISH again and the proxy drops the second PUBREC",
-        "CON527": "the proxy drops a CONNACK",
-        "CON531": "the client waits more than a minute for the CONNACK that the proxy drops",
-        "KAL504": "the proxy drops a PINGRESP",
-        "KAL505": "the client continues a minute after a PINGREQ whose PINGRESP the proxy drops",
-        "SUB519": "the proxy drops a SUBACK",
-        "SUB520": "the proxy drops an UNSUBACK",
+        "ACK515": ("server", "the proxy drops a PUBACK"),
+        "ACK517": ("server", "the proxy drops a PUBCOMP"),
+        "ACK518": ("server", "the client sends a QoS 2 PUBLISH again and the proxy drops the second PUBREC"),
+        "CON527": ("server", "the proxy drops a CONNACK"),
+        "CON531": ("client", "the client waits more than a minute for the CONNACK that the proxy drops"),
+        "KAL504": ("server", "the proxy drops a PINGRESP"),
+        "KAL505": ("client", "the client continues a minute after a PINGREQ whose PINGRESP the proxy drops"),
+        "SUB519": ("server", "the proxy drops a SUBACK"),
+        "SUB520": ("server", "the proxy drops an UNSUBACK"),
     },
     beside={
-        "ACK206": "ACK518 needs a message that is sent again",
         "ACK516": "the client of ACK518 waits for the second PUBREC, and does not go by the first",
     },
 )
@@ -51,13 +50,13 @@ def silent_server(rig: Rig) -> None:
     pinger = Actor(rig, "no-pingresp")
     pinger.ping(answered=False)
     waiting = Actor(rig, "no-connack", answered=False)
-    publisher = Actor(rig, "no-puback")
+    publisher = Actor(rig, "no-puback", "3.1.1")
     publisher.send(publisher.message("plant/7", b"1", 1))
     releaser = Actor(rig, "no-pubcomp")
     releaser.send(releaser.message("plant/7", b"2", 2))
     releaser.receive()
     releaser.send(mb.ack(0x62, 1))
-    repeater = Actor(rig, "no-pubrec")
+    repeater = Actor(rig, "no-pubrec", "3.1.1")
     repeater.send(repeater.message("plant/7", b"3", 2))
     repeater.receive()
     proxy.change(SERVER, "no-pubrec", "pubrec", drop)
@@ -83,15 +82,21 @@ def silent_server(rig: Rig) -> None:
     malformed=1,
     explain={2: "bad_credentials", 3: "client_closed", 4: "not_authorized"},
     fires={
-        "AUT507": "the proxy plays the authentication that mosquitto has not, fails it and keeps the connection open",
-        "CON528": "the proxy keeps a connection open that mosquitto closes after its refusal",
-        "CON529": "the proxy turns the refusal of an unknown protocol level into an acceptance",
-        "DIS503": "the client sends DISCONNECT and does not close; the proxy keeps mosquitto's FIN back",
-        "DIS504": "the proxy keeps the FIN back with which mosquitto answers a DISCONNECT",
-        "ERR501": "the client sends a QoS of 3, the proxy drops that, and mosquitto continues",
-        "KAL503": "the client is silent, and the proxy pings for it",
-        "SES307": "the proxy gives a client that takes over a session another name, so that mosquitto serves both",
-        "SES510": "the proxy sets Session Present in the answer to a clean start, and the client continues",
+        "AUT507": (
+            "server",
+            "the proxy plays the authentication that mosquitto has not, fails it and keeps the connection open",
+        ),
+        "CON528": ("server", "the proxy keeps a connection open that mosquitto closes after its refusal"),
+        "CON529": ("server", "the proxy turns the refusal of an unknown protocol level into an acceptance"),
+        "DIS503": ("client", "the client sends DISCONNECT and does not close; the proxy keeps mosquitto's FIN back"),
+        "DIS504": ("server", "the proxy keeps the FIN back with which mosquitto answers a DISCONNECT"),
+        "ERR501": ("server", "the client sends a QoS of 3, the proxy drops that, and mosquitto continues"),
+        "KAL503": ("server", "the client is silent, and the proxy pings for it"),
+        "SES307": (
+            "server",
+            "the proxy gives a client that takes over a session another name, so that mosquitto serves both",
+        ),
+        "SES510": ("client", "the proxy sets Session Present in the answer to a clean start, and the client continues"),
     },
     beside={
         "CON102": "CON529 needs a protocol level that does not exist",
@@ -151,7 +156,7 @@ def kept_open(rig: Rig) -> None:
     "A connection on which the CONNECT comes after a minute",
     "mosquitto waits for it, and accepts it.",
     clients=BARE,
-    fires={"CON530": "mosquitto accepts a CONNECT that comes 61 s after the connection was opened"},
+    fires={"CON530": ("server", "mosquitto accepts a CONNECT that comes 61 s after the connection was opened")},
 )
 def late_connect(rig: Rig) -> None:
     """One minute."""
@@ -172,10 +177,13 @@ def late_connect(rig: Rig) -> None:
     clients=BARE,
     proxy=True,
     fires={
-        "ACK515": "the proxy delays a PUBACK by more than half a minute",
-        "ACK516": "the client does not answer a PUBREC",
-        "FLW404": "mosquitto leaves out a message that is too long for the client, and the proxy all that come then",
-        "FLW505": "the proxy delays a PUBACK, and the client keeps its own PUBACK back until then",
+        "ACK515": ("server", "the proxy delays a PUBACK by more than half a minute"),
+        "ACK516": ("client", "the client does not answer a PUBREC"),
+        "FLW404": (
+            "server",
+            "mosquitto leaves out a message that is too long for the client, and the proxy all that come then",
+        ),
+        "FLW505": ("client", "the proxy delays a PUBACK, and the client keeps its own PUBACK back until then"),
     },
 )
 def flow_control_stalls(rig: Rig) -> None:

@@ -24,13 +24,16 @@ def delayed(seconds: int) -> bytes:
     "published twice, changed. A proxy drops, doubles and changes messages for that.",
     clients=("bare socket",),
     proxy=True,
-    explain={number: "client_reset" for number in (1, 2, 4, 5)},
+    explain=dict.fromkeys((1, 2, 4, 5), "client_reset"),
     fires={
-        "WIL404": "the proxy drops the will",
-        "WIL405": "the proxy drops the DISCONNECT of the client",
-        "WIL406": "the proxy gives the client another name when it is back, so that mosquitto takes it for gone",
-        "WIL407": "the proxy doubles the will",
-        "WIL408": "the proxy changes a property of the will",
+        "WIL404": ("server", "the proxy drops the will"),
+        "WIL405": ("server", "the proxy drops the DISCONNECT of the client"),
+        "WIL406": (
+            "server",
+            "the proxy gives the client another name when it is back, so that mosquitto takes it for gone",
+        ),
+        "WIL407": ("server", "the proxy doubles the will"),
+        "WIL408": ("server", "the proxy changes a property of the will"),
     },
 )
 def wills_mishandled(rig: Rig) -> None:

@@ -1,6 +1,7 @@
 """A proxy between clients and broker that makes the broker seem to break rules.
 
-It drops, changes, holds and adds packets.  Recorded is the side of the clients.  Whatever a scenario does not ask to be changed passes as it comes.
+It drops, changes, holds and adds packets.  Recorded is the side of the clients.  Whatever a scenario does not ask to be
+changed passes as it comes.
 """
 
 from __future__ import annotations

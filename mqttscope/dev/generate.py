@@ -5,7 +5,7 @@ one of them is not fresh.
 
 Pages made of the rules: one each, their index, and the conformance table.
 
-The page of the state machines, made of the tables that the code moves by.
+The page of the state machines, made of the tables that the code moves by; the page of evidence, made of the captures.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope.cli.main import LazyGroup, group
+from mqttscope.dev.evidence import EVIDENCE, evidence
 from mqttscope.dissect import flow_state
 from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
 from mqttscope.lint.examples import Conversation
@@ -287,7 +288,13 @@ def reference() -> str:
 def generated() -> dict[Path, str]:
     """All generated files by path."""
     rules = {ROOT / path: text for path, text in pages().items()}
-    return {**completions(), ROOT / "docs" / "cli.md": reference(), ROOT / STATES_PAGE: states(), **rules}
+    return {
+        **completions(),
+        ROOT / "docs" / "cli.md": reference(),
+        ROOT / STATES_PAGE: states(),
+        ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
+        **rules,
+    }
 
 
 def orphans(files: dict[Path, str]) -> list[Path]:
