@@ -41,6 +41,8 @@ class About:
     """Why connections ended, by their numbers, where somebody would ask."""
     fires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Rules that find something; whom they blame, and what provokes them."""
+    settings: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Settings that these rules need for it."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Other rules that find errors, with the reason."""
 
@@ -79,7 +81,9 @@ class About:
         if self.fires:
             lines.append("[fires]")
             for code, (blamed, how) in self.fires.items():
-                lines.append(f'{code} = {{ blames = "{blamed}", how = {json.dumps(how, ensure_ascii=False)} }}')
+                changed = ", ".join(f"{name} = {value}" for name, value in self.settings.get(code, {}).items())
+                row = f'blames = "{blamed}", how = {json.dumps(how, ensure_ascii=False)}'
+                lines.append(f"{code} = {{ {row}{f', settings = {{ {changed} }}' if changed else ''} }}")
             lines.append("")
         if self.beside:
             lines.append("[beside]")

@@ -93,6 +93,7 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
         notes=scenario.notes,
         explain=scenario.explain,
         fires=scenario.fires,
+        settings=scenario.settings,
         beside=scenario.beside,
         expect=Expected(
             connections=rigs.count_connections(capture),

@@ -36,6 +36,8 @@ class Scenario:
     """Whether clients reach the broker by a proxy (`rig.proxy`) that can make it misbehave."""
     fires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Rules that have to find something; whom they blame, ``client`` or ``server``, and what provokes them."""
+    settings: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Settings of these rules that are not the usual ones."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Other rules that find errors, and why that cannot be otherwise."""
 
@@ -61,6 +63,7 @@ def scenario(
     explain: Mapping[int, str] | None = None,
     proxy: bool = False,
     fires: Mapping[str, tuple[str, str]] | None = None,
+    settings: Mapping[str, Mapping[str, int]] | None = None,
     beside: Mapping[str, str] | None = None,
 ) -> Callable[[Run], Run]:
     """Register a function as a scenario; the arguments are the fields of `Scenario`."""
@@ -84,6 +87,7 @@ def scenario(
             explain=explain or {},
             proxy=proxy,
             fires=fires or {},
+            settings=settings or {},
             beside=beside or {},
         )
         return run

@@ -75,22 +75,20 @@ def silent_server(rig: Rig) -> None:
 @scenario(
     "kept-open",
     "Connections that should have been closed",
-    "A proxy hides from six clients that the broker closes, or from the broker that it should: after a refusal, a "
+    "A proxy hides from clients that the broker closes, or from the broker that it should: after a refusal, a "
     "DISCONNECT, a failed re-authentication, a silence beyond Keep Alive, a takeover. Three clients take part in it.",
     clients=BARE,
     proxy=True,
-    malformed=1,
-    explain={2: "bad_credentials", 3: "client_closed", 4: "not_authorized"},
+    explain={2: "bad_credentials", 3: "not_authorized"},
     fires={
         "AUT507": (
             "server",
             "the proxy plays the authentication that mosquitto has not, fails it and keeps the connection open",
         ),
         "CON528": ("server", "the proxy keeps a connection open that mosquitto closes after its refusal"),
-        "CON529": ("server", "the proxy turns the refusal of an unknown protocol level into an acceptance"),
         "DIS503": ("client", "the client sends DISCONNECT and does not close; the proxy keeps mosquitto's FIN back"),
         "DIS504": ("server", "the proxy keeps the FIN back with which mosquitto answers a DISCONNECT"),
-        "ERR501": ("server", "the client sends a QoS of 3, the proxy drops that, and mosquitto continues"),
+        "ERR501": ("server", "the client sends a second CONNECT, the proxy drops that, and mosquitto continues"),
         "KAL503": ("server", "the client is silent, and the proxy pings for it"),
         "SES307": (
             "server",
@@ -99,36 +97,31 @@ def silent_server(rig: Rig) -> None:
         "SES510": ("client", "the proxy sets Session Present in the answer to a clean start, and the client continues"),
     },
     beside={
-        "CON102": "CON529 needs a protocol level that does not exist",
         "KAL201": "KAL503 needs a client that is silent",
         "CON215": "SES510 needs a wrong Session Present",
-        "PUB101": "ERR501 needs a violation",
+        "CON212": "ERR501 needs a violation",
     },
 )
 def kept_open(rig: Rig) -> None:
     """Half a minute."""
     proxy = rig.proxy
-    for name in ("refused", "level-6", "stays", "fails"):
+    for name in ("refused", "stays", "fails"):
         proxy.keep_open(name)
     quiet = Actor(rig, "quiet", keep_alive=4)
     proxy.change(SERVER, "quiet", "pingresp", drop, times=4)
     stays = Actor(rig, "stays")
     stays.send(mb.DISCONNECT)
     refused = Actor(rig, "refused", declared=mb.properties(METHOD))
-    proxy.change(SERVER, "level-6", "connack", instead(mb.connack("3.1.1")))
-    future = Bare(rig)
-    future.send(mb.connect("level-6", level=6))
-    future.receive()
     proxy.change(CLIENT, "fails", "connect", replace(mb.properties(METHOD), b"\x00"))
     proxy.change(SERVER, "fails", "connack", lambda packet: (mb.connack("5.0", declared=mb.properties(METHOD)),))
     proxy.change(CLIENT, "fails", "auth", drop)
     fails = Actor(rig, "fails", declared=mb.properties(METHOD))
     fails.send(mb.packet(0xF0, b"\x19", mb.properties(METHOD)))
     proxy.send(CLIENT, "fails", mb.packet(0xE0, b"\x87\x00"))
-    proxy.change(CLIENT, "qos-3", "publish", drop)
-    wrong = Actor(rig, "qos-3")
-    wrong.send(wrong.message("plant/7", b"1", 3))
-    wrong.subscribe(("plant/8", 0), identifier=2)
+    twice = Actor(rig, "twice")
+    proxy.change(CLIENT, "twice", "connect", drop)
+    twice.send(mb.connect("twice", "5.0"))
+    twice.subscribe(("plant/8", 0))
     proxy.change(SERVER, "fresh", "connack", lambda packet: (packet[:2] + b"\x01" + packet[3:],))
     fresh = Actor(rig, "fresh")
     fresh.subscribe(("plant/9", 0))
@@ -146,9 +139,29 @@ def kept_open(rig: Rig) -> None:
     leave([quiet])
     time.sleep(16)
     first.ping()
-    leave([wrong, fresh, first, second])
-    for one in (stays, refused, future, fails):
+    leave([twice, fresh, first, second])
+    for one in (stays, refused, fails):
         one.close()
+
+
+@scenario(
+    "protocol-level-accepted",
+    "A protocol level nobody speaks, and is accepted",
+    "CONNECT with protocol name MQTT and level 6, which mosquitto refuses with a CONNACK; a proxy makes it accept.",
+    clients=BARE,
+    proxy=True,
+    versions=[],
+    notes="The body of the CONNECT is that of 3.1.1; its version is none of the three.",
+    explain={0: "server_closed"},
+    fires={"CON529": ("server", "the proxy turns the refusal of an unknown protocol level into an acceptance")},
+    beside={"CON102": "CON529 needs a protocol level that does not exist"},
+)
+def protocol_level_accepted(rig: Rig) -> None:
+    """CONNACK with return code 0."""
+    rig.proxy.change(SERVER, "future", "connack", instead(mb.connack("3.1.1")))
+    future = Bare(rig)
+    future.send(mb.connect("future", level=6))
+    future.until_closed()
 
 
 @scenario(

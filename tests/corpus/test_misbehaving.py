@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.dev.evidence import is_concerned, seen
+from mqttscope.dev.generate import is_concerned, seen
 from mqttscope.dissect import dissect
-from mqttscope.lint.catalogue import all_rules, instances
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from tests.conftest import ROOT
@@ -32,7 +32,8 @@ FIRES = [(name, code) for name in NAMES for code in about(name)["fires"]]
 @cache
 def findings(name: str) -> tuple[Finding, ...]:
     """What all rules find, those of practice too."""
-    linter = Linter(instances(RULES.values()), strict=True)
+    changed = {code: row["settings"] for code, row in about(name)["fires"].items() if "settings" in row}
+    linter = Linter([rule(changed.get(code)) for code, rule in RULES.items()], strict=True)
     events = dissect(open_capture([str(CAPTURES / name / "capture.pcapng")]))
     return tuple(finding for event in events for finding in linter.feed(event))
 
@@ -71,8 +72,9 @@ def test_what_provokes_is_told(name: str) -> None:
     described = about(name)
 
     assert described["origin"] == "recorded"
-    for row in described["fires"].values():
-        assert set(row) == {"blames", "how"}
+    for code, row in described["fires"].items():
+        assert set(row.get("settings", ())) <= set(RULES[code].settings)
+        assert {"blames", "how"} <= set(row) <= {"blames", "how", "settings"}
         assert row["blames"] in SIDES
         assert row["how"][0].islower() or row["how"].startswith("MQTT")
     assert all(described.get("beside", {}).values())

@@ -94,7 +94,13 @@ class WildcardFanOut(Rule):
             "few of what came in one piece",
             *subscriber(V3_1_1, "b/+"),
             *opened(V3_1_1),
-            client(*[message(b"%d" % number, qos=0, topic_name=topic) for number in range(8) for topic in ("a", "b", "b/c")]),
+            client(
+                *[
+                    message(b"%d" % number, qos=0, topic_name=topic)
+                    for number in range(8)
+                    for topic in ("a", "b", "b/c")
+                ]
+            ),
             *on(1, *[server(message(b"%d" % number, qos=0, topic_name="b/c")) for number in range(8)]),
             settings=_FIVE,
         ),
@@ -120,7 +126,9 @@ class WildcardFanOut(Rule):
             "half of what came in one piece",
             *subscriber(V3_1_1, "+"),
             *opened(V3_1_1),
-            client(*[message(b"%d" % number, qos=0, topic_name=topic) for number in range(5) for topic in ("a", "b/c")]),
+            client(
+                *[message(b"%d" % number, qos=0, topic_name=topic) for number in range(5) for topic in ("a", "b/c")]
+            ),
             *on(1, *[server(message(b"%d" % number, qos=0)) for number in range(4)]),
             *on(1, server(message(b"4", qos=0)).marked("")),
             settings=_FIVE,
