@@ -80,6 +80,8 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
     if versions is None:
         versions = rigs.versions(capture, rig.port)
     tools = [rigs.version("mosquitto")]
+    if scenario.proxy:
+        tools.append("tamper.py")
     if "paho-mqtt" in scenario.clients:
         tools.append(f"paho-mqtt {metadata.version('paho-mqtt')}")
     tools += [rigs.version(name) for name in scenario.clients if name.startswith("mosquitto_")]

@@ -152,7 +152,7 @@ def kept_open(rig: Rig) -> None:
     proxy=True,
     versions=[],
     notes="The body of the CONNECT is that of 3.1.1; its version is none of the three.",
-    explain={0: "server_closed"},
+    explain={0: "protocol_violation"},
     fires={"CON529": ("server", "the proxy turns the refusal of an unknown protocol level into an acceptance")},
     beside={"CON102": "CON529 needs a protocol level that does not exist"},
 )

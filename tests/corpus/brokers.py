@@ -57,11 +57,6 @@ def scenario(name: str) -> Any:
     return _recording()[1][name if told == "recorded" else PLAIN]
 
 
-def tampered(name: str) -> bool:
-    """Whether a proxy changed what mosquitto said, so that none will say it again."""
-    return origin(name) == "recorded" and bool(scenario(name).proxy)
-
-
 @contextmanager
 def recorded_with(name: str) -> Iterator[str]:
     """The URL of a broker as the one of a capture; the test is skipped without mosquitto."""

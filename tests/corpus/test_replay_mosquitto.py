@@ -14,7 +14,7 @@ from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.mqtt import Malformed
 from tests.cli.running import capture, inspected, invoke
 from tests.corpus import brokers
-from tests.replay.recordings import EXHAUSTIVE, NAMES, captured
+from tests.replay.recordings import EXHAUSTIVE, NAMES, TAMPERED, captured
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
 
@@ -30,8 +30,6 @@ NOT_PLAYED = {
     "tls-13": UNREADABLE,
     "tls-unknown-ca": UNREADABLE,
 }
-TAMPERED = {name for name in NAMES if brokers.tampered(name)}
-"""A proxy made their servers misbehave; most of what clients wait for in them never comes."""
 ONE_BEHIND_THE_OTHER = "derived: whole connections one after the other, so that messages come before they are sent"
 INVENTED = "synthesised: another broker, with other limits, speaks"
 DIFFERENT: dict[str, tuple[str, set[str]]] = {

@@ -6,6 +6,7 @@ Tests write recordings down as packets (`recordings`) or as lines of text (`talk
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -104,6 +105,12 @@ SECOND = 1_000_000_000
 STEP_NS = 10_000_000
 NAMES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
 """Captures of the repository."""
+TAMPERED = {
+    name
+    for name in NAMES
+    if "tamper.py" in tomllib.loads((ROOT / "captures" / name / "about.toml").read_text("utf-8"))["tool"]
+}
+"""Captures in which a proxy made the server misbehave, as none does by itself."""
 V3_1, V3_1_1, V5 = ProtocolVersion
 
 
