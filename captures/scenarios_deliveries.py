@@ -103,9 +103,9 @@ def misdelivered(rig: Rig) -> None:
     source.publish("plant/retyped", b"8", 1, 8, mb.properties(b"\x03" + mb.string("text/csv")))
     readers["retyped"].take()
 
-    one, two = pair("from", "1"), pair("to", "2")
-    proxy.change(SERVER, "turned", "publish", replace(one + two, two + one))
-    source.publish("plant/turned", b"9", 1, 9, mb.properties(one, two))
+    start, end = pair("from", "1"), pair("to", "2")
+    proxy.change(SERVER, "turned", "publish", replace(start + end, end + start))
+    source.publish("plant/turned", b"9", 1, 9, mb.properties(start, end))
     readers["turned"].take()
 
     source.send(source.message("plant/double", b"10", 2, 10))
