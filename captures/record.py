@@ -17,6 +17,7 @@ from pathlib import Path
 
 import rig as rigs
 import scenarios_basic
+import scenarios_brokers
 import scenarios_deliveries
 import scenarios_practice
 import scenarios_reasons
@@ -27,6 +28,7 @@ import scenarios_transport
 import scenarios_trouble
 import scenarios_v5
 import scenarios_wills
+import servers
 from about import About, Expected, folder
 from mqttbytes import TYPES
 from scenario import SCENARIOS, Scenario
@@ -43,6 +45,7 @@ MODULES = (
     scenarios_retained,
     scenarios_wills,
     scenarios_practice,
+    scenarios_brokers,
 )
 """Importing them registers their scenarios."""
 
@@ -54,7 +57,11 @@ def record(scenario: Scenario) -> str:
             scenario.prepare(rig)
         if scenario.proxy:
             rig.broker_port = rigs.free_port(0)
-        rig.start_broker()
+        if scenario.broker == "mosquitto":
+            rig.start_broker()
+            broker = rigs.version("mosquitto")
+        else:
+            broker = servers.start(rig, scenario.broker)
         if scenario.proxy:
             rig.start_proxy()
         raw = rig.folder / "raw.pcapng"
@@ -62,13 +69,13 @@ def record(scenario: Scenario) -> str:
             scenario.run(rig)
         target = folder(scenario.name)
         frames = rigs.tidy(raw, target / "capture.pcapng")
-        about = describe(scenario, rig, target / "capture.pcapng", frames)
+        about = describe(scenario, rig, broker, target / "capture.pcapng", frames)
         (target / "about.toml").write_text(about.text())
     size = (target / "capture.pcapng").stat().st_size
     return f"{scenario.name}: {frames} frames, {size} bytes, {dict(about.expect.packets)}"
 
 
-def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> About:
+def describe(scenario: Scenario, rig: rigs.Rig, broker: str, capture: Path, frames: int) -> About:
     """The `about.toml` of a recording: counted by tshark, or by the clients where tshark cannot."""
     if scenario.transport == "tcp":
         packets = rigs.count_packets(capture, rig.port)
@@ -79,7 +86,7 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
     versions = scenario.versions
     if versions is None:
         versions = rigs.versions(capture, rig.port)
-    tools = [rigs.version("mosquitto")]
+    tools = [broker]
     if scenario.proxy:
         tools.append("tamper.py")
     if "paho-mqtt" in scenario.clients:

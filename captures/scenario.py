@@ -32,6 +32,8 @@ class Scenario:
     topics: list[str] | None = None
     notes: str = ""
     explain: Mapping[int, str] = field(default_factory=dict)
+    broker: str = "mosquitto"
+    """Another one of `servers`, which takes no configuration."""
     proxy: bool = False
     """Whether clients reach the broker by a proxy (`rig.proxy`) that can make it misbehave."""
     fires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -61,6 +63,7 @@ def scenario(
     topics: list[str] | None = None,
     notes: str = "",
     explain: Mapping[int, str] | None = None,
+    broker: str = "mosquitto",
     proxy: bool = False,
     fires: Mapping[str, tuple[str, str]] | None = None,
     settings: Mapping[str, Mapping[str, int]] | None = None,
@@ -85,6 +88,7 @@ def scenario(
             topics=topics,
             notes=notes,
             explain=explain or {},
+            broker=broker,
             proxy=proxy,
             fires=fires or {},
             settings=settings or {},

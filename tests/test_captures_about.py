@@ -100,7 +100,7 @@ def test_the_origin_is_known_and_a_recording_has_its_day_and_programs(folder: Pa
 
     if origin == "recorded":
         assert date.fromisoformat(described["recorded"]) > date(2026, 1, 1)
-        assert re.search(r"mosquitto \d+\.\d+", described["tool"])
+        assert re.search(r"^(mosquitto|amqtt|Aedes) \d+\.\d+", described["tool"])
         assert re.search(r"dumpcap \d+\.\d+", described["tool"])
     else:
         assert "recorded" not in described

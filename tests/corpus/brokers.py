@@ -23,7 +23,7 @@ FOLDER = ROOT / "captures"
 MODULES = (
     "scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport", "scenarios_trouble",
     "scenarios_silence", "scenarios_reconnects", "scenarios_deliveries", "scenarios_retained", "scenarios_wills",
-    "scenarios_practice",
+    "scenarios_practice", "scenarios_brokers",
 )  # fmt: skip
 PLAIN = "v5-qos"
 """The scenario of a mosquitto as it comes."""
