@@ -135,13 +135,8 @@ class Rig:
         path = self.folder / "mosquitto.conf"
         path.write_text(text)
         self.broker = self.start("mosquitto", "-v", "-c", str(path))
-        self.await_broker()
-
-    def await_broker(self) -> None:
-        """Wait until the broker that was started last listens."""
-        port = self.broker_port or self.port
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.processes[-1].poll() is None:
+        while time.monotonic() < deadline and self.broker.poll() is None:
             with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
                 probe.settimeout(START_SECONDS)
                 if probe.connect_ex((self.host, port)) == 0:
@@ -152,7 +147,7 @@ class Rig:
                             pass
                     return
             time.sleep(0.05)
-        raise RuntimeError(f"the broker did not start:\n{(self.folder / 'log.txt').read_text()}")
+        raise RuntimeError(f"mosquitto did not start:\n{(self.folder / 'log.txt').read_text()}")
 
     def stop_broker(self) -> None:
         """End the broker as an operator would (SIGTERM)."""

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
+import time
 
-from rig import Rig
+import mqttbytes as mb
+from rig import START_SECONDS, Rig
 
 AMQTT = """\
 listeners:
@@ -43,7 +46,7 @@ def _amqtt(rig: Rig) -> str:
     if command is None:
         raise FileNotFoundError("amqtt: pip install amqtt")
     rig.start(command, "-c", str(path))
-    rig.await_broker()
+    _greet(rig)
     shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
     return f"amqtt {shown.split()[-1]}"
 
@@ -52,6 +55,22 @@ def _aedes(rig: Rig) -> str:
     path = rig.folder / "aedes.js"
     path.write_text(AEDES.format(host=rig.host, port=rig.port))
     rig.start("node", str(path))
-    rig.await_broker()
+    _greet(rig)
     shown = subprocess.run(["node", "-e", VERSION], capture_output=True, text=True, check=True).stdout
     return f"Aedes {shown.strip()}"
+
+
+def _greet(rig: Rig) -> None:
+    """Wait until the broker accepts a client, and is done with it."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with socket.create_connection((rig.host, rig.port), START_SECONDS) as probe:
+                probe.sendall(mb.connect("probe") + mb.DISCONNECT)
+                while probe.recv(4096):
+                    pass
+            return
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
