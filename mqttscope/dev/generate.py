@@ -61,9 +61,9 @@ its own severity, and no rule that is not named in the capture's `about.toml` re
 
 Real clients and real brokers were recorded on loopback. mosquitto breaks few of these rules by itself, and Aedes and
 amqtt break others; for the rest a proxy stands between mosquitto and the clients, and drops, delays, doubles, swaps or
-changes what passes ([how captures are made](../captures/README.md)). To the clients, and in the capture, the server is then what misbehaves.
-Where a row says `constructed`, nothing could be made to misbehave like that, and the examples of the rule are all there
-is; where it names settings, the linter needs them for this capture.
+changes what passes ([how captures are made](../captures/README.md)). To the clients, and in the capture, the server is
+then what misbehaves. Where a row says `constructed`, nothing could be made to misbehave like that, and the examples of
+the rule are all there is; where it names settings, the linter needs them for this capture.
 
 Generated from the captures with `make generate`.
 """
