@@ -39,6 +39,12 @@ class About:
     notes: str = ""
     explain: Mapping[int, str] = field(default_factory=dict)
     """Why connections ended, by their numbers, where somebody would ask."""
+    fires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Rules that find something; whom they blame, and what provokes them."""
+    settings: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Settings that these rules need for it."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Other rules that find errors, with the reason."""
 
     def text(self) -> str:
         """The file as TOML; strings are written as JSON, which TOML basic strings agree with for printable text."""
@@ -72,6 +78,17 @@ class About:
         lines += [f"packets = {{ {packets} }}" if packets else "packets = {}", ""]
         for connection, cause in self.explain.items():
             lines += ["[[explain]]", f"connection = {connection}", f"cause = {json.dumps(cause)}", ""]
+        if self.fires:
+            lines.append("[fires]")
+            for code, (blamed, how) in self.fires.items():
+                changed = ", ".join(f"{name} = {value}" for name, value in self.settings.get(code, {}).items())
+                row = f'blames = "{blamed}", how = {json.dumps(how, ensure_ascii=False)}'
+                lines.append(f"{code} = {{ {row}{f', settings = {{ {changed} }}' if changed else ''} }}")
+            lines.append("")
+        if self.beside:
+            lines.append("[beside]")
+            lines += [f"{code} = {json.dumps(why, ensure_ascii=False)}" for code, why in self.beside.items()]
+            lines.append("")
         return "\n".join(lines)
 
 

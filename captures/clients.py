@@ -166,8 +166,8 @@ class Client:
 class Bare:
     """A bare socket for what client libraries refuse to send."""
 
-    def __init__(self, rig: Rig) -> None:
-        self.socket = socket.create_connection((rig.host, rig.port), timeout=WAIT)
+    def __init__(self, rig: Rig, port: int | None = None, source: str = "") -> None:
+        self.socket = socket.create_connection((rig.host, port or rig.port), WAIT, (source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
 

@@ -58,17 +58,28 @@ def connect(
     keep_alive: int = 60,
     declared: bytes = b"\x00",
     level: int | None = None,
+    will: bytes = b"",
+    will_flags: int = 0,
+    user: tuple[str, str] | None = None,
 ) -> bytes:
-    """A CONNECT without will and credentials; `declared` are the 5.0 properties with their length."""
+    """A CONNECT; `declared` are the 5.0 properties with their length, `will` the fields of one (see `will`)."""
     name, usual_level = _NAMES[version]
+    flags = (2 if clean else 0) | (4 | will_flags if will else 0) | (0xC0 if user else 0)
     return packet(
         0x10,
         string(name),
-        bytes([usual_level if level is None else level, 2 if clean else 0]),
+        bytes([usual_level if level is None else level, flags]),
         keep_alive.to_bytes(2, "big"),
         declared if version == "5.0" else b"",
         string(client_identifier),
+        will,
+        *map(string, user or ()),
     )
+
+
+def will(topic: str, payload: bytes, declared: bytes = b"") -> bytes:
+    """The fields of a will; `declared` are its 5.0 properties with their length."""
+    return declared + string(topic) + string(payload)
 
 
 def connack(version: str = "3.1.1", *, code: int = 0, present: bool = False, declared: bytes = b"\x00") -> bytes:
@@ -104,6 +115,33 @@ def ack(first: int, identifier: int, rest: bytes = b"") -> bytes:
 def subscribe(identifier: int, *filters: tuple[str, int], declared: bytes = b"") -> bytes:
     """A SUBSCRIBE of topic filters with their options byte."""
     return packet(0x82, identifier.to_bytes(2, "big"), declared, *(string(f) + bytes([o]) for f, o in filters))
+
+
+def body(one: bytes) -> bytes:
+    """What comes after the Remaining Length of a packet."""
+    at = 1
+    while one[at] & 0x80:
+        at += 1
+    return one[at + 1 :]
+
+
+def client_identifier(connect: bytes) -> str:
+    """The Client Identifier of a CONNECT."""
+    fields = body(connect)
+    at = 2 + int.from_bytes(fields[:2], "big")
+    level, at = fields[at], at + 4
+    if level == 5:
+        # These scripts declare fewer than 128 bytes of properties.
+        at += 1 + fields[at]
+    size = int.from_bytes(fields[at : at + 2], "big")
+    return fields[at + 2 : at + 2 + size].decode()
+
+
+def packet_identifier(one: bytes) -> int:
+    """The packet identifier of a PUBLISH with QoS, or of any packet that begins with it."""
+    fields = body(one)
+    at = 2 + int.from_bytes(fields[:2], "big") if one[0] >> 4 == 3 else 0
+    return int.from_bytes(fields[at : at + 2], "big")
 
 
 def split(stream: bytes) -> list[bytes]:

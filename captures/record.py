@@ -2,7 +2,7 @@
 
 Usage: `python captures/record.py [NAME...]` with the names of scenarios, all of them without; `--list` shows them.
 Capturing needs root (or the capability cap_net_raw for dumpcap). Run `derive.py` afterwards.
-Scenarios of other brokers are recorded by name, with one that runs: `--running PORT`.
+Scenarios named `deviations-BROKER` are recorded by name, with a broker that runs: `--running PORT`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,37 @@ from pathlib import Path
 import rig as rigs
 import scenarios_basic
 import scenarios_brokers
+import scenarios_deliveries
+import scenarios_deviations
+import scenarios_practice
 import scenarios_reasons
+import scenarios_reconnects
+import scenarios_retained
+import scenarios_silence
 import scenarios_transport
 import scenarios_trouble
 import scenarios_v5
+import scenarios_wills
+import servers
 from about import About, Expected, folder
 from mqttbytes import TYPES
 from scenario import SCENARIOS, Scenario
 
-MODULES = (scenarios_basic, scenarios_v5, scenarios_reasons, scenarios_transport, scenarios_trouble, scenarios_brokers)
+MODULES = (
+    scenarios_basic,
+    scenarios_v5,
+    scenarios_reasons,
+    scenarios_transport,
+    scenarios_trouble,
+    scenarios_silence,
+    scenarios_reconnects,
+    scenarios_deliveries,
+    scenarios_retained,
+    scenarios_wills,
+    scenarios_practice,
+    scenarios_brokers,
+    scenarios_deviations,
+)
 """Importing them registers their scenarios."""
 
 
@@ -43,20 +65,30 @@ def record(scenario: Scenario, running: int | None = None) -> str:
     with made as rig:
         if scenario.prepare:
             scenario.prepare(rig)
-        if running is None:
-            rig.start_broker()
+        if running is not None:
+            broker = scenario.running
+        else:
+            if scenario.proxy:
+                rig.broker_port = rigs.free_port(0)
+            if scenario.broker == "mosquitto":
+                rig.start_broker()
+                broker = rigs.version("mosquitto")
+            else:
+                broker = servers.start(rig, scenario.broker)
+            if scenario.proxy:
+                rig.start_proxy()
         raw = rig.folder / "raw.pcapng"
         with rigs.recording(rig, raw):
             scenario.run(rig)
         target = folder(scenario.name)
         frames = rigs.tidy(raw, target / "capture.pcapng")
-        about = describe(scenario, rig, target / "capture.pcapng", frames)
+        about = describe(scenario, rig, broker, target / "capture.pcapng", frames)
         (target / "about.toml").write_text(about.text())
     size = (target / "capture.pcapng").stat().st_size
     return f"{scenario.name}: {frames} frames, {size} bytes, {dict(about.expect.packets)}"
 
 
-def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> About:
+def describe(scenario: Scenario, rig: rigs.Rig, broker: str, capture: Path, frames: int) -> About:
     """The `about.toml` of a recording: counted by tshark, or by the clients where tshark cannot."""
     if scenario.transport == "tcp":
         packets = rigs.count_packets(capture, rig.port)
@@ -67,7 +99,9 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
     versions = scenario.versions
     if versions is None:
         versions = rigs.versions(capture, rig.port)
-    tools = [scenario.broker or rigs.version("mosquitto")]
+    tools = [broker]
+    if scenario.proxy:
+        tools.append("tamper.py")
     if "paho-mqtt" in scenario.clients:
         tools.append(f"paho-mqtt {metadata.version('paho-mqtt')}")
     tools += [rigs.version(name) for name in scenario.clients if name.startswith("mosquitto_")]
@@ -80,6 +114,9 @@ def describe(scenario: Scenario, rig: rigs.Rig, capture: Path, frames: int) -> A
         recorded=datetime.now(UTC).date().isoformat(),
         notes=scenario.notes,
         explain=scenario.explain,
+        fires=scenario.fires,
+        settings=scenario.settings,
+        beside=scenario.beside,
         expect=Expected(
             connections=rigs.count_connections(capture),
             frames=frames,
@@ -110,9 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = rigs.missing_tools()
     if missing:
         parser.error(missing)
-    names = options.names or [name for name, one in SCENARIOS.items() if not one.broker]
-    others = {SCENARIOS[name].broker for name in names} - {""}
-    if others and (options.running is None or len({SCENARIOS[name].broker for name in names}) > 1):
+    names = options.names or [name for name, one in SCENARIOS.items() if not one.running]
+    others = {SCENARIOS[name].running for name in names} - {""}
+    if others and (options.running is None or len({SCENARIOS[name].running for name in names}) > 1):
         parser.error(f"--running PORT says where {' or '.join(sorted(others))} runs, one broker at a time")
     failed = False
     for name in names:

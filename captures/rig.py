@@ -21,6 +21,7 @@ from types import TracebackType
 
 import pcapng
 from mqttbytes import TYPES
+from tamper import Proxy
 
 TOOLS = {
     "mosquitto": "mosquitto",
@@ -85,6 +86,20 @@ class Rig:
     broker: subprocess.Popen[bytes] | None = None
     logged: Counter[str] = field(default_factory=Counter)
     """Packet types that clients of the scenario said they sent or received, where tshark cannot tell."""
+    broker_port: int = 0
+    """Where the broker listens when a proxy has the port of the rig."""
+    between: Proxy | None = None
+
+    @property
+    def proxy(self) -> Proxy:
+        """The proxy of a scenario that asks for one."""
+        if self.between is None:
+            raise RuntimeError("the scenario asks for no proxy")
+        return self.between
+
+    def start_proxy(self) -> None:
+        """Stand between the port of the rig and the broker's own."""
+        self.between = Proxy(self.host, self.port, self.broker_port)
 
     def __enter__(self) -> Rig:
         return self
@@ -92,6 +107,8 @@ class Rig:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.between is not None:
+            self.between.close()
         for process in reversed(self.processes):
             end(process)
 
@@ -108,8 +125,9 @@ class Rig:
         subprocess.run([program(command[0]), *command[1:]], capture_output=True, timeout=30, check=False)
 
     def start_broker(self) -> None:
-        """Start mosquitto on the rig's port and wait until it listens."""
-        text = f"user root\npersistence false\nlistener {self.port} {self.host}\n" + self.config.format(
+        """Start mosquitto on its port and wait until it listens."""
+        port = self.broker_port or self.port
+        text = f"user root\npersistence false\nlistener {port} {self.host}\n" + self.config.format(
             folder=self.folder, spare=free_port(0)
         )
         if "allow_anonymous" not in self.config:
@@ -121,7 +139,7 @@ class Rig:
         while time.monotonic() < deadline and self.broker.poll() is None:
             with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
                 probe.settimeout(START_SECONDS)
-                if probe.connect_ex((self.host, self.port)) == 0:
+                if probe.connect_ex((self.host, port)) == 0:
                     # The broker must be done with this connection before the recording starts.
                     probe.shutdown(socket.SHUT_WR)
                     with suppress(OSError):

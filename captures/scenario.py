@@ -32,8 +32,18 @@ class Scenario:
     topics: list[str] | None = None
     notes: str = ""
     explain: Mapping[int, str] = field(default_factory=dict)
-    broker: str = ""
-    """Another broker than mosquitto, with its version; whoever records has started it."""
+    broker: str = "mosquitto"
+    """Another one of `servers`, which takes no configuration."""
+    running: str = ""
+    """Another broker that whoever records has started, with its version."""
+    proxy: bool = False
+    """Whether clients reach the broker by a proxy (`rig.proxy`) that can make it misbehave."""
+    fires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Rules that have to find something; whom they blame, ``client`` or ``server``, and what provokes them."""
+    settings: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Settings of these rules that are not the usual ones."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Other rules that find errors, and why that cannot be otherwise."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -55,7 +65,12 @@ def scenario(
     topics: list[str] | None = None,
     notes: str = "",
     explain: Mapping[int, str] | None = None,
-    broker: str = "",
+    broker: str = "mosquitto",
+    running: str = "",
+    proxy: bool = False,
+    fires: Mapping[str, tuple[str, str]] | None = None,
+    settings: Mapping[str, Mapping[str, int]] | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> Callable[[Run], Run]:
     """Register a function as a scenario; the arguments are the fields of `Scenario`."""
 
@@ -77,6 +92,11 @@ def scenario(
             notes=notes,
             explain=explain or {},
             broker=broker,
+            running=running,
+            proxy=proxy,
+            fires=fires or {},
+            settings=settings or {},
+            beside=beside or {},
         )
         return run
 

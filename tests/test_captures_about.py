@@ -31,7 +31,7 @@ TYPES = (
 )  # fmt: skip
 VERSIONS = {"3.1", "3.1.1", "5.0"}
 REQUIRED = {"title": str, "shows": str, "origin": str, "tool": str, "licence": str, "expect": dict}
-OPTIONAL = {"recorded": str, "notes": str, "explain": list}
+OPTIONAL = {"recorded": str, "notes": str, "explain": list, "fires": dict, "beside": dict}
 EXPECT = {
     "connections": int, "frames": int, "versions": list, "transport": str, "ports": list,
     "malformed": int, "gaps": int, "packets": dict,
@@ -100,7 +100,7 @@ def test_the_origin_is_known_and_a_recording_has_its_day_and_programs(folder: Pa
 
     if origin == "recorded":
         assert date.fromisoformat(described["recorded"]) > date(2026, 1, 1)
-        assert re.search(r"(mosquitto|Aedes|amqtt|ejabberd|RabbitMQ) \d+\.\d+", described["tool"])
+        assert re.search(r"^(mosquitto|Aedes|amqtt|ejabberd|RabbitMQ) \d+\.\d+", described["tool"])
         assert re.search(r"dumpcap \d+\.\d+", described["tool"])
     else:
         assert "recorded" not in described

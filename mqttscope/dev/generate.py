@@ -4,13 +4,14 @@
 when a file is out of date.
 
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
-``docs/states.md``; click gives the completions and ``docs/cli.md``.
+``docs/states.md``; the captures give ``docs/evidence.md``; click gives the completions and ``docs/cli.md``.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path, PurePosixPath
@@ -34,6 +35,7 @@ from mqttscope.session import connection, inflight
 STATES_PAGE = PurePosixPath("docs/states.md")
 FOLDER = PurePosixPath("docs/rules")
 CONFORMANCE = PurePosixPath("docs/conformance.md")
+EVIDENCE = PurePosixPath("docs/evidence.md")
 WIDTH = 100
 P = TypeVar("P", bound=Enum)
 T = TypeVar("T", bound=Enum)
@@ -45,6 +47,25 @@ _STATES = {
     "invisible": "not visible on the wire",
     "open": "open",
 }
+
+BEYOND = "345"
+"""The digits of codes (docs/adding-a-rule.md) of rules about sessions, servers and reactions."""
+_EVIDENCE_TEXT = """\
+# Evidence
+
+Rules about sessions, servers and reactions put many packets together, often of several connections. Their examples
+are constructed; this page says on which recorded traffic each was seen to fire, whom it blamed there, and what
+provoked it. A test lints each of these captures and holds it equal to its row: the rule fires, blames that side, with
+its own severity, and no rule that is not named in the capture's `about.toml` reports an error.
+
+Real clients and real brokers were recorded on loopback. mosquitto breaks few of these rules by itself, and Aedes and
+amqtt break others; for the rest a proxy stands between mosquitto and the clients, and drops, delays, doubles, swaps or
+changes what passes ([how captures are made](../captures/README.md)). To the clients, and in the capture, the server is
+then what misbehaves. Where a row says `constructed`, nothing could be made to misbehave like that, and the examples of
+the rule are all there is; where it names settings, the linter needs them for this capture.
+
+Generated from the captures with `make generate`.
+"""
 
 
 def pages() -> dict[PurePosixPath, str]:
@@ -164,6 +185,40 @@ def _rules(row: Coverage) -> str:
     if named:
         return ", ".join(named)
     return f"– {_STATES[row.state]}: {markdown(row.why)}" if row.state in ("invisible", "open") else f"– {row.why}"
+
+
+def is_concerned(code: str) -> bool:
+    """Whether it takes so much to see what a rule finds that its examples prove little about real traffic."""
+    return code[3] in BEYOND
+
+
+def seen(captures: Path) -> dict[str, list[tuple[str, str, str]]]:
+    """By rule: the capture, whom the rule blames in it, and what provokes it."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for path in sorted(captures.glob("*/about.toml")):
+        for code, row in tomllib.loads(path.read_text("utf-8")).get("fires", {}).items():
+            changed = ", ".join(f"`{name} = {_toml(value)}`" for name, value in row.get("settings", {}).items())
+            told = markdown(row["how"]) + (f" ({changed})" if changed else "")
+            found.setdefault(code, []).append((path.parent.name, row["blames"], told))
+    return found
+
+
+def evidence(rules: dict[str, type[Rule]], captures: Path) -> str:
+    """The page."""
+    recorded = seen(captures)
+    concerned = [rule for rule in rules.values() if is_concerned(rule.code)]
+    count = sum(rule.code in recorded for rule in concerned)
+    out = [_EVIDENCE_TEXT, f"{len(concerned)} rules, {count} of them seen on recorded traffic.", ""]
+    out += ["| rule | name | severity | blames | seen in |", "|---|---|---|---|---|"]
+    for rule in concerned:
+        rows = recorded.get(rule.code, [])
+        blamed = " or ".join(dict.fromkeys(side for _, side, _ in rows))
+        where = "; ".join(f"[{name}](../captures/{name}/about.toml): {how}" for name, _, how in rows)
+        out.append(
+            f"| [{rule.code}](rules/{rule.code}.md) | {rule.slug} | {rule.severity} | {blamed or '–'} "
+            f"| {where or 'constructed'} |"
+        )
+    return "\n".join(out) + "\n"
 
 
 def states() -> str:
@@ -286,7 +341,13 @@ def reference() -> str:
 def generated() -> dict[Path, str]:
     """All generated files by path."""
     rules = {ROOT / path: text for path, text in pages().items()}
-    return {**completions(), ROOT / "docs" / "cli.md": reference(), ROOT / STATES_PAGE: states(), **rules}
+    return {
+        **completions(),
+        ROOT / "docs" / "cli.md": reference(),
+        ROOT / STATES_PAGE: states(),
+        ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
+        **rules,
+    }
 
 
 def orphans(files: dict[Path, str]) -> list[Path]:

@@ -21,13 +21,10 @@ from tests.proxy.rig import free_port, program
 
 FOLDER = ROOT / "captures"
 MODULES = (
-    "scenarios_basic",
-    "scenarios_v5",
-    "scenarios_reasons",
-    "scenarios_transport",
-    "scenarios_trouble",
-    "scenarios_brokers",
-)
+    "scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport", "scenarios_trouble",
+    "scenarios_silence", "scenarios_reconnects", "scenarios_deliveries", "scenarios_retained", "scenarios_wills",
+    "scenarios_practice", "scenarios_brokers", "scenarios_deviations",
+)  # fmt: skip
 PLAIN = "v5-qos"
 """The scenario of a mosquitto as it comes."""
 WAIT_S = 1.5

@@ -28,8 +28,9 @@ GAPS_AT_THE_ENDS = {
 """Captures with gaps outside of the captured bytes, which their descriptions do not count."""
 MALFORMED_FOR_US = {
     "refused-protocol-level": "a CONNECT of an unknown protocol level is laid out well, and reported as malformed",
+    "protocol-level-accepted": "the same",
 }
-ASSUMED_FROM_THE_ANSWER = {"refused-protocol-level": ["3.1.1"]}
+ASSUMED_FROM_THE_ANSWER = {"refused-protocol-level": ["3.1.1"], "protocol-level-accepted": ["3.1.1"]}
 """Captures without a version of their own, in which a CONNACK shows in which layout the server answers."""
 
 COMMON = {"schema", "event", "capture", "frame", "timestamp", "timestamp_ns", "connection", "client", "server"}

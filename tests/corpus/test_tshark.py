@@ -46,6 +46,7 @@ VERSION_TOLD = {
 """Captures without a CONNECT, for which tshark must be told the version that is found here from the packets."""
 ANOTHER_LAYOUT = {
     "refused-protocol-level": "tshark reads the return code of 3.1.1 that answers an unknown level as a reason code",
+    "protocol-level-accepted": "the same",
 }
 JOINED = {"joined-v311", "joined-v5", "joined-after-alias", "strange-port-joined"}
 """Captures without a beginning: packets are shown once framing is sure, so two directions may change places."""

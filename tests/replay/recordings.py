@@ -6,6 +6,8 @@ Tests write recordings down as packets (`recordings`) or as lines of text (`talk
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -104,6 +106,13 @@ SECOND = 1_000_000_000
 STEP_NS = 10_000_000
 NAMES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
 """Captures of the repository."""
+OTHERS = re.compile(r"tamper\.py|^(amqtt|Aedes)")
+MISBEHAVING = {
+    name
+    for name in NAMES
+    if OTHERS.search(tomllib.loads((ROOT / "captures" / name / "about.toml").read_text("utf-8"))["tool"])
+}
+"""Captures in which the server misbehaves: another one than mosquitto, or one whose words a proxy changed."""
 V3_1, V3_1_1, V5 = ProtocolVersion
 
 

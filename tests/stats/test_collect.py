@@ -57,6 +57,7 @@ def spread(traffic: Traffic, handshake: str, from_server: int = 0) -> tuple[int,
 COUNTED_OTHERWISE = {
     "lost-in-payload": "a PUBLISH that lost a part of its payload counts as well",
     "refused-protocol-level": "a CONNECT of an unknown version counts as malformed",
+    "protocol-level-accepted": "the same",
 }
 ONE_SIDED = ("client-side-only", "server-side-only")
 """The side that is missing is a gap from its beginning to its end, which is not among those stated."""

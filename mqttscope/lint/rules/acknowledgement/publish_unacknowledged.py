@@ -8,6 +8,7 @@ from mqttscope.lint.examples import (
     client,
     closes,
     conversation,
+    hexadecimal,
     lost,
     on,
     opened,
@@ -21,6 +22,8 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish, Pubrec, Pubrel
 from mqttscope.session.inflight import SENT
 
+QOS_3 = 3
+"""What is no QoS has no answer either: the receiver has to close the connection."""
 _ASKS = client(Publish(qos=1, topic_name="a", packet_identifier=7))
 _PING = (client(Pingreq(), after=20), server(Pingresp()))
 
@@ -106,6 +109,14 @@ class PublishUnacknowledged(AnswerRule):
             closes("client").marked(""),
         ),
         conversation(
+            "beside a message with a QoS that does not exist, which is no reason for an answer",
+            *opened(),
+            client(hexadecimal("36 06 00 01 61 00 08 00")),
+            _ASKS,
+            acknowledges("server"),
+            closes("client", after=50).marked(""),
+        ),
+        conversation(
             "a later message is acknowledged, in MQTT 3.1.1",
             *opened(V3_1_1),
             client(Publish(qos=2, topic_name="a", packet_identifier=7)),
@@ -137,7 +148,7 @@ class PublishUnacknowledged(AnswerRule):
         for owes in (party.owes_puback, party.owes_pubrec):
             for identifier, number in owes.items():
                 one = sender.running(identifier, "publish")
-                if one is not None and one.phase is SENT and one.packet == number:
+                if one is not None and one.phase is SENT and one.packet == number and one.qos != QOS_3:
                     yield identifier, number
 
     def describe(self, one: Overdue, at: RuleContext) -> Report | None:

@@ -2,7 +2,7 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server
-from mqttscope.lint.finding import Severity
+from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import nothing_understood
 from mqttscope.mqtt.constants import MalformedReason
@@ -16,6 +16,7 @@ class PacketTruncated(Rule):
     The Remaining Length says where the packet ends, and a field in it announces more bytes than are left: one of the
     two lengths is wrong, or text was counted in characters and not in bytes.  The receiver closes the connection.  A
     packet that the capture cut off is not meant: only a sender that closes in good order can leave one unfinished.
+    Where the other side had closed before, it may have had no reason to send the rest: that is a guess.
 
     Instead, compute the Remaining Length from the encoded bytes of all fields, and send packets whole.
     """
@@ -75,6 +76,13 @@ class PacketTruncated(Rule):
             client(hexadecimal("30 08 00 03 61 2f")).marked(""),
             closes("client"),
         ),
+        conversation(
+            "the other side has closed before: only a guess",
+            *opened(),
+            client(hexadecimal("30 08 00 03 61 2f")).marked(""),
+            closes("server"),
+            closes("client"),
+        ),
     ]
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
@@ -85,7 +93,13 @@ class PacketTruncated(Rule):
         kind = at.event.type  # type: ignore[union-attr]
         kind = "packet" if kind in (None, "reserved") else kind.upper()
         if fault.reason is MalformedReason.TRUNCATED:
-            sender = "client" if at.from_client else "server"
-            return self.report(fault.field, f"the {sender} closed the connection inside a {kind}: {fault.detail}")
+            sender, other = ("client", "server") if at.from_client else ("server", "client")
+            told = f"the {sender} closed the connection inside a {kind}: {fault.detail}"
+            if at.connection.closed_by == other:
+                # It may have been about to send the rest.
+                return self.report(
+                    fault.field, f"{told}; the {other} had closed before", confidence=Confidence.HEURISTIC
+                )
+            return self.report(fault.field, told)
         left = f"{fault.field} {fault.detail}" if fault.field else fault.detail
         return self.report(fault.field, f"{kind}: {left} within its {len(found.raw)} bytes")

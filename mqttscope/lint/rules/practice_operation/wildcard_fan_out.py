@@ -10,7 +10,7 @@ from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, message, publishes, subscriber
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Puback, Publish, Suback
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 10_000
@@ -22,7 +22,8 @@ class Share:
     """Deliveries by one subscription."""
 
     published: int
-    """Messages that the server had received before the first one."""
+    """Messages that the server had received when the client had subscribed; in a session that continues, before the
+    first one that it got."""
     filters: dict[str, int] = field(default_factory=dict)
     number: int = 0
     told: bool = False
@@ -59,7 +60,7 @@ class WildcardFanOut(Rule):
     code = "OPS429"
     severity = Severity.INFO
     versions = ALL_VERSIONS
-    looks_at = Publish
+    looks_at = (Publish, Suback)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS & ~Needs.WHOLE
     settings = {"messages": 1_000, "percent": 50}
@@ -90,6 +91,20 @@ class WildcardFanOut(Rule):
             settings=_FIVE,
         ),
         conversation(
+            "few of what came in one piece",
+            *subscriber(V3_1_1, "b/+"),
+            *opened(V3_1_1),
+            client(
+                *[
+                    message(b"%d" % number, qos=0, topic_name=topic)
+                    for number in range(8)
+                    for topic in ("a", "b", "b/c")
+                ]
+            ),
+            *on(1, *[server(message(b"%d" % number, qos=0, topic_name="b/c")) for number in range(8)]),
+            settings=_FIVE,
+        ),
+        conversation(
             "few messages",
             *subscriber(V3_1_1, "#"),
             *opened(V3_1_1),
@@ -107,15 +122,30 @@ class WildcardFanOut(Rule):
             *(step for number in range(5, 12) for step in _traffic(number)),
             settings=_FIVE,
         ),
+        conversation(
+            "half of what came in one piece",
+            *subscriber(V3_1_1, "+"),
+            *opened(V3_1_1),
+            client(
+                *[message(b"%d" % number, qos=0, topic_name=topic) for number in range(5) for topic in ("a", "b/c")]
+            ),
+            *on(1, *[server(message(b"%d" % number, qos=0)) for number in range(4)]),
+            *on(1, server(message(b"4", qos=0)).marked("")),
+            settings=_FIVE,
+        ),
     ]
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
+    def check(self, packet: Publish | Suback, at: RuleContext) -> Findings:
         """Count what a client gets, by filter, and look at it from time to time."""
+        clients: dict[ConnectionKey, Share] = at.memory(self).clients
+        share = clients.get(at.key)
+        if isinstance(packet, Suback):
+            if (share is None or not share.filters) and len(clients) < MAX_CLIENTS:
+                clients[at.key] = Share(at.model(Messages).published)
+            return None
         table, topic = at.history.subscriptions, at.topic
         if topic is None or not table.patterns or packet.retain or packet.dup:
             return None
-        clients: dict[ConnectionKey, Share] = at.memory(self).clients
-        share = clients.get(at.key)
         if share is None:
             if len(clients) >= MAX_CLIENTS:
                 return None

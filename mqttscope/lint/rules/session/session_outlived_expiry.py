@@ -131,7 +131,7 @@ class SessionOutlivedExpiry(Rule):
         )
         return self.report(
             "session_present",
-            f"session of {at.client_name!r} {how} {since:,.0f} s before, and is resumed",
+            f"session of {at.client_name!r} {how}, and is resumed",
             related=() if model.connack is None else (model.connack,),
             **doubted(apart=model.capture != at.event.capture),
         )
