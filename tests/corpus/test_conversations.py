@@ -1,0 +1,72 @@
+"""Whole conversations of a public test suite: what a conforming peer continues after breaks no rule for certain.
+
+The suite tests how one side reacts, and some of what its other side says is against the standard though nobody has to
+close for it.  The standard wins; the rules that say so are listed with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.lint.catalogue import select
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Conversation, Step, segments
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.mqtt import ProtocolVersion
+from tests.conftest import shared_path
+
+STANDARD_WINS = {
+    "ALS202": "a Topic Alias of 65,535 where the server's Topic Alias Maximum is 0 (5.0 MQTT-3.3.2-9)",
+    "AUT101": "Authentication Data without Authentication Method (5.0 3.1.2.11.10)",
+    "AUT203": "an Authentication Method that CONNECT did not name (5.0 MQTT-4.12.0-6)",
+    "DLV204": "a Subscription Identifier that nobody subscribed with (5.0 3.3.2.3.8)",
+    "ENC108": "a byte after the last field of CONNACK (5.0 2.1.4)",
+    "PRP208": "Response Information that CONNECT did not ask for (5.0 MQTT-3.1.2-28)",
+    "PUB102": "DUP 1 with QoS 0 (MQTT-3.3.1-2)",
+    "PUB208": "DUP 1 on a message that is sent for the first time (MQTT-3.3.1-1)",
+    "RSN101": "UNSUBACK with 0xFF, which is no reason code of it (5.0 MQTT-3.11.3-2)",
+    "SUB210": "UNSUBACK without reason codes (5.0 MQTT-3.11.3-1)",
+}
+"""Rules with certain errors in conversations that continue, and what is against the standard there."""
+
+
+def conversations() -> list[dict[str, Any]]:
+    path = shared_path("vectors/mosquitto-sequences.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def judged(row: dict[str, Any]) -> set[str]:
+    """Rules that a conversation breaks for certain."""
+    tester_is_server = row["tester_role"] == "server"
+    steps = tuple(
+        Step("client" if (one["op"] == "recv") is tester_is_server else "server", (bytes.fromhex(one["hex"]),))
+        for one in row["steps"]
+    )
+    talk = Conversation(row["case"], steps, ProtocolVersion(row["version"]))
+    linter = Linter((rule() for rule in select().values()), strict=True)
+    found = (one for event in dissect_segments(segments(talk)) for one in linter.feed(event))
+    return {one.rule for one in found if one.severity is Severity.ERROR and one.confidence is Confidence.CERTAIN}
+
+
+ROWS = conversations()
+if not ROWS:
+    pytest.skip("the conversations lie beside a development checkout", allow_module_level=True)
+
+
+def test_what_continues_breaks_nothing_for_certain() -> None:
+    found = {row["case"]: judged(row) for row in ROWS if not row["expect_disconnect"]}
+
+    assert len(found) > 100
+    assert {case: rules - STANDARD_WINS.keys() for case, rules in found.items() if rules - STANDARD_WINS.keys()} == {}
+    assert set().union(*found.values()) == STANDARD_WINS.keys()
+
+
+def test_most_of_what_ends_a_connection_breaks_something_for_certain() -> None:
+    """The others end by a refusal or by DISCONNECT, or the suite asks for more than the standard."""
+    ends = [row for row in ROWS if row["expect_disconnect"]]
+
+    assert sum(bool(judged(row)) for row in ends) > 0.94 * len(ends)
