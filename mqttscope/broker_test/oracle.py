@@ -16,7 +16,7 @@ from mqttscope.broker_test.verdict import NOT_OF_TABLE, OF_A_CLIENT, Ruling, Ver
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect.options import MQTT, Options
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Rule
@@ -51,7 +51,7 @@ def _now(judging: Generator[None, None, T]) -> T:
 
 def finding(conversation: Conversation) -> Generator[None, None, tuple[list[Finding], list[Finding]]]:
     """What the linter finds of the client, from the mutation's first byte on, and of the server."""
-    linter = Linter([rule() for rule in _rules()])
+    linter = Linter([usual_rule(rule) for rule in _rules()])
     ranges = conversation.mutated_ranges()
     first = ranges[0][0] if ranges else 0
     options = Options(ports={SERVER.port: MQTT}, version=conversation.version)

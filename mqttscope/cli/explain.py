@@ -99,7 +99,7 @@ def command(given: ExplainOptions) -> int:
     from mqttscope.dissect import Dissector, dissect_segments
     from mqttscope.explain import Explainer
     from mqttscope.explain.messages import MessageWatch
-    from mqttscope.lint.catalogue import select
+    from mqttscope.lint.catalogue import select, usual_rule
     from mqttscope.lint.engine import Linter
     from mqttscope.report.explanations.base import make_reporter
 
@@ -119,7 +119,10 @@ def command(given: ExplainOptions) -> int:
     messages = None if given.message is None else MessageWatch(given.message)
     segments = explainer.watch.segments(reading.segments(watch.skipped, explainer.watch.frames))
     events = watch.events(dissect_segments(segments, dissector=dissector))
-    choice, linter = Choice(given), None if messages is not None else Linter([rule() for rule in select().values()])
+    choice, linter = (
+        Choice(given),
+        None if messages is not None else Linter([usual_rule(rule) for rule in select().values()]),
+    )
     interrupt: KeyboardInterrupt | None = None
     try:
         for event in events:

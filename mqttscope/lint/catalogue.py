@@ -48,6 +48,17 @@ class RuleClashError(MqttscopeError, ValueError):
     """Two rules have one code or name, or one has the letters of an area of ours; the message names both."""
 
 
+_USUAL: dict[type[Rule], Rule] = {}
+
+
+def usual_rule(rule: type[Rule]) -> Rule:
+    """A rule with its usual settings, always the same object: engines that run the same rules share their plans."""
+    found = _USUAL.get(rule)
+    if found is None:
+        found = _USUAL[rule] = rule()
+    return found
+
+
 def use_rules(rules: Iterable[tuple[type[Rule], str]]) -> None:
     """Let these rules, made elsewhere, be selected as well, each with where it comes from, and no other ones any more.
 

@@ -78,7 +78,7 @@ def _asked(running: tuple[Rule, ...], name: str) -> Group:
     return tuple((rule, getattr(rule, name)) for rule in running if rule.implements(name))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _plans(running: tuple[Rule, ...]) -> Plans:
     """Filled by the engines as packets come."""
     return {}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, Step, segments
 from mqttscope.lint.finding import Confidence, Severity
@@ -47,7 +47,7 @@ def judged(row: dict[str, Any]) -> set[str]:
         for one in row["steps"]
     )
     talk = Conversation(row["case"], steps, ProtocolVersion(row["version"]))
-    linter = Linter((rule() for rule in select().values()), strict=True)
+    linter = Linter((usual_rule(rule) for rule in select().values()), strict=True)
     found = (one for event in dissect_segments(segments(talk)) for one in linter.feed(event))
     return {one.rule for one in found if one.severity is Severity.ERROR and one.confidence is Confidence.CERTAIN}
 

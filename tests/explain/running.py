@@ -10,7 +10,7 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.explain import Explainer, Explanation
 from mqttscope.explain.messages import MessageWatch, Trace
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Step, conversation
 from mqttscope.lint.examples import segments as segments_of
@@ -56,7 +56,7 @@ def traced(topic: str, *steps: Step) -> Trace:
 
 
 def _explained(explainer: Explainer, source: Iterable[object]) -> list[Explanation]:
-    linter = Linter([rule() for rule in select().values()], strict=True)
+    linter = Linter([usual_rule(rule) for rule in select().values()], strict=True)
     found: list[Explanation] = []
     for event in dissect_segments(source, dissector=Dissector()):  # type: ignore[arg-type]
         found += explainer.feed(event, linter.feed(event))

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import ProtocolVersion
@@ -36,7 +36,7 @@ def check(data: bytes) -> None:
     first = source.number()
     found = list(segments.given(source))
     options = Options({8080: "ws", 1884: "mqtt"}, ProtocolVersion.V5 if first & 1 else None)
-    linter = Linter([rule() for rule in RULES], strict=True)
+    linter = Linter([usual_rule(rule) for rule in RULES], strict=True)
     findings = [finding for event in dissect_segments(found, options) for finding in linter.feed(event)]
     for one in findings:
         _check_place(one)

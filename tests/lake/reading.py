@@ -19,7 +19,7 @@ from mqttscope.lake.kernel import KEY_STATE, SEGMENT_COLUMNS, cross_kernel, kern
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, OPEN
 from mqttscope.lake.tables import Collector
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment, group_key
 from mqttscope.report.jsonl import JsonLines
@@ -40,7 +40,7 @@ assert INPUT.names == list(SEGMENT_COLUMNS)
 
 @cache
 def all_of_them() -> tuple[Rule, ...]:
-    return tuple(rule() for rule in all_rules().values())
+    return tuple(usual_rule(rule) for rule in all_rules().values())
 
 
 def options(**changes: Any) -> LakeOptions:

@@ -8,7 +8,7 @@ from mqttscope.lake.finding_collector import Judge, Sums
 from mqttscope.lake.kernel import Row, run_flows
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.quality import Quality
@@ -19,7 +19,7 @@ from tests.lake.reading import segment_rows
 
 def judged(name: str, rules: tuple[str, ...]) -> Judge:
     """A capture of one flow, judged as a task would."""
-    options = LakeOptions(rules=tuple(rule() for rule in select(rules, (), ()).values()))
+    options = LakeOptions(rules=tuple(usual_rule(rule) for rule in select(rules, (), ()).values()))
     judge = Judge(options)
     found = [one for one in segments(open_capture([capture(name)])) if isinstance(one, Segment)]
     rows = (Row._make(one) for one in segment_rows(found))
@@ -31,7 +31,7 @@ def judged(name: str, rules: tuple[str, ...]) -> Judge:
 
 
 def test_findings_are_those_of_the_linter_but_for_how_packets_are_counted() -> None:
-    linter = Linter(rule() for rule in select(("PUB", "ALS", "FLW"), (), ()).values())
+    linter = Linter(usual_rule(rule) for rule in select(("PUB", "ALS", "FLW"), (), ()).values())
     events = dissect_segments(segments(open_capture([capture("failing-device")])))
     here = [finding for event in events for finding in linter.feed(event)]
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, Options, segments
 from mqttscope.lake import state
+from mqttscope.lake.memory import connection_of
 from mqttscope.lake.state import MAGIC, VERSION, NotSerializableError, StateError, dump, load
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import packets
@@ -211,7 +212,7 @@ class Run:
     def begin(self) -> None:
         self.dissector = Dissector(self.options)
         # What rules remember beyond a connection is kept apart from flows.
-        self.linter = Linter([rule() for rule in all_rules().values() if rule.scope not in WIDE], strict=True)
+        self.linter = Linter([usual_rule(rule) for rule in all_rules().values() if rule.scope not in WIDE], strict=True)
         self.report = JsonLines(self.sink)
 
     def feed(self, one: Segment | None) -> None:
@@ -227,7 +228,12 @@ class Run:
         self.begin()
         self.dissector.connections = numbers
         for one in kept:
-            self.dissector.flows.adopt(load(one))
+            flow = load(one)
+            connection = connection_of(flow)
+            if connection is not None:
+                connection.alarm = self.dissector.alarm(flow)
+                self.linter.adopt(connection)
+            self.dissector.flows.adopt(flow)
 
 
 def check(found: list[Segment], options: Options) -> int:

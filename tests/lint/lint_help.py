@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Step, client, conversation, opened, segments, server
 from mqttscope.lint.finding import Finding
@@ -16,7 +16,7 @@ from mqttscope.mqtt.properties import Properties
 
 def linted(*steps: Step, codes: Iterable[str] = (), version: ProtocolVersion | None = None) -> list[Finding]:
     """Findings of a conversation, of some rules or of all."""
-    rules = [rule() for code, rule in all_rules().items() if not codes or code in codes]
+    rules = [usual_rule(rule) for code, rule in all_rules().items() if not codes or code in codes]
     linter = Linter(rules, strict=True)
     captured = segments(conversation("a conversation", *steps, version=version))
     return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]

@@ -11,7 +11,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.events import ConnectionClosed, Event
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import WIDE, RuleContext, scope_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import START_NS, Conversation, client, closes, conversation, on, opened, segments, server
@@ -47,7 +47,7 @@ def told(findings: Iterable[Finding]) -> list[tuple[Any, ...]]:
 
 def check(source: Source) -> int:
     """Compare one engine with one for each key, for each scope; returns how many findings there were."""
-    together = Linter([rule() for rule in all_rules().values()], strict=True)
+    together = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
     found = [finding for event in source() for finding in together.feed(event)]
     for scope in Scope:
         rules = [rule for rule in all_rules().values() if rule.scope is scope]
@@ -61,7 +61,7 @@ def check(source: Source) -> int:
             home = homes[connection.number]
             if home not in engines:
                 # Others look at what these have found.
-                engines[home] = Linter([rule() for rule in all_rules().values()], strict=True)
+                engines[home] = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
             apart += engines[home].feed(event)
         codes = {rule.code for rule in rules}
         assert told(one for one in apart if one.rule in codes) == told(one for one in found if one.rule in codes), scope

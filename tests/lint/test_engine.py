@@ -12,7 +12,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint import engine
-from mqttscope.lint.catalogue import all_rules, instances
+from mqttscope.lint.catalogue import all_rules, instances, usual_rule
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import CONDITIONS, MAX_RUNS, PREFACES, Linter, Withheld, foreign_protocol, scope_key
 from mqttscope.lint.examples import (
@@ -125,7 +125,7 @@ ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
 
 def found(*steps: Step) -> list[tuple[str, str, str, str]]:
     """What all rules find in a conversation."""
-    linter = Linter([rule() for rule in all_rules().values()], strict=True)
+    linter = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
     events = dissect_segments(segments(conversation("", *steps)))
     return [(one.rule, one.severity, one.confidence, one.message) for event in events for one in linter.feed(event)]
 

@@ -12,7 +12,7 @@ import pytest
 from mqttscope import filter as filters
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.lint import grouping
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import (
     IN_BASELINE,
@@ -177,7 +177,7 @@ def note(name: str) -> Finding:
 
 
 def with_all_rules(policy: Policy | None = None) -> Gate:
-    return Gate(policy or Policy(), rules=[rule() for rule in all_rules().values()])
+    return Gate(policy or Policy(), rules=[usual_rule(rule) for rule in all_rules().values()])
 
 
 def test_what_is_severe_and_sure_enough_counts() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import GapEvent
+from mqttscope.lint.catalogue import usual_rule
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, segments, server
@@ -73,7 +74,7 @@ class OtherReader(Reader):
 
 
 def told(*steps: Any, rules: Any = (Reader,)) -> list[str]:
-    linter = Linter([rule() for rule in rules], strict=True)
+    linter = Linter([usual_rule(rule) for rule in rules], strict=True)
     source = dissect_segments(segments(conversation("x", *steps)))
     return [one.message for event in source for one in linter.feed(event)]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connack, Disconnect, Properties, ProtocolVersion, Pubcomp, Publish, Pubrec, Pubrel
@@ -17,7 +17,7 @@ from tests.dissect.talk import PINGREQ, PUBLISH_1, V3_1_1, V5, Talk, connect, wi
 
 def findings(talk: Talk, *codes: str) -> list[Finding]:
     """What the rules of these codes find, or all."""
-    linter = Linter([rule() for code, rule in all_rules().items() if not codes or code in codes], strict=True)
+    linter = Linter([usual_rule(rule) for code, rule in all_rules().items() if not codes or code in codes], strict=True)
     return [found for event in dissect_segments(talk.tape.segments) for found in linter.feed(event)]
 
 

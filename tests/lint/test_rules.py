@@ -9,7 +9,7 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import Event
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, chunkings, expected, segments
 from mqttscope.lint.finding import Finding, Severity
@@ -91,13 +91,13 @@ def test_findings_are_the_same_when_rules_run_alone(example: Conversation) -> No
     def events() -> Iterable[Event]:
         return dissect_segments(segments(example))
 
-    together = Linter([rule() for rule in RULES.values()], strict=True)
+    together = Linter([usual_rule(rule) for rule in RULES.values()], strict=True)
     found = [one.fingerprint for event in events() for one in together.feed(event)]
     apart = []
     for rule in RULES.values():
         if rule.code == "ERR202":
             continue  # it looks at what the others found
-        alone = Linter([rule()], strict=True)
+        alone = Linter([usual_rule(rule)], strict=True)
         apart += [one.fingerprint for event in events() for one in alone.feed(event)]
 
     assert set(apart) <= set(found)

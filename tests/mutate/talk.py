@@ -9,7 +9,7 @@ from functools import cache
 from mqttscope.broker_test.export import answer
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
 from mqttscope.lint.examples import Step as Said
@@ -188,7 +188,7 @@ def _ranges(case: MutatedFlow) -> Iterator[tuple[int, int]]:
 @cache
 def judging() -> tuple[Rule, ...]:
     """All rules but those of practice."""
-    return tuple(rule() for rule in all_rules().values() if not rule.is_practice())
+    return tuple(usual_rule(rule) for rule in all_rules().values() if not rule.is_practice())
 
 
 def judge(case: MutatedFlow) -> Judged:

@@ -14,7 +14,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import public_object
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -60,7 +60,7 @@ class Text:
 @cache
 def rules() -> tuple[Rule, ...]:
     """All rules."""
-    return tuple(rule() for rule in all_rules().values())
+    return tuple(usual_rule(rule) for rule in all_rules().values())
 
 
 def outputs(made: Mutant) -> Iterator[tuple[str, bytes]]:

@@ -14,7 +14,7 @@ from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
@@ -41,7 +41,9 @@ FRAGMENTED, DAMAGED, CUT = "v5-qos", "v311-retained", "v5-limits"
 
 def usual_options(**changes: Any) -> LakeOptions:
     """The rules that ``lint`` runs where nobody says."""
-    return replace(LakeOptions(payload_limit=64, rules=tuple(rule() for rule in select().values())), **changes)
+    return replace(
+        LakeOptions(payload_limit=64, rules=tuple(usual_rule(rule) for rule in select().values())), **changes
+    )
 
 
 def collection(folder: Path, names: Iterable[str] = ()) -> list[str]:

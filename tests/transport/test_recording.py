@@ -16,7 +16,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, Options
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, PacketEvent
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
@@ -428,7 +428,7 @@ def test_the_end_does_not_wait_for_a_packet_that_takes_long(gate: Gate) -> None:
 def test_gaps_of_judging_accuse_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good conversation of which parts were left out has no finding that is an error for certain."""
     monkeypatch.setattr(module, "MAX_STREAM_BYTES", 6_000)
-    linter, found = Linter([rule() for rule in select(("ALL",), (), ()).values()]), list[Finding]()
+    linter, found = Linter([usual_rule(rule) for rule in select(("ALL",), (), ()).values()]), list[Finding]()
     gate = Gate()
 
     def hear(event: Event) -> None:
