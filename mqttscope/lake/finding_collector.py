@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from mqttscope.dissect import Dissector
-from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, ConnectionDue, ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.lake.keys import connection_id
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump
@@ -167,7 +167,8 @@ class Judge(Collector):
         connection = None if self._selection is None else getattr(event, "connection", None)
         before = len(self.found)
         super().feed(event)
-        if tracker is not None:
+        if tracker is not None and not isinstance(event, ConnectionDue):
+            # At which times rules are woken depends on which ones a stage runs.
             tracker.events += 1
         if connection is None:
             return
