@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionDue, ConnectionOpened, Event, MalformedEvent, PacketEvent
-from mqttscope.lake.keys import connection_id
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import Collector, Scoped
@@ -22,6 +21,7 @@ from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Selection, client_key
 from mqttscope.lint.quality import Quality, is_whole_packet
+from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 100_000
 """Clients that are remembered by one task."""
@@ -159,7 +159,19 @@ class Judge(Collector):
         self._selection = selection
         self._chosen: dict[int, _Chosen] = {}
         self.sums = Sums()
+        self._names = Counter[str]()
+        """How many connections had a name, in the flows that are read together."""
         self.position.ends = ends
+
+    def _tracker(self, connection: Connection) -> Tracker:
+        """Names two connections apart that began at the same time with the same numbers."""
+        tracker = self.trackers.get(connection.number)
+        if tracker is None:
+            tracker = super()._tracker(connection)
+            self._names[tracker.connection_id] += 1
+            if (count := self._names[tracker.connection_id]) > 1:
+                tracker.connection_id += f"+{count}"
+        return tracker
 
     def feed(self, event: Event) -> None:
         """Take one event."""
@@ -180,7 +192,7 @@ class Judge(Collector):
         if chosen is None:
             assert self._selection is not None
             own = replace(self._selection, connections=(), most=MAX_CHOSEN_WAITING)
-            name = connection_id(connection, self.options.group)
+            name = self._tracker(connection).connection_id
             chosen = self._chosen[connection.number] = _Chosen(name, own)
         for row in chosen.selection.take(event, found):
             # Where a finding waited for the client to be known, its place is where that was.
@@ -217,6 +229,7 @@ class Judge(Collector):
             else:
                 self.sums.take_chosen(*told)
         self._chosen.clear()
+        self._names.clear()
 
     def _close(self, event: ConnectionClosed) -> None:
         if self._key is not None:

@@ -38,6 +38,16 @@ def test_every_finding_is_the_same(captures: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("spark")
+def test_connections_that_begin_alike_are_told_apart() -> None:
+    """Two captures that were made with the same addresses, times and sequence numbers."""
+    words = "lint", str(capture("failing-device")), str(capture("planted-violations")), "--format", "jsonl", "--every"
+    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+
+    assert len(here.lines) > 10
+    assert there.lines == here.lines
+
+
+@pytest.mark.usefixtures("spark")
 def test_captures_that_drop_frames_overlap_and_go_back_in_time(tmp_path: Path) -> None:
     """The order of findings and all numbers as well: time-outs, drops and clocks have the same place."""
     words = "lint", *troubled(tmp_path, 16, overlap=True, jitter=True), "--format", "jsonl", "--select", "ALL"
