@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
@@ -14,18 +13,12 @@ from mqttscope.lint.examples import Conversation, chunkings, expected, segments
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment
+from tests.conftest import EXHAUSTIVE
 
 RULES = all_rules()
 
 
-def examples(kind: str) -> list[Any]:
-    rows = [
-        pytest.param(rule, one, id=f"{code}: {one.title}")
-        for code, rule in RULES.items()
-        for one in getattr(rule, kind)
-    ]
-    assert rows
-    return rows
+each_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 
 
 def lint(rules: Iterable[Rule], captured: list[Segment]) -> list[Finding]:
@@ -44,30 +37,35 @@ def _fields(one: Finding) -> list[str]:
     return [place.field for place in one.places] or [one.field]
 
 
-@pytest.mark.parametrize(("rule", "example"), examples("bad"))
-def test_a_bad_example_gives_exactly_the_marked_findings(rule: type[Rule], example: Conversation) -> None:
-    wanted = sorted(expected(example), key=lambda row: (row[0] is None, row[0] or 0, row[1]))
-    assert wanted, "a bad example has a mark"
-    for captured in chunkings(example):
-        found = lint([rule(example.settings)], captured)
+@each_rule
+def test_a_bad_example_gives_exactly_the_marked_findings(rule: type[Rule]) -> None:
+    assert rule.bad
+    for example in rule.bad:
+        wanted = sorted(expected(example), key=lambda row: (row[0] is None, row[0] or 0, row[1]))
+        assert wanted, f"{example.title}: a bad example has a mark"
+        for captured in chunkings(example):
+            found = lint([rule(example.settings)], captured)
 
-        assert order(found) == wanted, [one.message for one in found]
-
-
-@pytest.mark.parametrize(("rule", "example"), examples("good"))
-def test_nothing_is_an_error_in_a_good_example(rule: type[Rule], example: Conversation) -> None:
-    assert not expected(example), "a good example has no marks"
-    own = rule(example.settings) if example.settings else usual_rule(rule)
-    everything = [own if one is rule else usual_rule(one) for one in RULES.values()]
-    for captured in chunkings(example):
-        found = lint(everything, captured)
-
-        assert [one.rule for one in found if one.severity is Severity.ERROR or one.rule == rule.code] == []
+            assert order(found) == wanted, (example.title, [one.message for one in found])
 
 
-@pytest.mark.parametrize(("rule", "example"), examples("bad"))
-def test_a_finding_points_into_its_packet_and_names_statements(rule: type[Rule], example: Conversation) -> None:
-    for one in lint([rule(example.settings)], segments(example)):
+@each_rule
+def test_nothing_is_an_error_in_a_good_example(rule: type[Rule]) -> None:
+    assert rule.good
+    for example in rule.good:
+        assert not expected(example), f"{example.title}: a good example has no marks"
+        own = rule(example.settings) if example.settings else usual_rule(rule)
+        everything = [own if one is rule else usual_rule(one) for one in RULES.values()]
+        for captured in chunkings(example):
+            found = lint(everything, captured)
+            wrong = [one.rule for one in found if one.severity is Severity.ERROR or one.rule == rule.code]
+
+            assert wrong == [], example.title
+
+
+@each_rule
+def test_a_finding_points_into_its_packet_and_names_statements(rule: type[Rule]) -> None:
+    for one in (found for example in rule.bad for found in lint([rule(example.settings)], segments(example))):
         assert len(one.fingerprint) == 32
         if one.packet is not None:
             assert one.offset is not None
@@ -78,15 +76,10 @@ def test_a_finding_points_into_its_packet_and_names_statements(rule: type[Rule],
             assert one.statements, "none of the statements applies to this finding"
 
 
-def some_examples() -> list[Any]:
-    """One of five; all of them where everything is tried."""
-    every = [one for rule in RULES.values() for one in (*rule.good, *rule.bad)]
-    return [
-        pytest.param(one, marks=() if number % 5 == 0 else pytest.mark.exhaustive) for number, one in enumerate(every)
-    ]
+SOME = [one for rule in RULES.values() for one in (*rule.good, *rule.bad)][:: 1 if EXHAUSTIVE else 5]
 
 
-@pytest.mark.parametrize("example", some_examples())
+@pytest.mark.parametrize("example", SOME)
 def test_findings_are_the_same_when_rules_run_alone(example: Conversation) -> None:
     """Each rule that finds something by itself, and the others without these."""
 
