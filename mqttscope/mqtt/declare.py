@@ -395,8 +395,9 @@ class Examination:
         return made, tuple(read_names), complete
 
     def _field(self, row: Declared, position: int, end: int) -> tuple[Any, int]:
-        read: Read = row.wire_in(self.version).read
-        if getattr(read, "composite", False):
+        kind = row.wire_in(self.version)
+        read: Read = kind.read
+        if kind.composite:
             before = self.prefix
             self.prefix = f"{before}{row.name}."
             try:

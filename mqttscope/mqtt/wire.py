@@ -48,8 +48,11 @@ class Wire(Generic[T]):
     """One data type: how to read it, how to write it, and its name in the reference."""
 
     name: str
-    read: Callable[[bytes, int, int], tuple[T, int]]
+    read: Callable[..., tuple[T, int]]
+    """Takes the bytes, a position and the end; of a composite type also the examination that wants to know more."""
     write: Callable[[T], bytes]
+    composite: bool = False
+    """Whether it has parts: its reader takes an examination and records the spans of them itself."""
 
 
 def counted(number: int, word: str) -> str:
