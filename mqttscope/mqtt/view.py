@@ -24,7 +24,9 @@ PAYLOAD_LIMIT = 65_536
 _SECRETS = frozenset(row.identifier for row in PROPERTIES if row.secret)
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_WITHOUT_BYTE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates that stand for no byte."""
 
 View = dict[str, Any]
 
@@ -67,12 +69,8 @@ def utf8(told: str) -> str:
     r"""Text that can be encoded: bytes of the capture that are not UTF-8 as ``\xff``."""
     if told.isascii():
         return told
-    raw = told.encode("utf-8", "surrogateescape" if _escaped_bytes_only(told) else "surrogatepass")
+    raw = told.encode("utf-8", "surrogatepass" if _WITHOUT_BYTE.search(told) else "surrogateescape")
     return raw.decode("utf-8", "backslashreplace")
-
-
-def _escaped_bytes_only(told: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" and not "\udc80" <= char <= "\udcff" for char in told)
 
 
 def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, show_secrets: bool = False) -> View:

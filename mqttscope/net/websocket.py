@@ -54,6 +54,8 @@ WINDOW_BYTES = 32 * 1024
 _INFLATE_STEP = 64 * 1024
 _FLUSH = b"\x00\x00\xff\xff"
 _LAST_BLOCK = b"\x01\x00\x00\xff\xff"
+_NO_UTF8 = re.compile(r"[\udc80-\udcff]")
+"""What stands for a byte that is no UTF-8."""
 
 
 @dataclass(slots=True)
@@ -476,7 +478,7 @@ def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
         control.reason = control.payload[2:].decode("utf-8", "surrogateescape")
         if not (1000 <= code <= 1014 or 3000 <= code <= 4999) or code in (1004, 1005, 1006):
             wrong = f"the status code is {code}"
-        elif not control.missing and any("\udc80" <= character <= "\udcff" for character in control.reason):
+        elif not control.missing and _NO_UTF8.search(control.reason):
             wrong = "the reason is not valid UTF-8"
     elif control.payload and not control.missing:
         wrong = "its payload is one byte long"
