@@ -95,7 +95,7 @@ LINK_TYPE_MASK = 0xFFFF
 
 FILE_HEADER_SIZE = 24
 """Bytes before the first record."""
-_new = object.__new__
+_new = Frame.__new__
 LAYOUTS = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000, "IIII"),
     b"\xa1\xb2\xc3\xd4": (">", 1000, "IIII"),

@@ -47,7 +47,7 @@ _ENHANCED_OVERHEAD = 32
 _SMALLEST_BLOCK = 12
 
 
-_new = object.__new__
+_new = Frame.__new__
 
 
 class _DamagedBlockError(MqttscopeError):

@@ -481,7 +481,7 @@ def _delivered(flow: Flow) -> int:
     return flow.initiator.delivered_bytes + flow.responder.delivered_bytes
 
 
-_new = object.__new__
+_new = PacketEvent.__new__
 _SAYS_NO_VERSION = frozenset(PACKETS.values()) - {Connect, Connack}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import MalformedReason, PacketType
@@ -121,7 +121,7 @@ class Properties:
     @classmethod
     def of(cls, items: Iterable[tuple[int, Any]]) -> Properties:
         """A block of exactly these ``(identifier, value)`` pairs."""
-        block = cls.__new__(cls)
+        block = _new(cls)
         block.items = tuple(items)
         return block
 
@@ -136,9 +136,9 @@ class Properties:
         """All values of a property in order."""
         return [value for number, value in self.items if number == identifier]
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        # All names that MQTT has are properties of this class.
+        raise AttributeError(f"MQTT has no property {name!r}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Properties) and self.items == other.items
@@ -154,6 +154,9 @@ class Properties:
 
     def __repr__(self) -> str:
         return f"Properties.of({[(property_name(number), value) for number, value in self.items]})"
+
+
+_new = Properties.__new__
 
 
 def _accessor(row: Property) -> property:
@@ -217,7 +220,7 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
                 raise Fault(MalformedReason.PROPERTY_UNKNOWN, at, "")  # the examination finds out what it really is
             value, at = get(buffer, at + 1, stop)
             items.append((number, value))
-        block = Properties.__new__(Properties)
+        block = _new(Properties)
         block.items = tuple(items)
         return block, at
 

@@ -52,7 +52,7 @@ TCP_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame
 TCP_SHORT = NotSegment("malformed", "the IP datagram ends inside the TCP header")
 TCP_DATA_OFFSET = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")
 
-_new = object.__new__
+_new = Segment.__new__
 
 _PLAIN_IPV4 = b"\x08\0\x45"
 """EtherType of IPv4, version 4 with 20 bytes of header."""
