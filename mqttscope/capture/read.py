@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import BinaryIO, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
@@ -178,8 +178,8 @@ def read_on(file: BinaryIO, capture: str, part: CaptureRange) -> Iterator[Frame 
 
 
 def _take(found: ReaderState, memory: ReaderState) -> None:
-    for name in ReaderState.__slots__:
-        setattr(memory, name, getattr(found, name))
+    for one in fields(ReaderState):
+        setattr(memory, one.name, getattr(found, one.name))
 
 
 def _read(

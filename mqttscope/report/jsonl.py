@@ -79,7 +79,9 @@ class JsonLines:
         if whole:
             self.sink.write(whole.encode())
 
-    flush = close
+    def flush(self) -> None:
+        """Write what waits; there is no end of which it would have to be told."""
+        self.close()
 
     def other(self, event: Event) -> str | None:
         """The line of any other event, ``None`` for one that has none."""

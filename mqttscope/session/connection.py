@@ -332,7 +332,7 @@ class Connection:
         else:
             hides = bool(hidden_in_unparsed(found, self.version, side.doubt))
         kind = found.packet_type
-        if kind in (None, *_SECRETIVE) or (hides and kind in (RESERVED, PacketType.DISCONNECT)):
+        if kind is None or kind in _SECRETIVE or (hides and kind in (RESERVED, PacketType.DISCONNECT)):
             side.doubt = LOST if kind in _SECRETIVE or holds_connect(found.raw) else BROKEN
             self.doubtful = True
         elif hides:
