@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import Fault, Wire, counted, read_variable_byte_integer, write_variable_byte_integer
@@ -181,7 +181,7 @@ def declaration_of(cls: type) -> tuple[Declared, ...]:
     return tuple(dataclasses.replace(row, name=name) for name, row in declared if row is not None)
 
 
-PACKETS: dict[int, type[ControlPacket]] = {}
+PACKETS: Final[dict[int, type[ControlPacket]]] = {}
 """Packet class by type, filled by `packet`."""
 
 C = TypeVar("C", bound=ControlPacket)

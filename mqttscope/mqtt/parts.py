@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from mqttscope.mqtt.constants import (
     V3_1,
@@ -231,6 +231,6 @@ def _read_filters(buffer: bytes, position: int, end: int, examine: Examination |
     return rows, position
 
 
-FILTERS: Wire[list[str]] = Wire(
+FILTERS: Final[Wire[list[str]]] = Wire(
     "topic filters", _read_filters, lambda rows: b"".join(map(write_utf8, rows)), composite=True
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RESERVED, Direction, PacketType, ProtocolVersion
@@ -29,11 +30,14 @@ from mqttscope.redact.packets import (
 from mqttscope.session.history import History
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
-C2S = Direction.CLIENT_TO_SERVER
-S2C = Direction.SERVER_TO_CLIENT
-KNOWN_LEVELS = (*ProtocolVersion, *packets.BRIDGE_LEVELS)
+C2S: Final = Direction.CLIENT_TO_SERVER
+S2C: Final = Direction.SERVER_TO_CLIENT
+KNOWN_LEVELS: Final = (*ProtocolVersion, *packets.BRIDGE_LEVELS)
 """Protocol levels that say for certain which version is spoken."""
-_PUBACK, _PUBREC, _PUBREL, _PUBCOMP = PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP
+_PUBACK: Final = PacketType.PUBACK
+_PUBREC: Final = PacketType.PUBREC
+_PUBREL: Final = PacketType.PUBREL
+_PUBCOMP: Final = PacketType.PUBCOMP
 
 
 class ConnectionPhase(StrEnum):
@@ -80,10 +84,17 @@ class ConnectionTrigger(StrEnum):
     DISCONNECT = "DISCONNECT"
 
 
-OPENING, CONNECTING, CONNECTED, REFUSED, DISCONNECTED = ConnectionPhase
-CONNECT, ACCEPTANCE, REFUSAL, DISCONNECT = ConnectionTrigger
+OPENING: Final = ConnectionPhase.OPENING
+CONNECTING: Final = ConnectionPhase.CONNECTING
+CONNECTED: Final = ConnectionPhase.CONNECTED
+REFUSED: Final = ConnectionPhase.REFUSED
+DISCONNECTED: Final = ConnectionPhase.DISCONNECTED
+CONNECT: Final = ConnectionTrigger.CONNECT
+ACCEPTANCE: Final = ConnectionTrigger.ACCEPTANCE
+REFUSAL: Final = ConnectionTrigger.REFUSAL
+DISCONNECT: Final = ConnectionTrigger.DISCONNECT
 
-SPECIFIED = {
+SPECIFIED: Final = {
     (OPENING, CONNECT): CONNECTING,
     (OPENING, ACCEPTANCE): CONNECTED,
     (OPENING, REFUSAL): REFUSED,
@@ -94,7 +105,7 @@ SPECIFIED = {
     (CONNECTED, DISCONNECT): DISCONNECTED,
 }
 """What the specification provides, from wherever the capture began."""
-TRANSITIONS = SPECIFIED | {
+TRANSITIONS: Final = SPECIFIED | {
     # A second CONNECT is a protocol error (5.0 3.1.0-2).
     (CONNECTING, CONNECT): CONNECTING,
     (CONNECTED, CONNECT): CONNECTING,
@@ -486,16 +497,16 @@ class Connection:
             self.session_expiry_interval = block.session_expiry_interval
 
 
-_ANSWERS = {
+_ANSWERS: Final = {
     PacketType.PUBACK: "publish",
     PacketType.PUBREC: "publish",
     PacketType.PUBCOMP: "publish",
     PacketType.SUBACK: "subscribe",
     PacketType.UNSUBACK: "unsubscribe",
 }
-_SECRETIVE = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
+_SECRETIVE: Final = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
 """Packets that may hold a secret, and so may what follows them."""
-_AVAILABLE = (
+_AVAILABLE: Final = (
     "retain_available",
     "wildcard_subscription_available",
     "subscription_identifier_available",
