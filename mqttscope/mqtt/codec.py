@@ -37,6 +37,7 @@ _CONNECT: Final = PacketType.CONNECT
 _AUTH: Final = PacketType.AUTH
 """Short names, since an attribute of an enum takes longer than a name."""
 Decoder = Callable[[bytes, int], ControlPacket]
+BytesLike = bytes | bytearray | memoryview
 
 _new = object.__new__
 
@@ -194,13 +195,13 @@ def well_formed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacke
         return None
 
 
-def decode(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> ControlPacket | Malformed:
+def decode(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> ControlPacket | Malformed:
     """Decode exactly one packet.
 
     ``version`` is the one spoken on the connection; a CONNECT brings its own.  An incomplete packet is `Malformed` with
     reason ``truncated``, bytes after its end with reason ``trailing_bytes``.
     """
-    raw = bytes(raw)
+    raw = bytes(data)
     body, end = packet_end(raw, 0, len(raw))
     if body > 0 and end == len(raw):
         return decode_framed(raw, body, version)
@@ -363,9 +364,9 @@ def _refine(fault: FaultReport, raw: bytes, kind: int, version: ProtocolVersion,
     return fault
 
 
-def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list[Span]:
+def trace(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list[Span]:
     """Byte span of every field of one packet, in wire order; of a damaged one as far as it can be read."""
-    raw = bytes(raw)
+    raw = bytes(data)
     if not raw:
         return []
     body, end = packet_end(raw, 0, len(raw))

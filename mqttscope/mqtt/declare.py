@@ -63,7 +63,7 @@ class Malformed:
     """The bytes of the packet, or those skipped when framing was lost."""
     packet_type: int | None = None
     packet: ControlPacket | None = None
-    """What could be read; fields after the point where reading stopped are ``None``."""
+    """What could be read; fields after the point where reading stopped are ``None`` (`ControlPacket.known`)."""
     fields_read: tuple[str, ...] = ()
     """Names of the fields of ``packet`` that were read."""
     complete: bool = False
@@ -93,6 +93,10 @@ class ControlPacket:
     declaration: ClassVar[tuple[Declared, ...]] = ()
     byte_of: ClassVar[dict[str, str]] = {}
     """Computed attributes, with the field whose byte holds their bits."""
+
+    def known(self, name: str) -> Any:
+        """A field by its name, of a packet that may be damaged: ``None`` where reading stopped before it."""
+        return getattr(self, name)
 
     def settle(self, version: ProtocolVersion) -> list[Fault]:
         """Work out computed attributes after reading; returns the faults found in their values."""

@@ -369,7 +369,7 @@ class PacketStream:
             return None
         found = truncated(head, self.version)
         made = found.packet
-        if isinstance(made, Publish) and made.payload is not None and len(found.faults) == 1:
+        if isinstance(made, Publish) and made.known("payload") is not None and len(found.faults) == 1:
             return made
         return None
 

@@ -287,7 +287,7 @@ class Connection:
         be its password.
         """
         if isinstance(packet, packets.Connect):
-            level = packet.protocol_level
+            level = packet.known("protocol_level")
             if level in KNOWN_LEVELS:
                 self.version, self.version_known, self.version_evidence = packet.version, True, "CONNECT"
             elif level is not None:
@@ -295,7 +295,7 @@ class Connection:
                 self.version, self.version_known = packet.version, False
                 self.version_evidence = f"a CONNECT with unknown protocol level {level}"
             if not damaged or is_identified(damaged):
-                self.client_identifier = packet.client_identifier
+                self.client_identifier = packet.known("client_identifier")
             self.revision += 1
         elif isinstance(packet, packets.Connack) and packet.properties is not None:
             assigned = packet.properties.assigned_client_identifier
@@ -391,10 +391,10 @@ class Connection:
         elif isinstance(packet, packets.Auth):
             side.doubt = max(side.doubt, SUSPECT)
         elif isinstance(packet, packets.Subscribe):
-            count = len(packet.subscriptions or ())
+            count = len(packet.known("subscriptions") or ())
             side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "subscribe", filters=count))
         elif isinstance(packet, packets.Unsubscribe):
-            count = len(packet.topic_filters or ())
+            count = len(packet.known("topic_filters") or ())
             side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "unsubscribe", filters=count))
         elif isinstance(packet, packets.Suback):
             self.receiver(direction).finish(packet.packet_identifier, "subscribe")

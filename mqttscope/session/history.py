@@ -499,9 +499,9 @@ class History:
                 return
         else:
             if isinstance(packet, packets.Subscribe):
-                kind, filters = "subscribe", [row.topic_filter for row in packet.subscriptions or ()]
+                kind, filters = "subscribe", [row.topic_filter for row in packet.known("subscriptions") or ()]
             else:
-                kind, filters = "unsubscribe", packet.topic_filters or []
+                kind, filters = "unsubscribe", packet.known("topic_filters") or []
             request = self.subscriptions.request_for(running.packet_identifier, kind)
             if running.kind == kind and (request is None or list(request.topic_filters) == filters):
                 return

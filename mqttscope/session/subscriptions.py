@@ -186,7 +186,7 @@ class Subscriptions:
         """Take a SUBSCRIBE; ``shared`` says whether the version knows Shared Subscriptions."""
         block = packet.properties
         identifier = None if block is None else block.first(SUBSCRIPTION_IDENTIFIER)
-        rows = packet.subscriptions or ()
+        rows = packet.known("subscriptions") or ()
         self.subscribed_ns = timestamp_ns
         for row in rows:
             name = row.topic_filter
@@ -239,7 +239,7 @@ class Subscriptions:
 
     def unsubscribe(self, packet: Unsubscribe, number: int, frame: int, timestamp_ns: int, position: int = 0) -> None:
         """Take an UNSUBSCRIBE."""
-        filters = tuple(packet.topic_filters or ())
+        filters = tuple(packet.known("topic_filters") or ())
         existing = []
         for name in filters:
             one = self.live.get(name)
