@@ -47,7 +47,8 @@ from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.payload import text_of
-from mqttscope.report.public import PublicPacket, PublicReport, fields_shown
+from mqttscope.report.public import PublicPacket, fields_shown
+from mqttscope.report.public_report import PublicReport
 
 COLUMNS = (
     "capture",
