@@ -271,7 +271,7 @@ class PacketStream:
 
     def _learn(self, item: StreamItem) -> None:
         made = item.packet if isinstance(item, Malformed) else item
-        if isinstance(made, Connect) and made.protocol_level is not None:
+        if isinstance(made, Connect) and made.known("protocol_level") is not None:
             self.version, self.version_source = made.version, "CONNECT"
 
     def _assume(self, raw: bytes) -> bool:
