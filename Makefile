@@ -15,10 +15,13 @@ OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 
+COMPILED := build/compiled
+COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/test_events.py tests/lint/test_rules.py
+
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate bench fuzz clean venv dev tools
+.PHONY: demo test test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate bench fuzz clean venv dev tools wheel compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -94,6 +97,21 @@ unit:
 ## Write the generated files: completions, command reference.
 generate: dev
 	$(BIN)/python -m mqttscope.dev.generate
+
+## A wheel of Python alone, and one with the hot path compiled by mypyc, which needs a C compiler.
+wheel: venv
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	MQTTSCOPE_COMPILED=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+# A tree of its own, so that the Python of this folder stays what it is.
+compiled: dev
+	$(BIN)/python .ci/compile.py $(COMPILED)
+	@rm -rf $(COMPILED)/tests && cp -r tests $(COMPILED)/
+	@for one in *; do [ -e $(COMPILED)/$$one ] || [ $$one = build ] || ln -s "$(CURDIR)/$$one" $(COMPILED)/; done
+
+## The tests of what is compiled, on the compiled tree.
+test-compiled: compiled
+	cd $(COMPILED) && PYTHONPATH=. $(CURDIR)/$(PYTEST) -q $(COMPILED_TESTS)
 
 bench: dev tools
 	$(BIN)/python -m tests.bench

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mqttscope import version_told
+
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("mqttscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mqttscope")
@@ -51,8 +53,11 @@ EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests, and leave out the exhaustive ones unless they are asked for."""
+    """Mark the slow tests, and leave out those that do not fit: exhaustive ones, and what compiling takes away."""
+    compiled = version_told().endswith("(compiled)")
     for item in items:
+        if compiled and item.get_closest_marker("interpreted"):
+            item.add_marker(pytest.mark.skip(reason="patches what a compiled module has inlined"))
         place = item.path.relative_to(ROOT / "tests").as_posix()
         if not EXHAUSTIVE and item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; MQTTSCOPE_EXHAUSTIVE=1 runs it"))

@@ -13,22 +13,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from mqttscope.errors import MqttscopeError
 
-CHUNK_SIZE = 1 << 16
+CHUNK_SIZE: Final = 1 << 16
 """How many bytes are read, and uncompressed, at a time; more would not stay in the processor's nearer caches."""
-COMPRESSED_CHUNK_SIZE = 1 << 16
+COMPRESSED_CHUNK_SIZE: Final = 1 << 16
 """How many compressed bytes are read at a time, at most."""
-LZ4_BLOCK_LIMIT = 4 << 20
+LZ4_BLOCK_LIMIT: Final = 4 << 20
 """Largest lz4 block, by specification; no step gives more."""
 
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_LZ4 = b"\x04\x22\x4d\x18"
-_GZIP_WBITS = 31
-_ZSTD_RLE_BLOCK = 1
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_LZ4: Final = b"\x04\x22\x4d\x18"
+_GZIP_WBITS: Final = 31
+_ZSTD_RLE_BLOCK: Final = 1
 
 
 class DamagedError(MqttscopeError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.net.frame import CaptureError, Frame
@@ -86,17 +86,17 @@ class ReaderState:
         return ReaderState.of(self.written())
 
 
-FRAME_LIMIT = 64 << 20
+FRAME_LIMIT: Final = 64 << 20
 """A frame said to be longer than this is damage, whatever the snap length of the file."""
-STANDARD_SNAP_LENGTH = 262_144
+STANDARD_SNAP_LENGTH: Final = 262_144
 """The longest frame that libpcap writes; files that say less, or 0, still hold frames up to this length."""
-LINK_TYPE_MASK = 0xFFFF
+LINK_TYPE_MASK: Final = 0xFFFF
 """The upper bits of the link type field hold the length of a frame check sequence, or nothing."""
 
-FILE_HEADER_SIZE = 24
+FILE_HEADER_SIZE: Final = 24
 """Bytes before the first record."""
-_new = object.__new__
-LAYOUTS = {
+_new = Frame.__new__
+LAYOUTS: Final = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000, "IIII"),
     b"\xa1\xb2\xc3\xd4": (">", 1000, "IIII"),
     b"\x4d\x3c\xb2\xa1": ("<", 1, "IIII"),
@@ -105,7 +105,7 @@ LAYOUTS = {
     b"\xa1\xb2\xcd\x34": (">", 1000, "IIII8x"),
 }
 """Magic -> byte order, nanoseconds per unit of the fraction, layout of a record header."""
-PCAP_MAGICS = frozenset(LAYOUTS)
+PCAP_MAGICS: Final = frozenset(LAYOUTS)
 """The first four bytes of the pcap files that are read."""
 
 

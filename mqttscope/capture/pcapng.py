@@ -10,44 +10,44 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Literal
+from typing import Final, Literal
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.pcap import FRAME_LIMIT, Interface, ReaderState
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 
-PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
+PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
 """The first four bytes of a pcapng file, the same in both byte orders."""
-BLOCK_OVERHEAD = 1 << 20
+BLOCK_OVERHEAD: Final = 1 << 20
 """What a block may be longer than the longest frame: its fields and options."""
-TIMESTAMP_LIMIT = 1 << 63
+TIMESTAMP_LIMIT: Final = 1 << 63
 """Times are signed 64-bit nanoseconds (1677 to 2262); those beyond are moved to the nearer end and reported."""
 
-_SECTION_HEADER = 0x0A0D0D0A
-_INTERFACE_DESCRIPTION = 1
-_OBSOLETE_PACKET = 2
-_SIMPLE_PACKET = 3
-_INTERFACE_STATISTICS = 5
-_ENHANCED_PACKET = 6
-_DECRYPTION_SECRETS = 10
+_SECTION_HEADER: Final = 0x0A0D0D0A
+_INTERFACE_DESCRIPTION: Final = 1
+_OBSOLETE_PACKET: Final = 2
+_SIMPLE_PACKET: Final = 3
+_INTERFACE_STATISTICS: Final = 5
+_ENHANCED_PACKET: Final = 6
+_DECRYPTION_SECRETS: Final = 10
 
-_OPTION_DROP_COUNT = 4  # of an Enhanced Packet Block
-_OPTION_RECEIVED = 4  # this and the next two of an Interface Statistics Block
-_OPTION_INTERFACE_DROPS = 5
-_OPTION_SYSTEM_DROPS = 7
-_OPTION_TIME_RESOLUTION = 9  # this and the next of an Interface Description Block
-_OPTION_TIME_OFFSET = 14
-_DROPS_UNKNOWN = 0xFFFF
+_OPTION_DROP_COUNT: Final = 4  # of an Enhanced Packet Block
+_OPTION_RECEIVED: Final = 4  # this and the next two of an Interface Statistics Block
+_OPTION_INTERFACE_DROPS: Final = 5
+_OPTION_SYSTEM_DROPS: Final = 7
+_OPTION_TIME_RESOLUTION: Final = 9  # this and the next of an Interface Description Block
+_OPTION_TIME_OFFSET: Final = 14
+_DROPS_UNKNOWN: Final = 0xFFFF
 
-_BYTE_ORDERS: dict[str, Literal["little", "big"]] = {"<": "little", ">": "big"}
+_BYTE_ORDERS: Final[dict[str, Literal["little", "big"]]] = {"<": "little", ">": "big"}
 
-_ENHANCED_HEADER_SIZE = 28
-_ENHANCED_OVERHEAD = 32
-_SMALLEST_BLOCK = 12
+_ENHANCED_HEADER_SIZE: Final = 28
+_ENHANCED_OVERHEAD: Final = 32
+_SMALLEST_BLOCK: Final = 12
 
 
-_new = object.__new__
+_new = Frame.__new__
 
 
 class _DamagedBlockError(MqttscopeError):
@@ -341,7 +341,7 @@ def _captured(body: bytes, start: int, captured: int) -> tuple[bytes, bytes]:
     return body[start:stop], body[stop + (-captured & 3) :]
 
 
-_PACKET_BLOCKS: dict[int, Callable[[bytes, _Section], _Parts]] = {
+_PACKET_BLOCKS: Final[dict[int, Callable[[bytes, _Section], _Parts]]] = {
     _OBSOLETE_PACKET: _obsolete_packet,
     _SIMPLE_PACKET: _simple_packet,
     _ENHANCED_PACKET: _enhanced_packet,

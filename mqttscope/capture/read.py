@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import BinaryIO, cast
+from dataclasses import dataclass, fields
+from typing import BinaryIO, Final, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, PCAP_MAGICS, ReaderState, read_pcap
@@ -22,12 +22,12 @@ from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
-NO_FRAME = float("-inf")
+NO_FRAME: Final = float("-inf")
 """Time of the first frame where there is none: these captures come first."""
-PIECE_BYTES = 1 << 20
+PIECE_BYTES: Final = 1 << 20
 """How much is read at least, where there is so much."""
-_PEEK_SIZE = 1 << 16
-_FOREIGN = (
+_PEEK_SIZE: Final = 1 << 16
+_FOREIGN: Final = (
     (b"snoop\0\0\0", "a snoop file"),
     (b"GMBU", "a Microsoft Network Monitor file"),
     (b"RTSS", "a Microsoft Network Monitor 1 file"),
@@ -42,7 +42,7 @@ _FOREIGN = (
     (b"PK\x03\x04", "a zip archive"),
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
 )
-_LONGEST_FOREIGN = max(len(magic) for magic, _ in _FOREIGN)
+_LONGEST_FOREIGN: Final = max(len(magic) for magic, _ in _FOREIGN)
 
 
 def read_capture(
@@ -178,8 +178,8 @@ def read_on(file: BinaryIO, capture: str, part: CaptureRange) -> Iterator[Frame 
 
 
 def _take(found: ReaderState, memory: ReaderState) -> None:
-    for name in ReaderState.__slots__:
-        setattr(memory, name, getattr(found, name))
+    for one in fields(ReaderState):
+        setattr(memory, one.name, getattr(found, one.name))
 
 
 def _read(

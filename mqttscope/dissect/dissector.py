@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Final
 
 from mqttscope.dissect.flow_state import (
     IGNORED,
@@ -57,9 +58,9 @@ from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import RST, Fragment, NotSegment, Segment, plain_key
 from mqttscope.session.connection import Connection
 
-MAX_RESETS = 1_024
+MAX_RESETS: Final = 1_024
 """Resets whose senders are remembered; fewer segments than this come before one is judged."""
-_MISSING = frozenset(("before_start", "out_of_window"))
+_MISSING: Final = frozenset(("before_start", "out_of_window"))
 """Reasons for which bytes are discarded that both sides may have read."""
 
 
@@ -254,14 +255,14 @@ class Dissector:
     def _begin(self, dialogue: FlowState) -> Iterator[Event]:
         """The dialogue was decided: report the connection and go through what had to wait."""
         waiting = dialogue.without_preface()
-        if dialogue.phase is IGNORED:
+        if dialogue.is_ignored:
             self._transports.ignore(dialogue)
             return
         if dialogue.phase is MQTT:
             yield from self._transports.open(dialogue, "tcp")
         dialogue.replaying = dialogue.phase is MQTT
         for event in waiting:
-            if dialogue.phase is IGNORED:
+            if dialogue.is_ignored:
                 return
             if isinstance(event, StreamGap):
                 yield from self._gap(dialogue, event)
@@ -483,8 +484,8 @@ def _delivered(flow: Flow) -> int:
     return flow.initiator.delivered_bytes + flow.responder.delivered_bytes
 
 
-_new = object.__new__
-_SAYS_NO_VERSION = frozenset(PACKETS.values()) - {Connect, Connack}
+_new = PacketEvent.__new__
+_SAYS_NO_VERSION: Final = frozenset(PACKETS.values()) - {Connect, Connack}
 
 
 def dissect_segments(
@@ -618,7 +619,7 @@ def dissect(
     return dissect_segments(segments(frames, skipped), options, dissector)
 
 
-COUNTERS = (
+COUNTERS: Final = (
     "data_segments",
     "empty_segments",
     "retransmitted_segments",

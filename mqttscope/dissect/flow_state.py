@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from mqttscope.dissect import options as named
 from mqttscope.dissect.options import Options
@@ -23,24 +24,24 @@ from mqttscope.net.websocket import WebSocket, may_start_frame
 from mqttscope.session.connection import Connection, OtherEnd
 from mqttscope.session.inflight import Side
 
-MAX_UNDECIDED_BYTES = 16_384
+MAX_UNDECIDED_BYTES: Final = 16_384
 """Bytes of one flow that are kept while it is not clear what it speaks."""
-PIECE_COST = 16
+PIECE_COST: Final = 16
 """What each piece of them counts beside its bytes, so that tiny pieces are bounded too."""
-GAP_COST = 256
+GAP_COST: Final = 256
 """What a gap counts."""
-LOOKS = 64
+LOOKS: Final = 64
 """So many pieces are looked at one by one; then a look waits until the bytes have grown by a quarter."""
 
-MAX_DISCARDED = 64
+MAX_DISCARDED: Final = 64
 """Discarded segments that are remembered of a flow while it is undecided."""
 
-HANDSHAKE = "TCP handshake"
-VERSIONS = (ProtocolVersion.V5, ProtocolVersion.V3_1_1)
-MIN_RUN = 2
+HANDSHAKE: Final = "TCP handshake"
+VERSIONS: Final = (ProtocolVersion.V5, ProtocolVersion.V3_1_1)
+MIN_RUN: Final = 2
 """Packets in a row that one direction must show when nothing but plausibility speaks for MQTT."""
-_OF_CLIENT = (PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ)
-_OF_SERVER = (PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP)
+_OF_CLIENT: Final = (PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ)
+_OF_SERVER: Final = (PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP)
 
 
 class FlowPhase(StrEnum):
@@ -93,9 +94,14 @@ class FlowTrigger(StrEnum):
     """Nothing speaks for MQTT: not the bytes, not the names in an upgrade or hello, not the port."""
 
 
-UNDECIDED, MQTT, SEARCHING, WEBSOCKET, TLS, IGNORED = FlowPhase
+UNDECIDED: Final = FlowPhase.UNDECIDED
+MQTT: Final = FlowPhase.MQTT
+SEARCHING: Final = FlowPhase.SEARCHING
+WEBSOCKET: Final = FlowPhase.WEBSOCKET
+TLS: Final = FlowPhase.TLS
+IGNORED: Final = FlowPhase.IGNORED
 
-TRANSITIONS = {
+TRANSITIONS: Final = {
     (UNDECIDED, FlowTrigger.SPEAKS_MQTT): MQTT,
     (UNDECIDED, FlowTrigger.SPEAKS_WEBSOCKET): WEBSOCKET,
     (UNDECIDED, FlowTrigger.SPEAKS_TLS): TLS,
@@ -262,6 +268,11 @@ class FlowState:
     def speaks_mqtt(self) -> bool:
         """Whether the bytes of the flow are MQTT as they are."""
         return self.phase is MQTT or self.phase is SEARCHING
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether nothing of the flow is read any further."""
+        return self.phase is IGNORED
 
     def move(self, trigger: FlowTrigger) -> None:
         """Go into the next phase."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.stream import MAX_PACKET_BYTES
 
-MQTT = "mqtt"
-WEBSOCKET = "ws"
-TLS = "tls"
+MQTT: Final = "mqtt"
+WEBSOCKET: Final = "ws"
+TLS: Final = "tls"
 
-WELL_KNOWN_PORTS: dict[int, str] = {1883: MQTT, 8883: TLS}
+WELL_KNOWN_PORTS: Final[dict[int, str]] = {1883: MQTT, 8883: TLS}
 """Ports that IANA assigned to MQTT.  What is found there is still looked at: TLS on 1883 is seen as TLS."""
 
 

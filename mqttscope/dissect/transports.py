@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqttscope.dissect.flow_state import IGNORED, SEARCHING, Arrival, Counting, FlowState, FlowTrigger, Held, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
@@ -26,11 +26,13 @@ from mqttscope.net.segment import endpoints, ports
 from mqttscope.net.websocket import CLOSE, Control, Lost, MessageData, MessageGap
 from mqttscope.session.connection import Connection
 
-C2S = Direction.CLIENT_TO_SERVER
-S2C = Direction.SERVER_TO_CLIENT
-MAX_HELD_ITEMS = 64
+C2S: Final = Direction.CLIENT_TO_SERVER
+S2C: Final = Direction.SERVER_TO_CLIENT
+MAX_HELD_ITEMS: Final = 64
 """Of one connection, packets that are held back until it is known whether others come before them."""
-_CONNECT, _CONNACK, _PUBLISH = PacketType.CONNECT, PacketType.CONNACK, PacketType.PUBLISH
+_CONNECT: Final = PacketType.CONNECT
+_CONNACK: Final = PacketType.CONNACK
+_PUBLISH: Final = PacketType.PUBLISH
 
 
 class Place(Protocol):
@@ -223,17 +225,17 @@ def _length(item: StreamItem) -> int:
     return len(item.raw) if isinstance(item, Malformed) else item.length
 
 
-MAX_OTHER_SERVERS = 100
+MAX_OTHER_SERVERS: Final = 100
 """Servers of TLS flows that are remembered by name."""
-_MAX_PROBLEMS = 100
+_MAX_PROBLEMS: Final = 100
 """WebSocket problems that are kept of one connection."""
-_RESUMED = (
+_RESUMED: Final = (
     "version", "version_known", "version_evidence", "client_identifier", "session_identifier", "phase", "keep_alive",
     "session_expiry_interval", "maximum_qos", "retain_available", "wildcard_subscription_available",
     "subscription_identifier_available", "shared_subscription_available", "client_side", "server_side",
 )  # fmt: skip
 """Fields of a connection that hold on after a reset which both sides ignored."""
-_SPOKEN = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
+_SPOKEN: Final = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 
 
 class Transports:

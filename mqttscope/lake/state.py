@@ -340,7 +340,7 @@ class _Reader:
         found = self._classes[number]
         if issubclass(found.cls, Enum):
             raise StateError("the state is damaged: this is no object")
-        made = object.__new__(found.cls)
+        made = found.cls.__new__(found.cls)
         # Known before its fields are read: they may refer to it.
         self._objects.append(made)
         give = object.__setattr__

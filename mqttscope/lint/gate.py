@@ -17,7 +17,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from fnmatch import fnmatchcase, translate
 from functools import cached_property
@@ -224,7 +224,7 @@ class Baseline:
 
 
 def _entry(row: Any) -> Entry:
-    names = Entry.__slots__
+    names = [one.name for one in fields(Entry)]
     if not isinstance(row, dict) or not all(isinstance(row.get(name, ""), str) for name in names):
         raise BaselineError(f"not a finding: {str(row)[:80]}")
     if not row.get("fingerprint") or not row.get("rule"):

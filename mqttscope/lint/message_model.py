@@ -285,9 +285,9 @@ class Messages(Watch, Model):
         self.oversized.pop(at.key, None)
         for identifier in at.client.exchanges:
             self.awaited.pop((at.key, identifier), None)
-        expiry: float = connection.session_expiry_interval or 0
+        expiry = float(connection.session_expiry_interval or 0)
         if connection.version is not ProtocolVersion.V5 or expiry == 0xFFFFFFFF:
-            expiry = 0 if connection.version is not ProtocolVersion.V5 and connection.clean_start else 1e9
+            expiry = 0.0 if connection.version is not ProtocolVersion.V5 and connection.clean_start else 1e9
         self.table.leave(at.client_name, at.key, at.timestamp_ns, expiry)
 
     # What packets say

@@ -21,7 +21,7 @@ MAX_SHOWN = 60
 WITH_STRINGS = tuple(one.packet for one in all_fields() if one.path == "properties")
 """Packets that may hold strings: all that may have properties."""
 
-_ESCAPED = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile(r"[\ud800-\udfff]")
 """What stands for bytes that are no UTF-8."""
 
 Place = tuple[str, str]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Final
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RESERVED, V5, MalformedReason, PacketType, ProtocolVersion, type_name
@@ -32,9 +33,11 @@ from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import EMPTY, reader
 from mqttscope.mqtt.wire import Fault, counted, read_u16, read_utf8
 
-_CONNECT, _AUTH = PacketType.CONNECT, PacketType.AUTH
+_CONNECT: Final = PacketType.CONNECT
+_AUTH: Final = PacketType.AUTH
 """Short names, since an attribute of an enum takes longer than a name."""
 Decoder = Callable[[bytes, int], ControlPacket]
+BytesLike = bytes | bytearray | memoryview
 
 _new = object.__new__
 
@@ -112,7 +115,7 @@ def _acknowledgement(cls: type[Puback | Pubrec | Pubrel | Pubcomp], version: Pro
     return decode
 
 
-DECODERS: tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], ...] = tuple(
+DECODERS: Final[tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], ...]] = tuple(
     tuple(
         decoder(kind, ProtocolVersion(version))
         if version >= ProtocolVersion.V3_1 and kind in PACKETS and (kind != PacketType.AUTH or version == V5)
@@ -122,11 +125,11 @@ DECODERS: tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], ...] =
     for version in range(6)
 )
 """Decoders by protocol level and packet type."""
-FAST = tuple((None, None, *row[2:]) for row in DECODERS)
+FAST: Final = tuple((None, None, *row[2:]) for row in DECODERS)
 """The same without CONNECT, which brings a version of its own."""
 
-NEED_MORE = 0
-TOO_LONG = -1
+NEED_MORE: Final = 0
+TOO_LONG: Final = -1
 
 
 def packet_end(data: bytes, position: int, end: int) -> tuple[int, int]:
@@ -192,13 +195,13 @@ def well_formed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacke
         return None
 
 
-def decode(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> ControlPacket | Malformed:
+def decode(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> ControlPacket | Malformed:
     """Decode exactly one packet.
 
     ``version`` is the one spoken on the connection; a CONNECT brings its own.  An incomplete packet is `Malformed` with
     reason ``truncated``, bytes after its end with reason ``trailing_bytes``.
     """
-    raw = bytes(raw)
+    raw = bytes(data)
     body, end = packet_end(raw, 0, len(raw))
     if body > 0 and end == len(raw):
         return decode_framed(raw, body, version)
@@ -306,7 +309,7 @@ def truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
     return found
 
 
-_FAULTS_OF_A_CUT = (
+_FAULTS_OF_A_CUT: Final = (
     MalformedReason.FIELD_OVERRUN,
     MalformedReason.PROPERTY_LENGTH_OVERRUN,
     MalformedReason.PROPERTY_LENGTH_MISSING,
@@ -361,9 +364,9 @@ def _refine(fault: FaultReport, raw: bytes, kind: int, version: ProtocolVersion,
     return fault
 
 
-def trace(raw: bytes, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list[Span]:
+def trace(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list[Span]:
     """Byte span of every field of one packet, in wire order; of a damaged one as far as it can be read."""
-    raw = bytes(raw)
+    raw = bytes(data)
     if not raw:
         return []
     body, end = packet_end(raw, 0, len(raw))
@@ -419,8 +422,8 @@ def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Sp
     return SpanIndex(packet.raw, version).of(packet, path)
 
 
-_PARTS = re.compile(r"[.\[]")
-_OPTIONS = frozenset(path.rpartition(".")[2] for path in packets.Subscribe.byte_of)
+_PARTS: Final = re.compile(r"[.\[]")
+_OPTIONS: Final = frozenset(path.rpartition(".")[2] for path in packets.Subscribe.byte_of)
 """Parts of the options byte of a subscription (5.0 3.8.3.1)."""
 
 

@@ -6,6 +6,7 @@ Sections: packet types 5.0 2.1.2, reason codes 5.0 2.4 and the table of each pac
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from typing import Final
 
 
 class ProtocolVersion(IntEnum):
@@ -29,8 +30,10 @@ class ProtocolVersion(IntEnum):
         raise ValueError(f"{text!r} is not an MQTT version (3.1, 3.1.1 or 5.0)")
 
 
-V3_1, V3_1_1, V5 = ProtocolVersion
-_VERSION_TEXT = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+V3_1: Final = ProtocolVersion.V3_1
+V3_1_1: Final = ProtocolVersion.V3_1_1
+V5: Final = ProtocolVersion.V5
+_VERSION_TEXT: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
 class PacketType(IntEnum):
@@ -53,7 +56,7 @@ class PacketType(IntEnum):
     AUTH = 15
 
 
-RESERVED = 0
+RESERVED: Final = 0
 """The packet type that is reserved in every version."""
 
 
@@ -117,7 +120,7 @@ class MalformedReason(StrEnum):
     SUBSCRIPTION_QOS_INVALID = "subscription_qos_invalid"
 
 
-REASON_CODES: dict[int, str] = {
+REASON_CODES: Final[dict[int, str]] = {
     0x00: "Success",
     0x01: "Granted QoS 1",
     0x02: "Granted QoS 2",
@@ -164,11 +167,11 @@ REASON_CODES: dict[int, str] = {
 }
 """Reason codes of 5.0 (table 2-6)."""
 
-_PUBLISH_ACKNOWLEDGEMENT = {0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99}
-_RELEASE = {0x00, 0x92}
+_PUBLISH_ACKNOWLEDGEMENT: Final = {0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99}
+_RELEASE: Final = {0x00, 0x92}
 
 # 0x8C stands in table 2-6 for DISCONNECT but not in table 3-10; accepting it keeps the stricter reading to a rule.
-_ALLOWED_5: dict[int, set[int]] = {
+_ALLOWED_5: Final[dict[int, set[int]]] = {
     PacketType.CONNACK: {0x00} | set(range(0x80, 0x8B)) | {0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F},
     PacketType.PUBACK: _PUBLISH_ACKNOWLEDGEMENT,
     PacketType.PUBREC: _PUBLISH_ACKNOWLEDGEMENT,
@@ -181,16 +184,16 @@ _ALLOWED_5: dict[int, set[int]] = {
     | set(range(0x93, 0xA3)),
     PacketType.AUTH: {0x00, 0x18, 0x19},
 }
-_ALLOWED_3_1_1: dict[int, set[int]] = {
+_ALLOWED_3_1_1: Final[dict[int, set[int]]] = {
     PacketType.CONNACK: set(range(6)),
     PacketType.SUBACK: {0, 1, 2, 0x80},
 }
-_ALLOWED_3_1: dict[int, set[int]] = {
+_ALLOWED_3_1: Final[dict[int, set[int]]] = {
     PacketType.CONNACK: set(range(6)),
     PacketType.SUBACK: {0, 1, 2},
 }
 
-RETURN_CODES: dict[int, str] = {
+RETURN_CODES: Final[dict[int, str]] = {
     0: "Connection Accepted",
     1: "Connection Refused, unacceptable protocol version",
     2: "Connection Refused, identifier rejected",
@@ -200,10 +203,10 @@ RETURN_CODES: dict[int, str] = {
 }
 """Connect Return codes of 3.1 and 3.1.1 (3.1.1 table 3.1)."""
 
-_SUBACK_CODES = {0: "Granted QoS 0", 1: "Granted QoS 1", 2: "Granted QoS 2", 0x80: "Failure"}
+_SUBACK_CODES: Final = {0: "Granted QoS 0", 1: "Granted QoS 1", 2: "Granted QoS 2", 0x80: "Failure"}
 
 
-_ALLOWED: dict[int, dict[int, set[int]]] = {
+_ALLOWED: Final[dict[int, dict[int, set[int]]]] = {
     ProtocolVersion.V3_1: _ALLOWED_3_1,
     ProtocolVersion.V3_1_1: _ALLOWED_3_1_1,
     ProtocolVersion.V5: _ALLOWED_5,

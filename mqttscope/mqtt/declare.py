@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import Fault, Wire, counted, read_variable_byte_integer, write_variable_byte_integer
@@ -63,7 +63,7 @@ class Malformed:
     """The bytes of the packet, or those skipped when framing was lost."""
     packet_type: int | None = None
     packet: ControlPacket | None = None
-    """What could be read; fields after the point where reading stopped are ``None``."""
+    """What could be read; fields after the point where reading stopped are ``None`` (`ControlPacket.known`)."""
     fields_read: tuple[str, ...] = ()
     """Names of the fields of ``packet`` that were read."""
     complete: bool = False
@@ -93,6 +93,10 @@ class ControlPacket:
     declaration: ClassVar[tuple[Declared, ...]] = ()
     byte_of: ClassVar[dict[str, str]] = {}
     """Computed attributes, with the field whose byte holds their bits."""
+
+    def known(self, name: str) -> Any:
+        """A field by its name, of a packet that may be damaged: ``None`` where reading stopped before it."""
+        return getattr(self, name)
 
     def settle(self, version: ProtocolVersion) -> list[Fault]:
         """Work out computed attributes after reading; returns the faults found in their values."""
@@ -181,7 +185,7 @@ def declaration_of(cls: type) -> tuple[Declared, ...]:
     return tuple(dataclasses.replace(row, name=name) for name, row in declared if row is not None)
 
 
-PACKETS: dict[int, type[ControlPacket]] = {}
+PACKETS: Final[dict[int, type[ControlPacket]]] = {}
 """Packet class by type, filled by `packet`."""
 
 C = TypeVar("C", bound=ControlPacket)
@@ -395,8 +399,9 @@ class Examination:
         return made, tuple(read_names), complete
 
     def _field(self, row: Declared, position: int, end: int) -> tuple[Any, int]:
-        read: Read = row.wire_in(self.version).read
-        if getattr(read, "composite", False):
+        kind = row.wire_in(self.version)
+        read: Read = kind.read
+        if kind.composite:
             before = self.prefix
             self.prefix = f"{before}{row.name}."
             try:

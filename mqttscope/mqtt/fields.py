@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Final
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, declaration_of
@@ -18,9 +19,9 @@ from mqttscope.mqtt.parts import FILTERS, Subscription, Will
 from mqttscope.mqtt.properties import PROPERTIES, WILL, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
 
-BITS = "bits"
+BITS: Final = "bits"
 """Data type of a field that is some bits of a byte."""
-TYPES: dict[str, type] = {
+TYPES: Final[dict[str, type]] = {
     **{one.name: int for one in (U8, U16, U32, VARIABLE_BYTE_INTEGER)},
     UTF8.name: str,
     BINARY.name: bytes,
@@ -31,7 +32,7 @@ TYPES: dict[str, type] = {
     "subscriptions": Subscription,
 }
 """Class of the values of each data type, of a list that of one value."""
-_LISTS = {"subscriptions": "subscriptions", FILTERS.name: UTF8.name, "reason codes": U8.name}
+_LISTS: Final = {"subscriptions": "subscriptions", FILTERS.name: UTF8.name, "reason codes": U8.name}
 """Data types that are lists, and the type of one value."""
 
 

@@ -6,7 +6,7 @@ version does not have is ``None``; what is empty is empty, what is zero is zero.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from mqttscope.mqtt.constants import V3_1, V3_1_1, V5, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, computed, declaration_of, flag, packet, wire
@@ -98,12 +98,12 @@ def _flag_fault(reason: MalformedReason, detail: str) -> Fault:
     return Fault(reason, 0, detail, field="connect_flags")
 
 
-BRIDGE_BIT = 0x80
-LEVELS_3_1_1 = (V3_1_1, V3_1_1 | BRIDGE_BIT)
+BRIDGE_BIT: Final = 0x80
+LEVELS_3_1_1: Final = (V3_1_1, V3_1_1 | BRIDGE_BIT)
 """Protocol levels of 3.1.1, of clients and of bridges."""
-BRIDGE_LEVELS = (V3_1 | BRIDGE_BIT, V3_1_1 | BRIDGE_BIT)
+BRIDGE_LEVELS: Final = (V3_1 | BRIDGE_BIT, V3_1_1 | BRIDGE_BIT)
 """Protocol levels of bridges in 3.1 and 3.1.1."""
-_KNOWN = {
+_KNOWN: Final = {
     ("MQIsdp", V3_1),
     ("MQTT", V3_1_1),
     ("MQTT", V5),
@@ -118,7 +118,7 @@ def version_of_level(level: int | None) -> ProtocolVersion:
     return V3_1 if level in (V3_1, BRIDGE_LEVELS[0]) else V3_1_1
 
 
-MAX_TOLD_NAME = 5
+MAX_TOLD_NAME: Final = 5
 """Characters of the longest invented protocol name that a fault quotes."""
 
 
@@ -295,7 +295,7 @@ class Auth(ControlPacket):
     properties: Properties | None = wire(properties_of(PacketType.AUTH), since=V5, tail=V5, default=None)
 
 
-FIXED_LENGTHS: dict[tuple[int, int], tuple[int, int]] = {
+FIXED_LENGTHS: Final[dict[tuple[int, int], tuple[int, int]]] = {
     **{(kind, version): (0, 0) for kind in (PacketType.PINGREQ, PacketType.PINGRESP) for version in ProtocolVersion},
     **{
         (kind, version): (2, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from mqttscope.mqtt.constants import (
     V3_1,
@@ -21,15 +21,9 @@ from mqttscope.mqtt.properties import WILL, Properties, reader, write_properties
 from mqttscope.mqtt.wire import BINARY, U8, UTF8, Fault, Wire, read_binary, read_u8, read_utf8, write_utf8
 
 
-def _composite(read: Callable[..., tuple[Any, int]]) -> Callable[..., tuple[Any, int]]:
-    """Mark a reader that takes an examination and records the spans of its parts itself."""
-    read.composite = True  # type: ignore[attr-defined]
-    return read
-
-
 def properties_of(owner: int) -> Wire[Any]:
     """The property block of a packet type."""
-    return Wire("Properties", _composite(reader(owner)), write_properties)
+    return Wire("Properties", reader(owner), write_properties, composite=True)
 
 
 def reason_of(packet_type: PacketType) -> Callable[[ProtocolVersion], Wire[Any]]:
@@ -82,7 +76,7 @@ def reasons_of(packet_type: PacketType) -> Callable[[ProtocolVersion], Wire[Any]
                 examine.span(name, position + index, position + index + 1)
             return codes, end
 
-        return Wire("reason codes", _composite(read), bytes)
+        return Wire("reason codes", read, bytes, composite=True)
 
     return kind
 
@@ -141,7 +135,7 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
         block = write_properties(will.properties) if read_block is not None else b""
         return block + write_utf8(will.will_topic) + BINARY.write(will.will_payload)
 
-    return Wire("Will", _composite(read), write)
+    return Wire("Will", read, write, composite=True)
 
 
 @dataclass(slots=True)
@@ -216,7 +210,7 @@ def subscriptions_in(version: ProtocolVersion) -> Wire[Any]:
             parts.append(write_utf8(row.topic_filter) + U8.write(options))
         return b"".join(parts)
 
-    return Wire("subscriptions", _composite(read), write)
+    return Wire("subscriptions", read, write, composite=True)
 
 
 def _read_filters(buffer: bytes, position: int, end: int, examine: Examination | None = None) -> tuple[list[str], int]:
@@ -237,6 +231,6 @@ def _read_filters(buffer: bytes, position: int, end: int, examine: Examination |
     return rows, position
 
 
-FILTERS: Wire[list[str]] = Wire(
-    "topic filters", _composite(_read_filters), lambda rows: b"".join(map(write_utf8, rows))
+FILTERS: Final[Wire[list[str]]] = Wire(
+    "topic filters", _read_filters, lambda rows: b"".join(map(write_utf8, rows)), composite=True
 )

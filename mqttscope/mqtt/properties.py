@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import Examination
 from mqttscope.mqtt.wire import Fault, Wire, counted
 
-WILL = 0
+WILL: Final = 0
 """Stands for the Will Properties where a packet type is asked for; type 0 itself never has properties."""
 
 _C, _CA, _P = PacketType.CONNECT, PacketType.CONNACK, PacketType.PUBLISH
-_ACKS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+_ACKS: Final = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _S, _SA, _U, _UA = PacketType.SUBSCRIBE, PacketType.SUBACK, PacketType.UNSUBSCRIBE, PacketType.UNSUBACK
 _D, _A = PacketType.DISCONNECT, PacketType.AUTH
 
@@ -42,7 +42,7 @@ class Property:
     """Whether no output may show it."""
 
 
-PROPERTIES: tuple[Property, ...] = (
+PROPERTIES: Final[tuple[Property, ...]] = (
     Property(0x01, "payload_format_indicator", wire.U8, (_P, WILL), default=0),
     Property(0x02, "message_expiry_interval", wire.U32, (_P, WILL)),
     Property(0x03, "content_type", wire.UTF8, (_P, WILL)),
@@ -73,12 +73,12 @@ PROPERTIES: tuple[Property, ...] = (
 )
 """Table 2-4 of MQTT 5.0."""
 
-BY_IDENTIFIER: dict[int, Property] = {row.identifier: row for row in PROPERTIES}
-BY_NAME: dict[str, Property] = {row.name: row for row in PROPERTIES}
-SUBSCRIPTION_IDENTIFIER = BY_NAME["subscription_identifier"].identifier
-TOPIC_ALIAS = BY_NAME["topic_alias"].identifier
-USER_PROPERTY = BY_NAME["user_property"].identifier
-LISTS = frozenset({"user_property", "subscription_identifier"})
+BY_IDENTIFIER: Final[dict[int, Property]] = {row.identifier: row for row in PROPERTIES}
+BY_NAME: Final[dict[str, Property]] = {row.name: row for row in PROPERTIES}
+SUBSCRIPTION_IDENTIFIER: Final = BY_NAME["subscription_identifier"].identifier
+TOPIC_ALIAS: Final = BY_NAME["topic_alias"].identifier
+USER_PROPERTY: Final = BY_NAME["user_property"].identifier
+LISTS: Final = frozenset({"user_property", "subscription_identifier"})
 """Properties that are lists everywhere, since the specification lets them repeat."""
 
 
@@ -121,7 +121,7 @@ class Properties:
     @classmethod
     def of(cls, items: Iterable[tuple[int, Any]]) -> Properties:
         """A block of exactly these ``(identifier, value)`` pairs."""
-        block = cls.__new__(cls)
+        block = _new(cls)
         block.items = tuple(items)
         return block
 
@@ -136,9 +136,9 @@ class Properties:
         """All values of a property in order."""
         return [value for number, value in self.items if number == identifier]
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        # All names that MQTT has are properties of this class.
+        raise AttributeError(f"MQTT has no property {name!r}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Properties) and self.items == other.items
@@ -154,6 +154,9 @@ class Properties:
 
     def __repr__(self) -> str:
         return f"Properties.of({[(property_name(number), value) for number, value in self.items]})"
+
+
+_new = Properties.__new__
 
 
 def _accessor(row: Property) -> property:
@@ -173,7 +176,7 @@ def _accessor(row: Property) -> property:
 for _row in PROPERTIES:
     setattr(Properties, _row.name, _accessor(_row))
 
-EMPTY = Properties()
+EMPTY: Final = Properties()
 
 Reader = Callable[[bytes, int, int], tuple[Properties, int]]
 
@@ -217,7 +220,7 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
                 raise Fault(MalformedReason.PROPERTY_UNKNOWN, at, "")  # the examination finds out what it really is
             value, at = get(buffer, at + 1, stop)
             items.append((number, value))
-        block = Properties.__new__(Properties)
+        block = _new(Properties)
         block.items = tuple(items)
         return block, at
 

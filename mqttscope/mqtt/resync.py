@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Final
 
 from mqttscope.mqtt.codec import NEED_MORE, TOO_LONG, decode, packet_end, well_formed
 from mqttscope.mqtt.constants import RESERVED, V5, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Publish
 
-MAX_BELIEVED: dict[int, int] = {PacketType.CONNECT: 65_536, PacketType.PUBLISH: 65_536}
+MAX_BELIEVED: Final[dict[int, int]] = {PacketType.CONNECT: 65_536, PacketType.PUBLISH: 65_536}
 """Longest packet by type that a search waits for; what is longer is no place to begin at."""
-MAX_BELIEVED_OTHER = 4096
+MAX_BELIEVED_OTHER: Final = 4096
 """The same for all other types."""
 
-_STARTS = re.compile(rb"[\x10\x20\x30-\x35\x38-\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0]")
+_STARTS: Final = re.compile(rb"[\x10\x20\x30-\x35\x38-\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0]")
 """First bytes that the table of fixed header flags allows."""
-_NAMES = (b"\0\x04MQ", b"\0\x06MQ")
-_PUBLISH, _AUTH = PacketType.PUBLISH, PacketType.AUTH
-_WITH_A_TOPIC = (PacketType.PUBLISH, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
-_TAKEN = 0
-_REFUSED = -1
+_NAMES: Final = (b"\0\x04MQ", b"\0\x06MQ")
+_PUBLISH: Final = PacketType.PUBLISH
+_AUTH: Final = PacketType.AUTH
+_WITH_A_TOPIC: Final = (PacketType.PUBLISH, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
+_TAKEN: Final = 0
+_REFUSED: Final = -1
 
 
 def find_packets(

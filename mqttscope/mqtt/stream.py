@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqttscope.mqtt.codec import FAST, NEED_MORE, decode_framed, packet_end, reserved, too_long, truncated, unbelieved
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
@@ -20,17 +21,17 @@ from mqttscope.mqtt.packets import FIXED_LENGTHS, Connect, Publish
 from mqttscope.mqtt.resync import evidence, find_packets
 from mqttscope.mqtt.wire import Fault
 
-MAX_PACKET_BYTES = 268_435_460
+MAX_PACKET_BYTES: Final = 268_435_460
 """Longest packet of the protocol: five bytes of fixed header and the largest Remaining Length."""
-MAX_SEARCH_BYTES = 65_536
+MAX_SEARCH_BYTES: Final = 65_536
 """How many bytes are kept of those passed over while looking for the next packet; further ones are only counted."""
-MAX_SUSPECT_BYTES = 65_536
+MAX_SUSPECT_BYTES: Final = 65_536
 """Headers of packets that are longer are looked at before their end is waited for."""
-MAX_ACKNOWLEDGEMENT_BYTES = 1 << 20
+MAX_ACKNOWLEDGEMENT_BYTES: Final = 1 << 20
 """Acknowledgements may have properties without end; with a longer Remaining Length than this framing is lost."""
-MAX_RESERVED = 16
+MAX_RESERVED: Final = 16
 """After so many packets of a reserved type framing is not believed any more."""
-MAX_TOO_LARGE_BYTES = 64
+MAX_TOO_LARGE_BYTES: Final = 64
 """How many bytes are kept of a packet above ``max_packet_bytes``."""
 
 
@@ -51,7 +52,7 @@ class Unparsed:
     """Type of the packet they belong to, when that is known."""
 
 
-_UNKNOWN: tuple[None, ...] = (None,) * 16
+_UNKNOWN: Final[tuple[None, ...]] = (None,) * 16
 """No fast decoders: while the version is unknown every packet is looked at for evidence."""
 
 StreamItem = ControlPacket | Malformed | Unparsed
@@ -270,7 +271,7 @@ class PacketStream:
 
     def _learn(self, item: StreamItem) -> None:
         made = item.packet if isinstance(item, Malformed) else item
-        if isinstance(made, Connect) and made.protocol_level is not None:
+        if isinstance(made, Connect) and made.known("protocol_level") is not None:
             self.version, self.version_source = made.version, "CONNECT"
 
     def _assume(self, raw: bytes) -> bool:
@@ -368,7 +369,7 @@ class PacketStream:
             return None
         found = truncated(head, self.version)
         made = found.packet
-        if isinstance(made, Publish) and made.payload is not None and len(found.faults) == 1:
+        if isinstance(made, Publish) and made.known("payload") is not None and len(found.faults) == 1:
             return made
         return None
 

@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable
 from functools import partial
 from operator import eq
+from typing import Final
 
-MAX_TOPIC_BYTES = 65_535
+MAX_TOPIC_BYTES: Final = 65_535
 """Longest Topic Name or Topic Filter in bytes of UTF-8 (5.0 4.7.3)."""
-SHARE = "$share"
+SHARE: Final = "$share"
 """First level that marks the Topic Filter of a Shared Subscription (5.0 4.8.2)."""
-MAX_PATTERN_LEVELS = 64
+MAX_PATTERN_LEVELS: Final = 64
 """Wildcard filters of more levels are matched level by level; building a pattern for them costs more than it gains."""
 
 

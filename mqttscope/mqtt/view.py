@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from mqttscope.mqtt.constants import V5, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -18,13 +18,15 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, PROPERTIES, Properties, property_name
 
-PAYLOAD_LIMIT = 65_536
+PAYLOAD_LIMIT: Final = 65_536
 """Bytes of a binary value that are shown unless another limit is given."""
 
-_SECRETS = frozenset(row.identifier for row in PROPERTIES if row.secret)
+_SECRETS: Final = frozenset(row.identifier for row in PROPERTIES if row.secret)
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_WITHOUT_BYTE: Final = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates that stand for no byte."""
 
 View = dict[str, Any]
 
@@ -67,12 +69,8 @@ def utf8(told: str) -> str:
     r"""Text that can be encoded: bytes of the capture that are not UTF-8 as ``\xff``."""
     if told.isascii():
         return told
-    raw = told.encode("utf-8", "surrogateescape" if _escaped_bytes_only(told) else "surrogatepass")
+    raw = told.encode("utf-8", "surrogatepass" if _WITHOUT_BYTE.search(told) else "surrogateescape")
     return raw.decode("utf-8", "backslashreplace")
-
-
-def _escaped_bytes_only(told: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" and not "\udc80" <= char <= "\udcff" for char in told)
 
 
 def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, show_secrets: bool = False) -> View:
@@ -244,7 +242,7 @@ def _each(how: How) -> How:
     return lambda values, limit: [how(one, limit) for one in values or ()]
 
 
-_BY_TYPE: dict[type, How] = {str: _text, bytes: _binary, Properties: properties_view}
+_BY_TYPE: Final[dict[type, How]] = {str: _text, bytes: _binary, Properties: properties_view}
 
 
 def _how(field: Field, version: ProtocolVersion) -> How | None:
@@ -262,6 +260,6 @@ def _rows(fields: tuple[Field, ...], version: ProtocolVersion) -> _Rows:
     return tuple((one.name, _how(one, version)) for one in fields if version in one.versions)
 
 
-_FIELDS: dict[int, dict[int, _Rows]] = {
+_FIELDS: Final[dict[int, dict[int, _Rows]]] = {
     version: {kind: _rows(members_of(kind), version) for kind in PacketType} for version in ProtocolVersion
 }

@@ -9,15 +9,14 @@ outside this package ever sees the exception, ``codec.decode`` turns it into a v
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.constants import MalformedReason
 
 T = TypeVar("T")
 
-MAX_VARIABLE_BYTE_INTEGER = 268_435_455
+MAX_VARIABLE_BYTE_INTEGER: Final = 268_435_455
 """Largest value of a Variable Byte Integer (5.0 1.5.5), and so the largest Remaining Length."""
 
 
@@ -43,13 +42,22 @@ class Fault(MqttscopeError):  # noqa: N818 - it never leaves the package as an e
         self.field = field
 
 
-@dataclass(slots=True)
 class Wire(Generic[T]):
     """One data type: how to read it, how to write it, and its name in the reference."""
 
+    __slots__ = ("composite", "name", "read", "write")
+
     name: str
-    read: Callable[[bytes, int, int], tuple[T, int]]
+    read: Callable[..., tuple[T, int]]
+    """Takes the bytes, a position and the end; of a composite type also the examination that wants to know more."""
     write: Callable[[T], bytes]
+    composite: bool
+    """Whether it has parts: its reader takes an examination and records the spans of them itself."""
+
+    def __init__(
+        self, name: str, read: Callable[..., tuple[T, int]], write: Callable[[T], bytes], *, composite: bool = False
+    ) -> None:
+        self.name, self.read, self.write, self.composite = name, read, write, composite
 
 
 def counted(number: int, word: str) -> str:
@@ -230,13 +238,13 @@ def read_rest(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
     return buffer[position:end], end
 
 
-U8: Wire[int] = Wire("Byte", read_u8, write_u8)
-U16: Wire[int] = Wire("Two Byte Integer", read_u16, write_u16)
-U32: Wire[int] = Wire("Four Byte Integer", read_u32, write_u32)
-VARIABLE_BYTE_INTEGER: Wire[int] = Wire(
+U8: Final[Wire[int]] = Wire("Byte", read_u8, write_u8)
+U16: Final[Wire[int]] = Wire("Two Byte Integer", read_u16, write_u16)
+U32: Final[Wire[int]] = Wire("Four Byte Integer", read_u32, write_u32)
+VARIABLE_BYTE_INTEGER: Final[Wire[int]] = Wire(
     "Variable Byte Integer", read_variable_byte_integer, write_variable_byte_integer
 )
-UTF8: Wire[str] = Wire("UTF-8 Encoded String", read_utf8, write_utf8)
-BINARY: Wire[bytes] = Wire("Binary Data", read_binary, write_binary)
-UTF8_PAIR: Wire[tuple[str, str]] = Wire("UTF-8 String Pair", read_utf8_pair, write_utf8_pair)
-REST: Wire[bytes] = Wire("rest of the packet", read_rest, bytes)
+UTF8: Final[Wire[str]] = Wire("UTF-8 Encoded String", read_utf8, write_utf8)
+BINARY: Final[Wire[bytes]] = Wire("Binary Data", read_binary, write_binary)
+UTF8_PAIR: Final[Wire[tuple[str, str]]] = Wire("UTF-8 String Pair", read_utf8_pair, write_utf8_pair)
+REST: Final[Wire[bytes]] = Wire("rest of the packet", read_rest, bytes)

@@ -14,33 +14,34 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
+from typing import Final
 
 from mqttscope.net.flow import Entry, Flow, FlowAlarm, FlowClosed, FlowEvent, FlowReport
 from mqttscope.net.flow_identity import VIEW_NS
 from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream
 from mqttscope.net.segment import plain_key, reverse_key
 
-_SECOND = 1_000_000_000
+_SECOND: Final = 1_000_000_000
 
-MAX_FLOWS = 100_000
-MAX_BUFFERED_BYTES = 4 * 1024 * 1024
+MAX_FLOWS: Final = 100_000
+MAX_BUFFERED_BYTES: Final = 4 * 1024 * 1024
 """Per direction."""
-MAX_BUFFERED_SEGMENTS = 32_768
+MAX_BUFFERED_SEGMENTS: Final = 32_768
 """Per direction; a 64 KiB burst cut into 3-byte segments and shuffled still fits."""
-MAX_TOTAL_BUFFERED_BYTES = 256 * 1024 * 1024
+MAX_TOTAL_BUFFERED_BYTES: Final = 256 * 1024 * 1024
 """Of all flows together."""
-IDLE_TIMEOUT_NS = 2 * 3600 * _SECOND
-LINGER_NS = 120 * _SECOND
+IDLE_TIMEOUT_NS: Final = 2 * 3600 * _SECOND
+LINGER_NS: Final = 120 * _SECOND
 """How long a closed flow is remembered, so that late copies of its segments do not open another."""
-REMEMBERED_BYTES = 1_024
+REMEMBERED_BYTES: Final = 1_024
 """Of each direction of a closed flow, the latest bytes: late segments are compared with them."""
-PROVEN_WAIT_NS = _SECOND // 4
-ONE_SIDED_WAIT_NS = 5 * _SECOND
-ONE_SIDED_BUFFERED_BYTES = 256 * 1024
-HELD_WAIT_NS = _SECOND // 5
-FORGET_NS = LINGER_NS // 8
+PROVEN_WAIT_NS: Final = _SECOND // 4
+ONE_SIDED_WAIT_NS: Final = 5 * _SECOND
+ONE_SIDED_BUFFERED_BYTES: Final = 256 * 1024
+HELD_WAIT_NS: Final = _SECOND // 5
+FORGET_NS: Final = LINGER_NS // 8
 """The table forgets flows that closed at most this often."""
-_SPARE_DUES = 1_024
+_SPARE_DUES: Final = 1_024
 """Notes of time-outs that count no more are cleared away when there are so many more than others."""
 
 _Place = tuple[int, int, str]

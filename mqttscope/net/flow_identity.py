@@ -17,48 +17,53 @@ twice has the same time stamp; one that is sent again has a later one.
 from __future__ import annotations
 
 from struct import unpack_from
+from typing import Final
 
 from mqttscope.net.flow import Flow, FlowReport, Verdict
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN, HalfStream, compare
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, plain_key, reverse_key
 
-TAP_NS = 1_000_000
+TAP_NS: Final = 1_000_000
 """A segment that comes again this soon was captured twice: nobody sends anything again so early."""
-VIEW_NS = 10_000_000_000
+VIEW_NS: Final = 10_000_000_000
 """Clocks of two taps differ by no more than this, wherever they are set by a time server now and then."""
-MAX_PAST = 4
+MAX_PAST: Final = 4
 """Connections between the same endpoints that are remembered after their end, since a second view may still show
 them."""
-COPY_NS = 200_000_000
+COPY_NS: Final = 200_000_000
 """A second tap whose clock is right shows a segment again within this time.  Less than any stack waits before it sends
 a SYN again (RFC 6298: a second), and than most wait before they send anything again."""
-PERSISTENCE_NS = 120_000_000_000
+PERSISTENCE_NS: Final = 120_000_000_000
 """No stack sends a segment again after so long a silence (the largest time-out of RFC 6298 section 2.4 and later)."""
-LATE_NS = 3_000_000_000
+LATE_NS: Final = 3_000_000_000
 """So long after the end of a flow a segment that brings nothing new is taken for a retransmission."""
-BEGIN_WINDOW = 1 << 16
+BEGIN_WINDOW: Final = 1 << 16
 """How far the numbers of what looks like the beginning of a connection may be from those of the one before."""
-NO_STAMP = -1
+NO_STAMP: Final = -1
 """For a segment without a time stamp."""
 
-_VIEW_WINDOW = 1 << 16
-_SLACK = 10_000
+_VIEW_WINDOW: Final = 1 << 16
+_SLACK: Final = 10_000
 """Ticks that a clock may be off: segments that are late, and clocks of captures that are set."""
-_TICKS_PER_SECOND = 1_125_000
+_TICKS_PER_SECOND: Final = 1_125_000
 """The fastest clock, with an eighth for its error: RFC 7323 asks for one tick a millisecond at most, and Linux can be
 told to have one each microsecond."""
-_FAST_OPEN_BYTES = 1_460
+_FAST_OPEN_BYTES: Final = 1_460
 """A SYN carries no more data than fits into one segment."""
-_FEW = 3
+_FEW: Final = 3
 """Segments that may wander together; more of them are sent."""
-_PROTOCOL_NAMES = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
-_CONNACK = 0x20
-_HTTP_METHOD, _HTTP_ANSWER = b"GET /", b"HTTP/1.1 101"
-_HANDSHAKE_RECORD, _HELLOS = b"\x16\x03", (1, 2)
-_END, _PADDING, _TIME_STAMPS = 0, 1, 8
-_USUAL = b"\x01\x01\x08\x0a"
+_PROTOCOL_NAMES: Final = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
+_CONNACK: Final = 0x20
+_HTTP_METHOD: Final = b"GET /"
+_HTTP_ANSWER: Final = b"HTTP/1.1 101"
+_HANDSHAKE_RECORD: Final = b"\x16\x03"
+_HELLOS: Final = (1, 2)
+_END: Final = 0
+_PADDING: Final = 1
+_TIME_STAMPS: Final = 8
+_USUAL: Final = b"\x01\x01\x08\x0a"
 
-DOUBTFUL = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.KNOCK, Verdict.STRAY, Verdict.EARLY))
+DOUBTFUL: Final = frozenset((Verdict.COPY, Verdict.RESUMED, Verdict.KNOCK, Verdict.STRAY, Verdict.EARLY))
 
 
 def _begins_connection(payload: bytes) -> bool:

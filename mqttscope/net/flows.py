@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Final
 
 from mqttscope.net.flow import Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
 from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
@@ -42,27 +43,27 @@ from mqttscope.net.flow_identity import (
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, plain_key, ports, reverse_key
 
-EARLY_NS = 200_000_000
+EARLY_NS: Final = 200_000_000
 """Frames come out of order by no more than this, also between two interfaces with buffers of their own."""
-MAX_VIEWS = 16
+MAX_VIEWS: Final = 16
 """Direction keys with other tags under which one flow is known."""
-MAX_KEPT_SEGMENTS = 64
+MAX_KEPT_SEGMENTS: Final = 64
 """Segments of a flow that are kept while it is not clear which connection they belong to."""
-MAX_KEPT_BYTES = 256 * 1024
-YOUNG_NS = 1_000_000_000
+MAX_KEPT_BYTES: Final = 256 * 1024
+YOUNG_NS: Final = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
 
-_BESIDE = frozenset((Verdict.STRAY, Verdict.KNOCK, Verdict.EARLY))
+_BESIDE: Final = frozenset((Verdict.STRAY, Verdict.KNOCK, Verdict.EARLY))
 """Why segments are kept while the flow continues beside them."""
-_KEPT_NS = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_NS}
+_KEPT_NS: Final = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_NS}
 """How long they are kept at most, where that is shorter than a flow that ended is remembered."""
-_VIEW_SEGMENTS = 4
+_VIEW_SEGMENTS: Final = 4
 """This many repeated segments in a row are a second view, not retransmissions."""
-_VIEW_BEGINNING = 2
+_VIEW_BEGINNING: Final = 2
 """The same where a SYN or SYN-ACK is among them; a single one may be a retransmission or a late copy."""
-_LITTLE_BEHIND = (1 << 32) - START_WINDOW
+_LITTLE_BEHIND: Final = (1 << 32) - START_WINDOW
 
-_NOTHING: tuple[FlowEvent, ...] = ()
+_NOTHING: Final[tuple[FlowEvent, ...]] = ()
 
 
 class FlowTable(FlowRegister):

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqttscope.net import headers
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment
 
-MAX_DATAGRAMS = 4096
+MAX_DATAGRAMS: Final = 4096
 """How many incomplete datagrams a table holds by default."""
-MAX_BYTES = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 """How many bytes a table may hold by default, ``FRAGMENT_OVERHEAD`` for each datagram, range and piece included."""
-TIMEOUT_NS = 60_000_000_000
+TIMEOUT_NS: Final = 60_000_000_000
 """How long a datagram may take by default, from its first fragment in the capture (RFC 8200 section 4.5)."""
-FRAGMENT_OVERHEAD = 128
+FRAGMENT_OVERHEAD: Final = 128
 """What a datagram, a range or a piece of it costs beside its bytes; without it, empty fragments would be free."""
-MAX_NESTED = 4
+MAX_NESTED: Final = 4
 """How many datagrams one fragment may complete, each being a fragment of the next."""
-MAX_LENGTH = 65535
+MAX_LENGTH: Final = 65535
 """Longest payload of a fragmented datagram, in bytes."""
 
-_TCP = 6
+_TCP: Final = 6
 
-TOO_LONG = NotSegment("malformed", f"the IP fragment ends beyond byte {MAX_LENGTH} of its datagram")
-TOO_MANY_NESTED = NotSegment("malformed", f"more than {MAX_NESTED} nested fragmented datagrams")
+TOO_LONG: Final = NotSegment("malformed", f"the IP fragment ends beyond byte {MAX_LENGTH} of its datagram")
+TOO_MANY_NESTED: Final = NotSegment("malformed", f"more than {MAX_NESTED} nested fragmented datagrams")
 
 
 @dataclass(slots=True)

@@ -13,93 +13,100 @@ The addresses are those of the innermost IP header, whatever a routing header or
 from __future__ import annotations
 
 from struct import unpack_from
+from typing import Final
 
 from mqttscope.net import links
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
 
-MAX_TUNNELS = 8
+MAX_TUNNELS: Final = 8
 """How many tunnels one frame may nest."""
-MAX_EXTENSION_HEADERS = 16
+MAX_EXTENSION_HEADERS: Final = 16
 """How many IPv6 extension headers one datagram may have."""
-MAX_TAGS = 64
+MAX_TAGS: Final = 64
 """How many tags TZSP may have before what it carries."""
-MAX_OFFLOAD_LENGTH = 524_288
+MAX_OFFLOAD_LENGTH: Final = 524_288
 """Longest IP datagram, in bytes, believed where the IP header announces a length of 0 (Linux's GSO_MAX_SIZE)."""
 
-NOT_TCP = NotSegment("not_tcp", "the IP datagram holds no TCP segment")
-TOO_MANY_TUNNELS = NotSegment("not_tcp", f"more than {MAX_TUNNELS} nested tunnels")
-IP_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame inside the IP headers")
-IP_SHORT = NotSegment("malformed", "the frame ends inside the IP headers")
-IP_VERSION = NotSegment("malformed", "the IP version is not the one that the link layer announced")
-IP_HEADER_LENGTH = NotSegment("malformed", "the IPv4 header length is below 20 bytes or beyond the total length")
-IP_TOO_LONG = NotSegment("malformed", f"the IP length is 0 in a frame of more than {MAX_OFFLOAD_LENGTH} bytes")
-TOO_MANY_EXTENSION_HEADERS = NotSegment("malformed", f"more than {MAX_EXTENSION_HEADERS} IPv6 extension headers")
-ERSPAN = unread("erspan")
-VXLAN_GPE = unread("vxlan_gpe")
-GTP_U = unread("gtp_u")
-_GTP_VERSIONS = {number: unread(f"gtp_u_version_{number}") for number in (0, 2, 3, 4, 5, 6, 7)}
-TZSP = unread("tzsp")
-L2TP_3 = unread("l2tp_version_3")
-CAPWAP = unread("capwap")
-TEREDO = unread("teredo")
-LISP = unread("lisp")
-ESP = unread("esp")
-WIREGUARD = unread("wireguard")
-MQTT_SN = unread("mqtt_sn")
-QUIC = unread("quic")
-TCP_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame inside the TCP header")
-TCP_SHORT = NotSegment("malformed", "the IP datagram ends inside the TCP header")
-TCP_DATA_OFFSET = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")
+NOT_TCP: Final = NotSegment("not_tcp", "the IP datagram holds no TCP segment")
+TOO_MANY_TUNNELS: Final = NotSegment("not_tcp", f"more than {MAX_TUNNELS} nested tunnels")
+IP_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the IP headers")
+IP_SHORT: Final = NotSegment("malformed", "the frame ends inside the IP headers")
+IP_VERSION: Final = NotSegment("malformed", "the IP version is not the one that the link layer announced")
+IP_HEADER_LENGTH: Final = NotSegment("malformed", "the IPv4 header length is below 20 bytes or beyond the total length")
+IP_TOO_LONG: Final = NotSegment("malformed", f"the IP length is 0 in a frame of more than {MAX_OFFLOAD_LENGTH} bytes")
+TOO_MANY_EXTENSION_HEADERS: Final = NotSegment("malformed", f"more than {MAX_EXTENSION_HEADERS} IPv6 extension headers")
+ERSPAN: Final = unread("erspan")
+VXLAN_GPE: Final = unread("vxlan_gpe")
+GTP_U: Final = unread("gtp_u")
+_GTP_VERSIONS: Final = {number: unread(f"gtp_u_version_{number}") for number in (0, 2, 3, 4, 5, 6, 7)}
+TZSP: Final = unread("tzsp")
+L2TP_3: Final = unread("l2tp_version_3")
+CAPWAP: Final = unread("capwap")
+TEREDO: Final = unread("teredo")
+LISP: Final = unread("lisp")
+ESP: Final = unread("esp")
+WIREGUARD: Final = unread("wireguard")
+MQTT_SN: Final = unread("mqtt_sn")
+QUIC: Final = unread("quic")
+TCP_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the TCP header")
+TCP_SHORT: Final = NotSegment("malformed", "the IP datagram ends inside the TCP header")
+TCP_DATA_OFFSET: Final = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")
 
-_new = object.__new__
+_new = Segment.__new__
 
-_PLAIN_IPV4 = b"\x08\0\x45"
+_PLAIN_IPV4: Final = b"\x08\0\x45"
 """EtherType of IPv4, version 4 with 20 bytes of header."""
-_PLAIN_IPV6 = b"\x86\xdd\x60"
+_PLAIN_IPV6: Final = b"\x86\xdd\x60"
 """EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
-_IPV4_WITHOUT_OPTIONS = 0x45
+_IPV4_WITHOUT_OPTIONS: Final = 0x45
 """Version 4 with 20 bytes of header."""
-_TCP = 6
-_UDP = 17
-_GRE = 47
-_ESP = 50
-_L2TP = 115
-_AUTHENTICATION = 51
-_IN_IP = {4: 4, 41: 6}
-_OPTIONS = frozenset((0, 43, 60, 135, 139, 140))
-_FRAGMENT = 44
-_EXTENSIONS = _OPTIONS | {_FRAGMENT, _AUTHENTICATION}
-_FRAGMENTED_IPV4 = frozenset((_TCP, _UDP, _GRE, _AUTHENTICATION, 4, 41))
+_TCP: Final = 6
+_UDP: Final = 17
+_GRE: Final = 47
+_ESP: Final = 50
+_L2TP: Final = 115
+_AUTHENTICATION: Final = 51
+_IN_IP: Final = {4: 4, 41: 6}
+_OPTIONS: Final = frozenset((0, 43, 60, 135, 139, 140))
+_FRAGMENT: Final = 44
+_EXTENSIONS: Final = _OPTIONS | {_FRAGMENT, _AUTHENTICATION}
+_FRAGMENTED_IPV4: Final = frozenset((_TCP, _UDP, _GRE, _AUTHENTICATION, 4, 41))
 
 # An encapsulation holds VLAN identifiers (at most 0x0fff) and these marks, some followed by a four-byte identifier.
-MARK_IN_IP = {4: b"\xf0\x04", 6: b"\xf0\x29"}
-MARK_GRE = b"\xf0\x2f"
-MARK_GRE_KEY = b"\xf0\x30"
-MARK_VXLAN = b"\xf1\x01"
-MARK_GENEVE = b"\xf1\x02"
-MARK_GTP = b"\xf0\x81"
-MARK_TZSP = b"\xf0\x82"
-MARK_L2TP = b"\xf0\x83"
-MARK_PPTP = b"\xf0\x84"
-_VXLAN_PORTS = frozenset((4789, 8472))
-_VXLAN_GPE_PORT = 4790
-_GENEVE_PORT = 6081
-_GTP_PORT = 2152
-_TZSP_PORT = 37008
-_L2TP_PORT = 1701
-_BRIDGED, _IP4, _IP6 = 0x6558, 0x0800, 0x86DD
+MARK_IN_IP: Final = {4: b"\xf0\x04", 6: b"\xf0\x29"}
+MARK_GRE: Final = b"\xf0\x2f"
+MARK_GRE_KEY: Final = b"\xf0\x30"
+MARK_VXLAN: Final = b"\xf1\x01"
+MARK_GENEVE: Final = b"\xf1\x02"
+MARK_GTP: Final = b"\xf0\x81"
+MARK_TZSP: Final = b"\xf0\x82"
+MARK_L2TP: Final = b"\xf0\x83"
+MARK_PPTP: Final = b"\xf0\x84"
+_VXLAN_PORTS: Final = frozenset((4789, 8472))
+_VXLAN_GPE_PORT: Final = 4790
+_GENEVE_PORT: Final = 6081
+_GTP_PORT: Final = 2152
+_TZSP_PORT: Final = 37008
+_L2TP_PORT: Final = 1701
+_BRIDGED: Final = 0x6558
+_IP4: Final = 0x0800
+_IP6: Final = 0x86DD
 """What GENEVE is believed to carry on a port of its own: Ethernet or IP."""
-_GPE_TYPES = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
-_TZSP_LINKS = {1: 1, 18: 105, 119: 119, 127: 163}
-_QUIC_PORTS = frozenset((443, 8883, 14567))
+_GPE_TYPES: Final = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
+_TZSP_LINKS: Final = {1: 1, 18: 105, 119: 119, 127: 163}
+_QUIC_PORTS: Final = frozenset((443, 8883, 14567))
 """HTTP/3, secure MQTT, and where EMQX listens for MQTT over QUIC."""
-_QUIC_VERSIONS = frozenset((0, 1, 0x6B3343CF))
+_QUIC_VERSIONS: Final = frozenset((0, 1, 0x6B3343CF))
 """Version negotiation, version 1 (RFC 9000) and version 2 (RFC 9369); drafts begin with ff0000."""
-_MQTT_SN_PORTS = frozenset((1883, 1884, 1885, 2442, 10000, 20000, 47193))
+_MQTT_SN_PORTS: Final = frozenset((1883, 1884, 1885, 2442, 10000, 20000, 47193))
 """Where gateways and forwarders of MQTT-SN listen, there being no registered port."""
-_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT = 4500, 51820, 5247, 3544, 4341
-_UDP_PORTS = (
+_ESP_PORT: Final = 4500
+_WIREGUARD_PORT: Final = 51820
+_CAPWAP_PORT: Final = 5247
+_TEREDO_PORT: Final = 3544
+_LISP_PORT: Final = 4341
+_UDP_PORTS: Final = (
     _VXLAN_PORTS
     | {_VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT}
     | {_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT}
@@ -107,8 +114,8 @@ _UDP_PORTS = (
     | _MQTT_SN_PORTS
 )
 """All ports on which UDP is looked at; on others only VXLAN, GENEVE and TZSP are."""
-_MQTT_SN_TYPES = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
-_ENCAPSULATED = 0xFE
+_MQTT_SN_TYPES: Final = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
+_ENCAPSULATED: Final = 0xFE
 """Type of what a forwarder puts before the message of a client that has no IP."""
 
 

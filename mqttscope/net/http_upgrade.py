@@ -12,25 +12,26 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha1
+from typing import Final
 
-SUBPROTOCOL_NAME = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?", re.IGNORECASE)
+SUBPROTOCOL_NAME: Final = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?", re.IGNORECASE)
 """Names that brokers and clients use for it, or have used; any other one may be a token."""
-SUBPROTOCOL = "mqtt"
-OLD_SUBPROTOCOL = "mqttv3.1"
-WINDOW_BITS = ("8", "9", "10", "11", "12", "13", "14", "15")
+SUBPROTOCOL: Final = "mqtt"
+OLD_SUBPROTOCOL: Final = "mqttv3.1"
+WINDOW_BITS: Final = ("8", "9", "10", "11", "12", "13", "14", "15")
 
 Remark = tuple[str, str]
 """A reason of ``http_upgrade.HTTP_REASONS`` and what is wrong here."""
 
-HEAD_END = re.compile(rb"\r?\n\r?\n")
-REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([^ \r\n]+) +HTTP/1\.(\d)[ \t]*\r?(?:\n|$)")
-_STATUS_LINE = re.compile(rb"HTTP/1\.(\d) (\d{3})(?: [^\r\n]*)?\r?(?:\n|$)")
-_METHODS = re.compile("[A-Z]{3,8}")
-_NUMBER = re.compile(r"\d{1,3}")
-_PROTOCOL = re.compile(r"h2c|HTTP/\d(?:\.\d)?|TLS/\d(?:\.\d)?|mqtt\w{0,5}", re.IGNORECASE)
-EXTENSION = re.compile(r"(?:permessage|x-webkit)-[\w-]{1,24}")
-_PARAMETER = re.compile(r"(?:client|server)_(?:no_context_takeover|max_window_bits)(?:=\d{1,3})?")
-_KEY = re.compile("[A-Za-z0-9+/]{21}[AQgw]==")
+HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
+REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([^ \r\n]+) +HTTP/1\.(\d)[ \t]*\r?(?:\n|$)")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.(\d) (\d{3})(?: [^\r\n]*)?\r?(?:\n|$)")
+_METHODS: Final = re.compile("[A-Z]{3,8}")
+_NUMBER: Final = re.compile(r"\d{1,3}")
+_PROTOCOL: Final = re.compile(r"h2c|HTTP/\d(?:\.\d)?|TLS/\d(?:\.\d)?|mqtt\w{0,5}", re.IGNORECASE)
+EXTENSION: Final = re.compile(r"(?:permessage|x-webkit)-[\w-]{1,24}")
+_PARAMETER: Final = re.compile(r"(?:client|server)_(?:no_context_takeover|max_window_bits)(?:=\d{1,3})?")
+_KEY: Final = re.compile("[A-Za-z0-9+/]{21}[AQgw]==")
 
 
 @dataclass(slots=True)
@@ -203,12 +204,12 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADER_BYTES: Final = 64 * 1024
 """Longest HTTP head that is collected, in bytes."""
-MAX_EARLY_BYTES = 4 * 1024
+MAX_EARLY_BYTES: Final = 4 * 1024
 """Client bytes that are held after a request while its response is awaited."""
 
-_STEP = 4 * 1024
+_STEP: Final = 4 * 1024
 
 
 class WebSocketPhase(StrEnum):
@@ -228,9 +229,9 @@ class WebSocketPhase(StrEnum):
 
 HTTP, HELD, FRAMES, SEARCHING, LOST = WebSocketPhase
 
-ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+ACCEPT_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-HTTP_REASONS = (
+HTTP_REASONS: Final = (
     "not_http header_too_long request_not_get http_version_old upgrade_header_missing connection_header_missing "
     "websocket_version_wrong key_missing key_invalid request_not_seen response_not_seen not_upgraded gap_in_head "
     "truncated_head body_length_unknown accept_missing accept_wrong subprotocol_not_offered subprotocol_old "
@@ -239,8 +240,8 @@ HTTP_REASONS = (
 )
 """Every ``Problem.reason`` of the HTTP exchange, separated by spaces."""
 
-_ACCEPT = re.compile("[A-Za-z0-9+/]{27}=")
-_UPGRADE_LINE = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocket[ \t,/\r\n]", re.IGNORECASE)
+_ACCEPT: Final = re.compile("[A-Za-z0-9+/]{27}=")
+_UPGRADE_LINE: Final = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocket[ \t,/\r\n]", re.IGNORECASE)
 
 
 @dataclass(slots=True)

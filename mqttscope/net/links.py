@@ -12,51 +12,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 from mqttscope.net.segment import NotSegment, unread
 
-MAX_LAYERS = 16
+MAX_LAYERS: Final = 16
 """How many tags, label stacks, LLC, PPP and bridged headers one frame may nest."""
-MAX_LABELS = 32
+MAX_LABELS: Final = 32
 """How many labels an MPLS stack may have."""
-MAX_ATTRIBUTES = 64
+MAX_ATTRIBUTES: Final = 64
 """How many attributes of an NFLOG frame are looked at."""
 
 Located = tuple[int, int, int, bytes]
 Link = Callable[[bytes, int, int, int], Located | NotSegment]
 
-NOT_IP = NotSegment("not_ip", "the frame holds no IP datagram")
-COMPRESSED = unread("ppp_compressed")
-PPP_ENCRYPTED = unread("ppp_encrypted")
-MACSEC_ENCRYPTED = unread("macsec")
-WLAN_ENCRYPTED = unread("wlan_encrypted")
-WLAN_FRAGMENT = unread("wlan_fragment")
-WLAN_AGGREGATE = unread("wlan_aggregate")
-WLAN_DAMAGED = NotSegment("malformed", "the receiver's checksum says that the 802.11 frame is damaged")
-LINK_TRUNCATED = NotSegment("truncated", "the capture's snap length cut the frame inside the link layer headers")
-LINK_MALFORMED = NotSegment("malformed", "the frame ends inside the link layer headers")
-TOO_MANY_LAYERS = NotSegment("malformed", f"more than {MAX_LAYERS} nested link layer headers")
-TOO_MANY_LABELS = NotSegment("malformed", f"more than {MAX_LABELS} MPLS labels")
+NOT_IP: Final = NotSegment("not_ip", "the frame holds no IP datagram")
+COMPRESSED: Final = unread("ppp_compressed")
+PPP_ENCRYPTED: Final = unread("ppp_encrypted")
+MACSEC_ENCRYPTED: Final = unread("macsec")
+WLAN_ENCRYPTED: Final = unread("wlan_encrypted")
+WLAN_FRAGMENT: Final = unread("wlan_fragment")
+WLAN_AGGREGATE: Final = unread("wlan_aggregate")
+WLAN_DAMAGED: Final = NotSegment("malformed", "the receiver's checksum says that the 802.11 frame is damaged")
+LINK_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the link layer headers")
+LINK_MALFORMED: Final = NotSegment("malformed", "the frame ends inside the link layer headers")
+TOO_MANY_LAYERS: Final = NotSegment("malformed", f"more than {MAX_LAYERS} nested link layer headers")
+TOO_MANY_LABELS: Final = NotSegment("malformed", f"more than {MAX_LABELS} MPLS labels")
 
-IPV4 = 0x0800
-IPV6 = 0x86DD
-ETHERNET = 0x6558
-MPLS = 0x8847
-PPP = 0x880B
-_HSR = 0x892F
-_MACSEC = 0x88E5
-_LLC = 0  # not an EtherType: what follows is an IEEE 802.2 header
-_VLAN_TYPES = frozenset((0x8100, 0x88A8, 0x9100, 0x9200, 0x9300))
-_CARRIERS = _VLAN_TYPES | {IPV4, IPV6, MPLS, 0x8848, 0x8864}
-_PPP_TYPES = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS, 0x0283: 0x8848}
-_PPP_COMPRESSED = frozenset((0x002D, 0x002F))
+IPV4: Final = 0x0800
+IPV6: Final = 0x86DD
+ETHERNET: Final = 0x6558
+MPLS: Final = 0x8847
+PPP: Final = 0x880B
+_HSR: Final = 0x892F
+_MACSEC: Final = 0x88E5
+_LLC: Final = 0  # not an EtherType: what follows is an IEEE 802.2 header
+_VLAN_TYPES: Final = frozenset((0x8100, 0x88A8, 0x9100, 0x9200, 0x9300))
+_CARRIERS: Final = _VLAN_TYPES | {IPV4, IPV6, MPLS, 0x8848, 0x8864}
+_PPP_TYPES: Final = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS, 0x0283: 0x8848}
+_PPP_COMPRESSED: Final = frozenset((0x002D, 0x002F))
 """Van Jacobson's compressed TCP (RFC 1144)."""
-_PPP_ENCRYPTED = frozenset((0x0053, 0x0055, 0x00FB, 0x00FD))
+_PPP_ENCRYPTED: Final = frozenset((0x0053, 0x0055, 0x00FB, 0x00FD))
 """What both ends agreed to encrypt (RFC 1968) or compress (RFC 1962), as Microsoft's encryption says it does."""
 # AF_INET is 2 everywhere; AF_INET6 is 10 on Linux, 23 on Windows, 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS.
-_FAMILIES = {2: 4, 10: 6, 23: 6, 24: 6, 28: 6, 30: 6}
-SERVICE_MARK = b"\xf2\x01"
+_FAMILIES: Final = {2: 4, 10: 6, 23: 6, 24: 6, 28: 6, 30: 6}
+SERVICE_MARK: Final = b"\xf2\x01"
 """Starts the four bytes of an 802.1ah service identifier in an encapsulation; no VLAN identifier looks like it."""
 
 
@@ -341,7 +341,7 @@ def wlan(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
     return ethertype(data, _LLC, body + 14, min(stop, end), end)
 
 
-_FCS_LENGTH = 4
+_FCS_LENGTH: Final = 4
 
 
 def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
@@ -411,7 +411,7 @@ def _prism(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegmen
     return wlan(data, start, stop, end)
 
 
-_ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
+_ORDERS: Final[tuple[Literal["little", "big"], ...]] = ("little", "big")
 
 
 def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
@@ -437,7 +437,7 @@ def _infiniband(data: bytes, offset: int, stop: int, end: int) -> Located | NotS
     return ethertype(data, data[offset + 40] << 8 | data[offset + 41], offset + 44, stop, end)
 
 
-LINKS: dict[int, Link] = {
+LINKS: Final[dict[int, Link]] = {
     0: _loopback,
     1: _ethernet,
     9: _point_to_point,
@@ -468,7 +468,7 @@ LINKS: dict[int, Link] = {
 }
 """The supported LINKTYPE_ values and their link functions."""
 
-LINK_TYPE_NAMES: dict[int, str] = {
+LINK_TYPE_NAMES: Final[dict[int, str]] = {
     0: "BSD loopback",
     1: "Ethernet",
     3: "AX.25",

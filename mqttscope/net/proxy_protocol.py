@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
+from typing import Final
 
-MAX_LINE = 107
+MAX_LINE: Final = 107
 """Longest header of version 1, its end of line included."""
-SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
+SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 """What a header of version 2 begins with."""
-_WORD = b"PROXY "
-_LINE = re.compile(rb"PROXY TCP[46] (\S+) (\S+) (\d{1,5}) (\d{1,5})\r\n")
-_ADDRESS_LENGTHS = {0x11: 4, 0x21: 16}
+_WORD: Final = b"PROXY "
+_LINE: Final = re.compile(rb"PROXY TCP[46] (\S+) (\S+) (\d{1,5}) (\d{1,5})\r\n")
+_ADDRESS_LENGTHS: Final = {0x11: 4, 0x21: 16}
 """Family and protocol of version 2 for TCP over IPv4 and IPv6."""
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqttscope.net.segment import MASK, advance, distance
 
@@ -190,28 +190,33 @@ class StreamState(StrEnum):
     RESET = "reset"
 
 
-UNSEEN, ASSUMED, HELD, OPEN, ENDED, RESET = StreamState
+UNSEEN: Final = StreamState.UNSEEN
+ASSUMED: Final = StreamState.ASSUMED
+HELD: Final = StreamState.HELD
+OPEN: Final = StreamState.OPEN
+ENDED: Final = StreamState.ENDED
+RESET: Final = StreamState.RESET
 
-NEVER = 1 << 119
+NEVER: Final = 1 << 119
 """A deadline that does not come: after any capture time in nanoseconds."""
 
-HISTORY_PAYLOADS = 16
+HISTORY_PAYLOADS: Final = 16
 """How many delivered payloads are remembered at most, to compare retransmissions with."""
-HISTORY_BYTES = 64 * 1024
+HISTORY_BYTES: Final = 64 * 1024
 """How much is remembered of a single delivery that is longer."""
-BEGINNING_BYTES = 512
+BEGINNING_BYTES: Final = 512
 """How much is remembered of the beginning of a stream, to tell the beginning of another one from a copy of it."""
-PLAUSIBLE_WINDOW = 1 << 30
+PLAUSIBLE_WINDOW: Final = 1 << 30
 """The largest window of RFC 7323: data and acknowledgments further away do not belong to the stream."""
-LOST_WINDOW = 1 << 26
+LOST_WINDOW: Final = 1 << 26
 """The capture may have lost so much in one place; a FIN further away is of another connection."""
-RESET_WINDOW = 65_535
+RESET_WINDOW: Final = 65_535
 """How far ahead of what is expected a reset may be."""
-START_WINDOW = 1 << 20
+START_WINDOW: Final = 1 << 20
 """How far an assumed start of a stream may move back."""
-MAX_GIVEN_UP = 64
+MAX_GIVEN_UP: Final = 64
 """Gaps of a stream that are remembered, the latest ones: what still comes for them was not captured twice."""
-STRAY_RUN = 3
+STRAY_RUN: Final = 3
 """So many contiguous segments outside the window prove that the stream continues there."""
 
 

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address
+from typing import Final
 
-MODULUS = 1 << 32
-MASK = MODULUS - 1
-HALF = 1 << 31
+MODULUS: Final = 1 << 32
+MASK: Final = MODULUS - 1
+HALF: Final = 1 << 31
 
 
 def distance(start: int, end: int) -> int:
@@ -31,11 +32,11 @@ def advance(sequence: int, count: int) -> int:
     return (sequence + count) & MASK
 
 
-FIN = 0x01
-SYN = 0x02
-RST = 0x04
-PSH = 0x08
-ACK = 0x10
+FIN: Final = 0x01
+SYN: Final = 0x02
+RST: Final = 0x04
+PSH: Final = 0x08
+ACK: Final = 0x10
 
 
 @dataclass(slots=True)
@@ -174,8 +175,8 @@ def ports(key: bytes) -> tuple[int, int]:
 
 READS, WITH_KEYS, NOTHING = "tshark", "tshark with keys", "nothing"
 """What would read a frame that is not read."""
-OFFER = "--via tshark"
-OFFER_ELSEWHERE = "mqttscope inspect --via tshark"
+OFFER: Final = "--via tshark"
+OFFER_ELSEWHERE: Final = "mqttscope inspect --via tshark"
 """The same for commands that have no such option."""
 
 
@@ -193,7 +194,7 @@ class Unread:
     """The reason that it is part of, where reasons are counted coarsely."""
 
 
-UNREAD: dict[str, Unread] = {
+UNREAD: Final[dict[str, Unread]] = {
     **{f"gtp_u_version_{number}": Unread(f"of GTP-U version {number}", READS) for number in (0, 2, 3, 4, 5, 6, 7)},
     "gtp_u": Unread("of GTP-U with unknown content", READS),
     "erspan": Unread("of ERSPAN in an unknown form", READS),

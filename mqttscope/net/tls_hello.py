@@ -7,12 +7,12 @@ RFC 6066 section 3; ALPN: RFC 7301; names of content types, versions and alerts:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-CONTENT_TYPES = {20: "change_cipher_spec", 21: "alert", 22: "handshake", 23: "application_data", 24: "heartbeat"}
-VERSIONS = {0x0300: "SSL 3.0", 0x0301: "TLS 1.0", 0x0302: "TLS 1.1", 0x0303: "TLS 1.2", 0x0304: "TLS 1.3"}
-ALERT_LEVELS = {1: "warning", 2: "fatal"}
-_ALERT_NAMES = (
+CONTENT_TYPES: Final = {20: "change_cipher_spec", 21: "alert", 22: "handshake", 23: "application_data", 24: "heartbeat"}
+VERSIONS: Final = {0x0300: "SSL 3.0", 0x0301: "TLS 1.0", 0x0302: "TLS 1.1", 0x0303: "TLS 1.2", 0x0304: "TLS 1.3"}
+ALERT_LEVELS: Final = {1: "warning", 2: "fatal"}
+_ALERT_NAMES: Final = (
     "0 close_notify, 10 unexpected_message, 20 bad_record_mac, 21 decryption_failed, 22 record_overflow, "
     "30 decompression_failure, 40 handshake_failure, 41 no_certificate, 42 bad_certificate, "
     "43 unsupported_certificate, 44 certificate_revoked, 45 certificate_expired, 46 certificate_unknown, "
@@ -23,23 +23,23 @@ _ALERT_NAMES = (
     "113 bad_certificate_status_response, 114 bad_certificate_hash_value, 115 unknown_psk_identity, "
     "116 certificate_required, 120 no_application_protocol"
 )
-ALERTS = {int(number): name for number, name in (entry.split() for entry in _ALERT_NAMES.split(", "))}
+ALERTS: Final = {int(number): name for number, name in (entry.split() for entry in _ALERT_NAMES.split(", "))}
 """Alert descriptions by number (RFC 8446 section 6 and those before it)."""
 
-MAX_HANDSHAKE_BYTES = 64 * 1024
+MAX_HANDSHAKE_BYTES: Final = 64 * 1024
 """Handshake bytes of one direction that are collected for its hello."""
-MAX_ALERTS = 16
+MAX_ALERTS: Final = 16
 """Alerts that are kept; later ones are counted."""
-MAX_LISTED = 256
+MAX_LISTED: Final = 256
 """Entries that are kept of each list in a hello; what is left out is told in ``problems``."""
-MAX_RECORD_BYTES = 16384 + 2048
+MAX_RECORD_BYTES: Final = 16384 + 2048
 """Longest record payload (RFC 5246 section 6.2.3)."""
 
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA = 20, 21, 22, 23
 CLIENT_HELLO, SERVER_HELLO = 1, 2
 
 _SERVER_NAME, _ALPN, _SESSION_TICKET, _PRE_SHARED_KEY, _SUPPORTED_VERSIONS, _ECH = 0, 16, 35, 41, 43, 0xFE0D
-_RETRY_RANDOM = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+_RETRY_RANDOM: Final = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import re
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mqttscope.net.http_upgrade import (
     FRAMES,
@@ -31,12 +31,17 @@ from mqttscope.net.http_upgrade import (
     not_captured,
 )
 
-MAX_CONTROL_BYTES = 125
+MAX_CONTROL_BYTES: Final = 125
 """Payload of a control frame (RFC 6455 section 5.5); the rest of a longer one is dropped."""
 
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+CONTINUATION: Final = 0
+TEXT: Final = 1
+BINARY: Final = 2
+CLOSE: Final = 8
+PING: Final = 9
+PONG: Final = 10
 
-FRAME_REASONS = (
+FRAME_REASONS: Final = (
     "unmasked_client_frame masked_server_frame reserved_bits reserved_opcode fragmented_control_frame control_too_long "
     "continuation_without_start message_interrupted text_frame length_not_minimal length_too_large "
     "close_payload_invalid data_after_close deflate_assumed inflate_error gap_in_framing gap_in_compressed_message "
@@ -44,16 +49,18 @@ FRAME_REASONS = (
 )
 """Every ``Problem.reason`` of frames and gaps, separated by spaces; ``http_upgrade.HTTP_REASONS`` has the others."""
 
-MAX_INFLATE_BYTES = 1024 * 1024
+MAX_INFLATE_BYTES: Final = 1024 * 1024
 """Longest piece of inflated payload.  One call of ``feed`` yields at most about 1030 times the bytes it was given."""
-MAX_PENDING_BYTES = 64 * 1024
+MAX_PENDING_BYTES: Final = 64 * 1024
 """Compressed bytes of an unfinished message that are kept so that ``Inflater`` can be written down."""
-MAX_FINAL_BLOCKS = 16
+MAX_FINAL_BLOCKS: Final = 16
 """DEFLATE blocks with BFINAL set in one message, each of which restarts zlib."""
-WINDOW_BYTES = 32 * 1024
-_INFLATE_STEP = 64 * 1024
-_FLUSH = b"\x00\x00\xff\xff"
-_LAST_BLOCK = b"\x01\x00\x00\xff\xff"
+WINDOW_BYTES: Final = 32 * 1024
+_INFLATE_STEP: Final = 64 * 1024
+_FLUSH: Final = b"\x00\x00\xff\xff"
+_LAST_BLOCK: Final = b"\x01\x00\x00\xff\xff"
+_NO_UTF8: Final = re.compile(r"[\udc80-\udcff]")
+"""What stands for a byte that is no UTF-8."""
 
 
 @dataclass(slots=True)
@@ -476,7 +483,7 @@ def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
         control.reason = control.payload[2:].decode("utf-8", "surrogateescape")
         if not (1000 <= code <= 1014 or 3000 <= code <= 4999) or code in (1004, 1005, 1006):
             wrong = f"the status code is {code}"
-        elif not control.missing and any("\udc80" <= character <= "\udcff" for character in control.reason):
+        elif not control.missing and _NO_UTF8.search(control.reason):
             wrong = "the reason is not valid UTF-8"
     elif control.payload and not control.missing:
         wrong = "its payload is one byte long"
@@ -594,20 +601,23 @@ class WebSocket:
             self.handshake = None
 
 
-MAX_SEARCH_BYTES = 64 * 1024
+MAX_SEARCH_BYTES: Final = 64 * 1024
 """Longest payload of a frame at which a search ends, and so what a search holds, a header aside."""
-MAX_COMPRESSED_BYTES = 4 * 1024
+MAX_COMPRESSED_BYTES: Final = 4 * 1024
 """The same for compressed payloads, which have to be inflated to be judged; so much of each is inflated."""
-MAX_LOOKED_AT = 64
+MAX_LOOKED_AT: Final = 64
 """Packets of one frame that are looked at."""
 
-_PLACES = re.compile(rb"[\x82\xc2]")
-_TAKEN, _REFUSED, _UNDECIDED = 0, 1, 2
-_STARTS = frozenset(
+_PLACES: Final = re.compile(rb"[\x82\xc2]")
+_TAKEN: Final = 0
+_REFUSED: Final = 1
+_UNDECIDED: Final = 2
+_STARTS: Final = frozenset(
     b"\x10\x20\x30\x31\x32\x33\x34\x35\x38\x3a\x3b\x3c\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0"
 )
-_OF_CLIENT, _OF_SERVER = (1, 8, 10, 12), (2, 9, 11, 13)
-_LENGTHS = {
+_OF_CLIENT: Final = (1, 8, 10, 12)
+_OF_SERVER: Final = (2, 9, 11, 13)
+_LENGTHS: Final = {
     1: (10, 1 << 28),
     2: (2, 1 << 12),
     3: (3, 1 << 28),

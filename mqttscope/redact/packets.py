@@ -31,6 +31,7 @@ makes it one less, since a secret may have such a packet in it, but hardly two."
 AUTHENTICATION_DATA = BY_NAME["authentication_data"].identifier
 _HOLDERS = (PacketType.CONNACK, PacketType.DISCONNECT, PacketType.AUTH)
 """Packets beside CONNECT that carry Authentication Data, DISCONNECT where somebody errs."""
+_SECRETIVE = (PacketType.CONNECT, *_HOLDERS)
 _LEVELS = (*ProtocolVersion, *BRIDGE_LEVELS)
 _NAMES = (b"MQTT", b"MQIsdp")
 DISGUISED = frozenset(("MQTT", "MQIsdp"))
@@ -140,7 +141,7 @@ def hidden_in_unparsed(found: Unparsed, version: ProtocolVersion, doubt: int = C
     raw, kind = found.raw, found.packet_type
     if found.reason == "proxy_header":
         return []
-    if doubt or kind is None or kind in (RESERVED, PacketType.CONNECT, *_HOLDERS):
+    if doubt or kind is None or kind == RESERVED or kind in _SECRETIVE:
         return _tail(0, len(raw))
     return hidden_in_damaged(raw, version, doubt)
 
@@ -162,7 +163,7 @@ def hidden_ranges(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> R
 
 def holds_secrets(raw: bytes) -> bool:
     """Whether the first byte is that of a packet which may hold a secret."""
-    return bool(raw) and raw[0] >> 4 in (PacketType.CONNECT, *_HOLDERS)
+    return bool(raw) and raw[0] >> 4 in _SECRETIVE
 
 
 def holds_connect(raw: bytes) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -39,9 +39,9 @@ from mqttscope.session.connection import Connection
 
 __all__ = ["SCHEMA", "JsonLines", "dumps", "harmless"]
 
-SCHEMA = 1
+SCHEMA: Final = 1
 
-LINES_TOGETHER = 50
+LINES_TOGETHER: Final = 50
 """So many lines are written at once to a sink that gathers them anyway."""
 
 
@@ -79,7 +79,9 @@ class JsonLines:
         if whole:
             self.sink.write(whole.encode())
 
-    flush = close
+    def flush(self) -> None:
+        """Write what waits; there is no end of which it would have to be told."""
+        self.close()
 
     def other(self, event: Event) -> str | None:
         """The line of any other event, ``None`` for one that has none."""
@@ -228,31 +230,31 @@ class JsonLines:
         return shown
 
 
-TEXTS_KEPT = 10_000
+TEXTS_KEPT: Final = 10_000
 """Topics, and as many property blocks, whose JSON is kept."""
-LONGEST_KEPT = 512
+LONGEST_KEPT: Final = 512
 """Characters of the longest JSON of a topic or a property block that is kept."""
-CONNECTIONS_KEPT = 10_000
+CONNECTIONS_KEPT: Final = 10_000
 """Connections whose part of the line is kept."""
-STARTS_KEPT = 10_000
+STARTS_KEPT: Final = 10_000
 """Beginnings of packets, by their first three bytes, whose part of the line is kept."""
 
-_C2S = Direction.CLIENT_TO_SERVER
-_S2C = Direction.SERVER_TO_CLIENT
-_V5 = ProtocolVersion.V5
-_SECOND = 1_000_000_000
-_NAMES = {int(kind): kind.name.lower() for kind in PacketType}
-_FLAGS = tuple(
+_C2S: Final = Direction.CLIENT_TO_SERVER
+_S2C: Final = Direction.SERVER_TO_CLIENT
+_V5: Final = ProtocolVersion.V5
+_SECOND: Final = 1_000_000_000
+_NAMES: Final = {int(kind): kind.name.lower() for kind in PacketType}
+_FLAGS: Final = tuple(
     f'"dup":{"true" if bits & 8 else "false"},"qos":{bits >> 1 & 3},"retain":{"true" if bits & 1 else "false"}'
     for bits in range(16)
 )
-_ACKNOWLEDGEMENTS = frozenset((Puback, Pubrec, Pubrel, Pubcomp))
-_PINGS = frozenset((Pingreq, Pingresp))
+_ACKNOWLEDGEMENTS: Final = frozenset((Puback, Pubrec, Pubrel, Pubcomp))
+_PINGS: Final = frozenset((Pingreq, Pingresp))
 
 _Introduction = tuple[int, str, str]
 """Revision of the connection it holds for, from the client, from the server."""
 
-_OUTCOMES = tuple(
+_OUTCOMES: Final = tuple(
     f'"reason_code":{code},"reason":"{REASON_CODES.get(code, "Unknown")}","properties":{{}}}}}}\n'
     for code in range(256)
 )
@@ -443,7 +445,7 @@ def _names(connection: Connection, direction: Direction) -> str:
     )[1:-1]
 
 
-_HARMFUL = re.compile(
+_HARMFUL: Final = re.compile(
     "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )

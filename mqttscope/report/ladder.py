@@ -25,7 +25,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
-from mqttscope.report.public import PublicReport
+from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
 from mqttscope.report.text import Heads, Preambles, end_of

@@ -7,10 +7,9 @@ bytes that it does not get is found before they are hidden: which other protocol
 from __future__ import annotations
 
 import importlib
-from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import cast, final
+from typing import cast
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -99,39 +98,6 @@ class PublicUnparsed(UnparsedEvent):
 
 _NO_SECRETS = frozenset((Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp))
 """Packets that hold none where they have no fault."""
-
-
-class PublicReport(ABC):
-    """A report of events that gets them without their secrets, whatever it writes of them.
-
-    What it is fed is made public here, and once.  Bytes that a report makes of these, by unpacking a payload, are left
-    to it (`report.payload`), and so are the details of a transport (`redact.addresses`): connections are passed on as
-    they are, since packets come in large numbers.  `report.jsonl` has a lane of its own for these instead, for its
-    speed.
-    """
-
-    def __init__(self, view: View, *, all_bytes: bool = False) -> None:
-        """``all_bytes``: payloads are shown beyond the limit of the view, and all fields of malformed packets."""
-        self.view = view
-        self._looked_at = None if all_bytes else view.payload_limit
-        self._spans = all_bytes
-
-    @final
-    def feed(self, event: Event) -> None:
-        """Write one event."""
-        if not self.view.show_secrets:
-            if type(event) is PacketEvent:
-                event = public_packet(event, self._looked_at, spans=self._spans)
-            else:
-                event = public_event(event, spans=self._spans)
-        self.show(event)
-
-    @abstractmethod
-    def show(self, event: Event) -> None:
-        """Write one event without its secrets."""
-
-    def close(self) -> None:  # noqa: B027 (most hold nothing back)
-        """Write what is left at the end."""
 
 
 def public_event(event: Event, *, spans: bool = False) -> Event:

@@ -47,7 +47,8 @@ from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.payload import text_of
-from mqttscope.report.public import PublicPacket, PublicReport, fields_shown
+from mqttscope.report.public import PublicPacket, fields_shown
+from mqttscope.report.public_report import PublicReport
 
 COLUMNS = (
     "capture",
@@ -86,8 +87,8 @@ COLUMNS = (
 HEX = "hex:"
 
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 """What JSON Lines escape as well, control characters and lone surrogates."""
 

@@ -18,7 +18,7 @@ from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
-from mqttscope.report.public import PublicReport
+from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
 from mqttscope.report.when import NARROW, TimeColumn

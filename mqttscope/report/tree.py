@@ -20,7 +20,8 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells, escape_bytes
 from mqttscope.report.hexdump import Hexdump, Mark, letter
 from mqttscope.report.payload import MAX_LINES, PayloadView
-from mqttscope.report.public import PublicMalformed, PublicPacket, PublicReport, hidden_of, spans_of
+from mqttscope.report.public import PublicMalformed, PublicPacket, hidden_of, spans_of
+from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Wrapped, encoded
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import seconds

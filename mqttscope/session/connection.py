@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RESERVED, Direction, PacketType, ProtocolVersion
@@ -29,11 +30,14 @@ from mqttscope.redact.packets import (
 from mqttscope.session.history import History
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
-C2S = Direction.CLIENT_TO_SERVER
-S2C = Direction.SERVER_TO_CLIENT
-KNOWN_LEVELS = (*ProtocolVersion, *packets.BRIDGE_LEVELS)
+C2S: Final = Direction.CLIENT_TO_SERVER
+S2C: Final = Direction.SERVER_TO_CLIENT
+KNOWN_LEVELS: Final = (*ProtocolVersion, *packets.BRIDGE_LEVELS)
 """Protocol levels that say for certain which version is spoken."""
-_PUBACK, _PUBREC, _PUBREL, _PUBCOMP = PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP
+_PUBACK: Final = PacketType.PUBACK
+_PUBREC: Final = PacketType.PUBREC
+_PUBREL: Final = PacketType.PUBREL
+_PUBCOMP: Final = PacketType.PUBCOMP
 
 
 class ConnectionPhase(StrEnum):
@@ -80,10 +84,17 @@ class ConnectionTrigger(StrEnum):
     DISCONNECT = "DISCONNECT"
 
 
-OPENING, CONNECTING, CONNECTED, REFUSED, DISCONNECTED = ConnectionPhase
-CONNECT, ACCEPTANCE, REFUSAL, DISCONNECT = ConnectionTrigger
+OPENING: Final = ConnectionPhase.OPENING
+CONNECTING: Final = ConnectionPhase.CONNECTING
+CONNECTED: Final = ConnectionPhase.CONNECTED
+REFUSED: Final = ConnectionPhase.REFUSED
+DISCONNECTED: Final = ConnectionPhase.DISCONNECTED
+CONNECT: Final = ConnectionTrigger.CONNECT
+ACCEPTANCE: Final = ConnectionTrigger.ACCEPTANCE
+REFUSAL: Final = ConnectionTrigger.REFUSAL
+DISCONNECT: Final = ConnectionTrigger.DISCONNECT
 
-SPECIFIED = {
+SPECIFIED: Final = {
     (OPENING, CONNECT): CONNECTING,
     (OPENING, ACCEPTANCE): CONNECTED,
     (OPENING, REFUSAL): REFUSED,
@@ -94,7 +105,7 @@ SPECIFIED = {
     (CONNECTED, DISCONNECT): DISCONNECTED,
 }
 """What the specification provides, from wherever the capture began."""
-TRANSITIONS = SPECIFIED | {
+TRANSITIONS: Final = SPECIFIED | {
     # A second CONNECT is a protocol error (5.0 3.1.0-2).
     (CONNECTING, CONNECT): CONNECTING,
     (CONNECTED, CONNECT): CONNECTING,
@@ -278,7 +289,7 @@ class Connection:
         be its password.
         """
         if isinstance(packet, packets.Connect):
-            level = packet.protocol_level
+            level = packet.known("protocol_level")
             if level in KNOWN_LEVELS:
                 self.version, self.version_known, self.version_evidence = packet.version, True, "CONNECT"
             elif level is not None:
@@ -286,7 +297,7 @@ class Connection:
                 self.version, self.version_known = packet.version, False
                 self.version_evidence = f"a CONNECT with unknown protocol level {level}"
             if not damaged or is_identified(damaged):
-                self.client_identifier = packet.client_identifier
+                self.client_identifier = packet.known("client_identifier")
             self.revision += 1
         elif isinstance(packet, packets.Connack) and packet.properties is not None:
             assigned = packet.properties.assigned_client_identifier
@@ -334,7 +345,7 @@ class Connection:
         else:
             hides = bool(hidden_in_unparsed(found, self.version, side.doubt))
         kind = found.packet_type
-        if kind in (None, *_SECRETIVE) or (hides and kind in (RESERVED, PacketType.DISCONNECT)):
+        if kind is None or kind in _SECRETIVE or (hides and kind in (RESERVED, PacketType.DISCONNECT)):
             side.doubt = LOST if kind in _SECRETIVE or holds_connect(found.raw) else BROKEN
             self.doubtful = True
         elif hides:
@@ -382,10 +393,10 @@ class Connection:
         elif isinstance(packet, packets.Auth):
             side.doubt = max(side.doubt, SUSPECT)
         elif isinstance(packet, packets.Subscribe):
-            count = len(packet.subscriptions or ())
+            count = len(packet.known("subscriptions") or ())
             side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "subscribe", filters=count))
         elif isinstance(packet, packets.Unsubscribe):
-            count = len(packet.topic_filters or ())
+            count = len(packet.known("topic_filters") or ())
             side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "unsubscribe", filters=count))
         elif isinstance(packet, packets.Suback):
             self.receiver(direction).finish(packet.packet_identifier, "subscribe")
@@ -488,16 +499,16 @@ class Connection:
             self.session_expiry_interval = block.session_expiry_interval
 
 
-_ANSWERS = {
+_ANSWERS: Final = {
     PacketType.PUBACK: "publish",
     PacketType.PUBREC: "publish",
     PacketType.PUBCOMP: "publish",
     PacketType.SUBACK: "subscribe",
     PacketType.UNSUBACK: "unsubscribe",
 }
-_SECRETIVE = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
+_SECRETIVE: Final = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
 """Packets that may hold a secret, and so may what follows them."""
-_AVAILABLE = (
+_AVAILABLE: Final = (
     "retain_available",
     "wildcard_subscription_available",
     "subscription_identifier_available",

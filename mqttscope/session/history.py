@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
@@ -25,16 +25,19 @@ from mqttscope.session.subscriptions import Subscriptions
 if TYPE_CHECKING:
     from mqttscope.session.inflight import Side
 
-MAX_ENDED = 64
+MAX_ENDED: Final = 64
 """Ended exchanges that are remembered of each side."""
-MAX_AHEAD = 1_024
+MAX_AHEAD: Final = 1_024
 """Answers of each side that are remembered because the capture shows them before what they answer."""
-MAX_SHARED = 256
+MAX_SHARED: Final = 256
 """Packet identifiers of each side that are remembered because two exchanges had them at a time."""
-MAX_RECENT = 32
+MAX_RECENT: Final = 32
 """Messages of each side that are remembered by topic and content."""
-_PUBACK, _PUBREL, _PUBCOMP = PacketType.PUBACK, PacketType.PUBREL, PacketType.PUBCOMP
-_SUBSCRIBE, _UNSUBACK = PacketType.SUBSCRIBE, PacketType.UNSUBACK
+_PUBACK: Final = PacketType.PUBACK
+_PUBREL: Final = PacketType.PUBREL
+_PUBCOMP: Final = PacketType.PUBCOMP
+_SUBSCRIBE: Final = PacketType.SUBSCRIBE
+_UNSUBACK: Final = PacketType.UNSUBACK
 
 
 class Exchanging(Protocol):
@@ -218,12 +221,12 @@ class PeerHistory:
         return checksum == zlib.crc32(packet.payload)
 
 
-C2S = Direction.CLIENT_TO_SERVER
-CLOCK_BACK_NS = 1_000_000_000
+C2S: Final = Direction.CLIENT_TO_SERVER
+CLOCK_BACK_NS: Final = 1_000_000_000
 """A clock that goes back by more than this was set; less happens between the queues of a capturing host."""
-NEVER_NS = 2**63 - 1
+NEVER_NS: Final = 2**63 - 1
 """A time that does not come."""
-_MISCOUNTS = (
+_MISCOUNTS: Final = (
     MalformedReason.FIELD_OVERRUN,
     MalformedReason.TRAILING_BYTES,
     MalformedReason.REMAINING_LENGTH_WRONG,
@@ -496,9 +499,9 @@ class History:
                 return
         else:
             if isinstance(packet, packets.Subscribe):
-                kind, filters = "subscribe", [row.topic_filter for row in packet.subscriptions or ()]
+                kind, filters = "subscribe", [row.topic_filter for row in packet.known("subscriptions") or ()]
             else:
-                kind, filters = "unsubscribe", packet.topic_filters or []
+                kind, filters = "unsubscribe", packet.known("topic_filters") or []
             request = self.subscriptions.request_for(running.packet_identifier, kind)
             if running.kind == kind and (request is None or list(request.topic_filters) == filters):
                 return

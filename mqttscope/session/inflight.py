@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.redact.packets import SUSPECT
 
-MAX_PACKET_IDENTIFIERS = 65_535
+MAX_PACKET_IDENTIFIERS: Final = 65_535
 """Packet identifiers of one direction, and so the Receive Maximum of a side that announces none (5.0 3.1.2.11.3)."""
-MAX_ALIAS_BYTES = 16 * 1024 * 1024
+MAX_ALIAS_BYTES: Final = 16 * 1024 * 1024
 """Bytes of the topics that the aliases of one direction may hold; beyond them an alias stays unknown."""
 
 
@@ -34,9 +35,11 @@ class ExchangePhase(StrEnum):
     """PUBREL was sent."""
 
 
-SENT, RECEIVED, RELEASED = ExchangePhase
+SENT: Final = ExchangePhase.SENT
+RECEIVED: Final = ExchangePhase.RECEIVED
+RELEASED: Final = ExchangePhase.RELEASED
 
-EXCHANGE_TRANSITIONS = {
+EXCHANGE_TRANSITIONS: Final = {
     (SENT, PacketType.PUBREC): RECEIVED,
     (RECEIVED, PacketType.PUBREC): RECEIVED,
     (RELEASED, PacketType.PUBREC): RECEIVED,

@@ -11,12 +11,13 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 from mqttscope.mqtt.topics import parse_shared, topic_filter_problem
 
-FAILURE = 0x80
+FAILURE: Final = 0x80
 """Reason codes of SUBACK and UNSUBACK from here on are failures."""
-MAX_MATCHING = 1_000
+MAX_MATCHING: Final = 1_000
 """Subscriptions of one topic that are looked at; where there are more the match is not `Match.known`."""
 
 
@@ -496,7 +497,7 @@ def _extension(topic_filter: str) -> str | None:
     return None if share is None else share[1]
 
 
-CHANGES: tuple[tuple[str, Callable[[str], str]], ...] = (
+CHANGES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
     ("folding case", str.casefold),
     ("collapsing '//'", lambda text: re.sub("/{2,}", "/", text)),
     ("trimming '/'", lambda text: text.strip("/")),

@@ -11,27 +11,28 @@ can be written down and read again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.session.matching import FAILURE, Match, Subscribed, SubscriptionIndex
 
-MAX_SUBSCRIPTIONS = 100_000
+MAX_SUBSCRIPTIONS: Final = 100_000
 """Subscriptions of a connection that are followed; beyond it the table says that it is not `complete`."""
-MAX_ENDED = 1_000
+MAX_ENDED: Final = 1_000
 """Ended subscriptions, refused filters, and answered requests, that are remembered."""
-MAX_MATCHES = 2_000
+MAX_MATCHES: Final = 2_000
 """Topics whose matching subscriptions are remembered."""
-MAX_CHAIN = 8
+MAX_CHAIN: Final = 8
 """Unanswered requests with one packet identifier, and former identifiers of a subscription, that are remembered."""
-MAX_RETAINED = 10_000
+MAX_RETAINED: Final = 10_000
 """Topics whose retained messages are counted."""
-MAX_NEAR = 1_000
+MAX_NEAR: Final = 1_000
 """Subscriptions among which a filter is looked for that matches after a change of the topic."""
-FLOOD_START_NS = 30_000_000_000
+FLOOD_START_NS: Final = 30_000_000_000
 """How long after a SUBSCRIBE its first retained messages may come."""
-FLOOD_PAUSE_NS = 5_000_000_000
+FLOOD_PAUSE_NS: Final = 5_000_000_000
 """Longest pause between retained messages that belong to one SUBSCRIBE."""
 
 
@@ -185,7 +186,7 @@ class Subscriptions:
         """Take a SUBSCRIBE; ``shared`` says whether the version knows Shared Subscriptions."""
         block = packet.properties
         identifier = None if block is None else block.first(SUBSCRIPTION_IDENTIFIER)
-        rows = packet.subscriptions or ()
+        rows = packet.known("subscriptions") or ()
         self.subscribed_ns = timestamp_ns
         for row in rows:
             name = row.topic_filter
@@ -238,7 +239,7 @@ class Subscriptions:
 
     def unsubscribe(self, packet: Unsubscribe, number: int, frame: int, timestamp_ns: int, position: int = 0) -> None:
         """Take an UNSUBSCRIBE."""
-        filters = tuple(packet.topic_filters or ())
+        filters = tuple(packet.known("topic_filters") or ())
         existing = []
         for name in filters:
             one = self.live.get(name)

@@ -27,6 +27,7 @@ from tests.dissect.talk import (
     SUBACK_5,
     SUBSCRIBE,
     SUBSCRIBE_5,
+    V3_1_1,
     V5,
     Talk,
     Tape,
@@ -53,7 +54,7 @@ def opened(port: int = 1883, level: int = 4, tape: Tape | None = None, client_po
     """A conversation up to CONNACK: five frames."""
     talk = Talk(tape, port, client_port).handshake()
     talk.client(connect(level))
-    talk.server(CONNACK, version=V5 if level == 5 else 4)  # type: ignore[arg-type]
+    talk.server(CONNACK, version=V5 if level == 5 else V3_1_1)
     return talk
 
 

@@ -253,4 +253,4 @@ class TestFieldSpan:
 
 
 def test_any_bytes_like_input_is_taken() -> None:
-    assert len(trace(memoryview(b"\xc0\x00"))) == 2  # type: ignore[arg-type]
+    assert len(trace(memoryview(b"\xc0\x00"))) == 2

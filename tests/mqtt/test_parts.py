@@ -84,7 +84,7 @@ def examined(wire: Wire[Any], raw: bytes, prefix: str = "") -> tuple[Any, Examin
     """What the slow walk makes of the bytes of a part."""
     examination = Examination(raw, Connect, V5)
     examination.prefix = prefix
-    value, end = wire.read(raw, 0, len(raw), examination)  # type: ignore[call-arg]
+    value, end = wire.read(raw, 0, len(raw), examination)
     assert end == len(raw)
     return value, examination
 
@@ -230,7 +230,7 @@ def test_topic_filters_have_an_index_and_those_before_a_fault_are_kept() -> None
     examination = Examination(raw, Unsubscribe, V5)
     examination.prefix = "topic_filters."
     with pytest.raises(Fault) as caught:
-        FILTERS.read(raw, 0, len(raw), examination)  # type: ignore[call-arg]
+        FILTERS.read(raw, 0, len(raw), examination)
 
     assert caught.value.value == ["a", "b\udcff", "c"]
     assert (caught.value.reason, caught.value.field) == (R.FIELD_OVERRUN, "topic_filters[3]")

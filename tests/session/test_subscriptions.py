@@ -20,6 +20,7 @@ def test_a_match_is_kept_until_the_table_changes() -> None:
     assert talk.table.match("a").granted_qos == 0
 
 
+@pytest.mark.interpreted
 def test_matches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MATCHES", 3)
     table = Talk(subscribe(1, "#")).table
@@ -159,6 +160,7 @@ def test_an_unsubscribe_remembers_what_its_filters_stood_for() -> None:
     assert talk.table.named("a", 1) is None
 
 
+@pytest.mark.interpreted
 def test_too_many_subscriptions_are_said_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SUBSCRIPTIONS", 2)
     talk = Talk(subscribe(1, "a", "b"))
@@ -169,6 +171,7 @@ def test_too_many_subscriptions_are_said_aloud(monkeypatch: pytest.MonkeyPatch) 
     assert not talk.table.match("c").known
 
 
+@pytest.mark.interpreted
 def test_ended_and_refused_filters_and_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENDED", 5)
     talk = Talk()
@@ -230,6 +233,7 @@ def test_what_comes_before_anybody_asks_is_not_the_answer_to_a_subscribe() -> No
     assert talk.table.retained == {"a": 1}
 
 
+@pytest.mark.interpreted
 def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RETAINED", 4)
     table = Talk(subscribe(1, "#")).table

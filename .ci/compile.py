@@ -1,0 +1,89 @@
+"""Compiles the hot path with mypyc, from the same Python: ``compile.py DIRECTORY`` makes a tree of its own.
+
+The modules are those of ``[tool.hatch.build.hooks.custom]`` in pyproject.toml.  Files of the package are copied to the
+directory, and libraries are built beside the copies.  Building a wheel with MQTTSCOPE_COMPILED=1 does the same and
+packs the libraries too; without it a wheel is pure Python.  Compiling needs mypy, setuptools and a C compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # who fills a directory needs no hatchling
+    BuildHookInterface = object
+
+PROJECT = Path(__file__).resolve().parent.parent
+NEEDED = ["mypy>=2.4", "setuptools>=65"]
+SETTINGS = "mypy.toml"
+"""A copy of pyproject.toml, of which setuptools would read its own part."""
+
+
+def build(directory: Path) -> list[Path]:
+    """Copy the package to a directory and compile it there; returns the libraries."""
+    # Libraries of an earlier build would be imported in the place of what is pure Python now.
+    shutil.rmtree(directory / "mqttscope", ignore_errors=True)
+    for library in _libraries(directory):
+        library.unlink()
+    shutil.copytree(PROJECT / "mqttscope", directory / "mqttscope", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "pyproject.toml", directory / SETTINGS)
+    subprocess.run([sys.executable, __file__, "--here"], cwd=directory, check=True)
+    return _libraries(directory)
+
+
+def _libraries(directory: Path) -> list[Path]:
+    return [*directory.glob("*.so"), *directory.glob("*.pyd"), *directory.glob("mqttscope/**/*.so"),
+            *directory.glob("mqttscope/**/*.pyd")]  # fmt: skip
+
+
+def build_here() -> None:
+    """Compile what the current directory holds, in place."""
+    from mypyc.build import mypycify
+    from setuptools import setup
+
+    with Path(SETTINGS).open("rb") as file:
+        patterns = tomllib.load(file)["tool"]["hatch"]["build"]["hooks"]["custom"]["compiled"]
+    paths = sorted({str(path) for pattern in patterns for path in Path().glob(pattern)})
+    extensions = mypycify(
+        [f"--config-file={SETTINGS}", "--follow-imports=silent", *paths],
+        opt_level=os.environ.get("MQTTSCOPE_OPTIMIZE", "2"),
+        debug_level="0",
+        multi_file=True,
+        group_name="mqttscope_compiled",
+    )
+    setup(name="mqttscope", packages=[], ext_modules=extensions, script_args=["--quiet", "build_ext", "--inplace"])
+
+
+class CompiledWheel(BuildHookInterface):  # type: ignore[misc]
+    """Puts the libraries into a wheel that is asked for."""
+
+    def _is_asked_for(self) -> bool:
+        return self.target_name == "wheel" and os.environ.get("MQTTSCOPE_COMPILED") == "1"
+
+    def dependencies(self) -> list[str]:
+        """What the build needs beside hatchling."""
+        return NEEDED if self._is_asked_for() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, unless the wheel is an editable one, whose modules are those of the folder."""
+        if not self._is_asked_for() or version == "editable":
+            return
+        directory = Path(self.root) / "build" / "wheel"
+        for path in build(directory):
+            build_data["force_include"][str(path)] = str(path.relative_to(directory))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--here":
+        build_here()
+    else:
+        build(Path(sys.argv[1]).resolve())
