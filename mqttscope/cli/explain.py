@@ -51,12 +51,13 @@ class ExplainOptions:
 
     def __post_init__(self) -> None:
         from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name
+        from mqttscope.filter.operators import FILTER_PROBLEMS
         from mqttscope.mqtt.topics import topic_filter_problem
 
         if self.message is not None:
             problem = topic_filter_problem(self.message)
             if problem is not None:
-                raise click.UsageError(f"--message: {problem}")
+                raise click.UsageError(f"--message: {self.message!r} is no Topic Filter: {FILTER_PROBLEMS[problem]}")
             if self.every or self.connection:
                 raise click.UsageError("--message goes with --client alone, not with --connection or --all")
         if self.output is not None:

@@ -95,7 +95,7 @@ class Delivery:
     @property
     def is_trouble(self) -> bool:
         """Whether the client wanted the message and did not get it."""
-        return self.fate not in (Fate.DELIVERED, Fate.NOT_CONCERNED)
+        return self.fate not in (Fate.DELIVERED, Fate.NOT_CONCERNED, Fate.NO_SUBSCRIPTION)
 
 
 @dataclass(slots=True)
@@ -110,6 +110,7 @@ class Wanted:
     asked_ns: int
     frame: int
     capture: str
+    connection: int
     code: int | None = None
     ended_ns: int | None = None
     ended_frame: int = 0
@@ -154,6 +155,9 @@ class Held:
     one_sided: bool = False
     keeps: bool = False
     """Whether the session had survived the end of its connection, where the client was away."""
+    left_ns: int = 0
+    left_frame: int = 0
+    """When that connection had ended."""
 
 
 @dataclass(slots=True)
@@ -308,7 +312,12 @@ class MessageWatch:
         if before and len(known.returns) < MAX_FILTERS:
             known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
         if not present:
-            known.filters = {name: one for name, one in known.filters.items() if one.ended_ns is not None}
+            # A client need not wait for CONNACK before it subscribes.
+            known.filters = {
+                name: one
+                for name, one in known.filters.items()
+                if one.ended_ns is not None or one.connection == connection.number
+            }
             known.complete = True
         elif not before:
             known.complete = False
@@ -335,7 +344,7 @@ class MessageWatch:
             self._filters[plain][_key(event.connection)] = None
             known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, share is not None, row.maximum_qos,
-                bool(row.no_local), event.timestamp_ns, event.frame, event.capture,
+                bool(row.no_local), event.timestamp_ns, event.frame, event.capture, event.connection.number,
             )  # fmt: skip
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
@@ -428,6 +437,10 @@ class MessageWatch:
         checksum = zlib.crc32(found.payload)
         for number in self._expected.get((key[0], event.topic or "", checksum), ()):
             one = self.published[number]
+            held = one.held.get(key)
+            wanted = None if held is None else held.wanted
+            if wanted is not None and wanted.shared and self._share_got(one, wanted):
+                continue  # of a message a share gets one copy
             if key not in one.got:
                 one.got[key] = event.timestamp_ns, event.frame, event.capture, connection.number
                 if _is_complete(one):
@@ -457,6 +470,13 @@ class MessageWatch:
                 idle.append(one)
         shown = (troubled + idle)[:MAX_SHOWN] or fates[:3]
         shown.sort(key=lambda one: one.published.timestamp_ns if one.published else 0)
+        near = {
+            (each.client, one.topic): each.said
+            for one in fates
+            if one not in shown
+            for each in one.deliveries
+            if each.fate is Fate.NO_SUBSCRIPTION
+        }
         shape = describe.name(self.topic_filter)
         if fates:
             good = len(fates) - len(troubled) - len(idle) + self.good
@@ -477,6 +497,7 @@ class MessageWatch:
                 f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
                 f" first: {describe.name(topic)} to {client}, frame {place.frame}."
             )
+        told += [f"{client} {said} ({topic})." for (client, topic), said in list(near.items())[:MAX_TOLD]]
         unknown = sum(1 for one in self.clients.values() if not one.complete)
         if unknown:
             told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
@@ -585,7 +606,10 @@ class MessageWatch:
                 Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
                 "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
             )  # fmt: skip
-        if client.connection is None and client.left_ns >= one.timestamp_ns and client.number == held.number:
+        # Where others got it, it would have come about then; else a broker has a second for it.
+        came_ns = min((now for now, *_ in one.got.values()), default=one.timestamp_ns + SECOND)
+        ended = client.connection is None and client.number == held.number
+        if ended and one.timestamp_ns <= client.left_ns <= came_ns:
             after = describe.span(client.left_ns - one.timestamp_ns)
             return made(
                 Fate.CONNECTION_ENDED, f"its connection ended {after} after the message was published",
@@ -594,7 +618,8 @@ class MessageWatch:
         return made(
             Fate.NOT_SENT,
             f"should have got it: it is subscribed to {name}, and the broker did not send it in this capture",
-            "Look in the log of the broker: a full queue, an access rule for reading, or a plugin that drops it.",
+            "Look at the broker's access rules for reading, which need not refuse the subscription, and in its log: a"
+            " full queue, a bridge, or a plugin that drops it.",
         )  # fmt: skip
 
     def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
@@ -602,9 +627,9 @@ class MessageWatch:
         assert wanted is not None
         back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
         was = "was not connected"
-        if client.left_ns:
-            was += f" (since {describe.span(one.timestamp_ns - client.left_ns)})"
-        place = {"frame": client.left_frame, "now": client.left_ns}
+        if held.left_ns:
+            was += f" (since {describe.span(one.timestamp_ns - held.left_ns)})"
+        place = {"frame": held.left_frame, "now": held.left_ns}
         if not held.keeps:
             return made(
                 Fate.SESSION_GONE, f"{was}, and its session had ended with its connection", _KEEP, **place,
@@ -709,7 +734,10 @@ def _held(client: Subscriber, topic: str) -> Held | None:
         return None
     connection = client.connection
     if connection is None:
-        return Held(found, online=False, number=client.number, keeps=client.keeps)
+        return Held(
+            found, online=False, number=client.number, keeps=client.keeps, left_ns=client.left_ns,
+            left_frame=client.left_frame,
+        )  # fmt: skip
     full = connection.server_side.in_flight >= connection.client_side.receive_maximum
     return Held(
         found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided)

@@ -175,7 +175,7 @@ def endpoint(written: str) -> str | None:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-_PROBLEMS = {
+FILTER_PROBLEMS = {
     "empty": "it is empty",
     "too_long": "it is longer than 65535 bytes",
     "null_character": "it contains the null character",
@@ -186,13 +186,14 @@ _PROBLEMS = {
     "share_name_invalid": "the share name contains + or #",
     "share_filter_missing": "the share name must be followed by a filter",
 }
+"""What is wrong with a Topic Filter, in words, by the names of `mqtt.topics.topic_filter_problem`."""
 
 
 def topic_matcher(topic_filter: str, *, filters: bool) -> Hit | str:
     """Match against a topic filter, or what is wrong with it; ``filters``: the values are topic filters themselves."""
     problem = topic_filter_problem(topic_filter)
     if problem is not None:
-        return _PROBLEMS[problem]
+        return FILTER_PROBLEMS[problem]
     test = compile_filter(topic_filter)
     if not filters:
         return test

@@ -107,7 +107,7 @@ def test_messages_are_explained_instead_of_ends() -> None:
     one = told(capture("undelivered"), "--message", "plant/7/alarm", "--client", "upp*")
 
     assert result.return_value == 0
-    assert "delivered to 1 client, not to 4" in result.stdout
+    assert "delivered to 1 client, not to 3" in result.stdout
     assert [each["client"] for each in one["messages"][0]["clients"]] == ["upper"]
 
 

@@ -56,7 +56,7 @@ def test_the_recorded_alarm() -> None:
         "echo": "not_concerned",
         "late": "subscribed_later",
     }
-    assert one.said == "delivered to 1 client, not to 4"
+    assert one.said == "delivered to 1 client, not to 3"
     assert one.published is not None
     assert one.published.client == "echo"
 
@@ -256,3 +256,53 @@ def test_messages_that_arrived_make_room_for_those_that_did_not() -> None:
     assert trace.told[0].endswith(
         "9 went to every captured client that wanted them, 1 did not, 0 were delivered to no captured client."
     )
+
+
+def test_a_client_may_subscribe_before_it_is_accepted() -> None:
+    connect, connack = opened(client_identifier="reader")
+    ask, grant = subscribed()
+    writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, connect, ask, connack, grant, *writes)
+
+    assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.NOT_SENT)]
+
+
+def test_a_share_gets_one_copy_of_each_message() -> None:
+    shared = f"$share/g/{TOPIC}"
+    writes = on(2, client(Publish(topic_name=TOPIC, payload=b"ON")))
+    copy = server(Publish(topic_name=TOPIC, payload=b"ON"))
+    trace = traced(
+        TOPIC,
+        *opened(client_identifier="one"), *subscribed(shared),
+        *on(1, *opened(client_identifier="two"), *subscribed(shared)),
+        *on(2, *opened(client_identifier="writer")),
+        *writes, copy, *writes, *on(1, copy), *writes, copy, *writes, *on(1, copy),
+    )  # fmt: skip
+
+    assert trace.told[0].startswith(f"4 messages to {TOPIC} in the capture: 4 went to every captured client")
+
+
+def test_what_others_got_before_the_end_of_a_connection_was_not_sent() -> None:
+    other = (*opened(client_identifier="other"), *subscribed())
+    later = (*on(2, DELIVERED), closes("client", after=5))
+
+    assert fate(*subscribed(), *on(2, *other), then=later)[0] is Fate.NOT_SENT
+
+
+def test_a_client_is_away_since_the_end_before_the_message() -> None:
+    _, said = away(*back(present=True), closes("client", after=5))
+
+    assert "since" in said
+    assert "-" not in said
+
+
+def test_a_filter_that_only_comes_near_is_named_once() -> None:
+    other = (*opened(client_identifier="other"), *subscribed())
+    writes = on(1, client(MESSAGE), ANSWER)
+    trace = traced(
+        TOPIC, *opened(client_identifier="reader"), *subscribed(TOPIC.upper()), *on(2, *other),
+        *on(1, *opened(client_identifier="writer")), *([*writes, *on(2, DELIVERED)] * 5),
+    )  # fmt: skip
+
+    assert "5 went to every captured client that wanted them, 0 did not" in trace.told[0]
+    assert sum("reader" in one for one in trace.told) <= 1

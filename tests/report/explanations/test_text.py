@@ -58,6 +58,6 @@ def test_the_same_again_is_one_line_unless_all_is_asked_for() -> None:
 def test_messages() -> None:
     told = traces("text", "undelivered", "plant/7/alarm", View(width=100))
 
-    assert told.startswith("plant/7/alarm: delivered to 1 client, not to 4\n")
+    assert told.startswith("plant/7/alarm: delivered to 1 client, not to 3\n")
     assert "+ right: received it" in told
     assert "- upper: has no subscription that it matches" in told
