@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from enum import Flag, auto
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
@@ -333,12 +332,6 @@ def told_failure(rule: type, error: BaseException) -> str:
     package, place = rule.__module__.partition(".")[0], ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
-            place = f"{_nearer(frame.f_code.co_filename)}, line {line}"
-    place = place or _nearer(getattr(sys.modules.get(rule.__module__), "__file__", None) or rule.__module__)
+            place = f"{frame.f_code.co_filename}, line {line}"
+    place = place or getattr(sys.modules.get(rule.__module__), "__file__", None) or rule.__module__
     return f"{told} ({place})"
-
-
-def _nearer(file: str) -> str:
-    """The path of a file from the working directory on, where it lies in there."""
-    here, path = Path.cwd(), Path(file)
-    return str(path.relative_to(here)) if path.is_relative_to(here) else file

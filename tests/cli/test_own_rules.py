@@ -201,7 +201,7 @@ ALSO = TEMPLATE.replace("            *opened(),\n", '            *opened(), clie
         (TEMPLATE.replace('.marked("topic_name")', ""), "bad example 'one too many' has no mark"),
         (RAISES, "AttributeError: 'Sent' object has no attribute"),
         (WRONG, "a check of ACME201 returned a tuple with a str in it; it has to return a report"),
-        (LEAVES, f"SystemExit: 0 (ours.py, line {LINE})"),
+        (LEAVES, f"ours.py, line {LINE})"),
         (ALSO, "good example 'as many as there is room for': PUB103 finds: PUBLISH topic name 'a/#'"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_rule_that_raises_is_an_internal_error() -> None:
 
     assert done.code == 3
     assert "internal error in ACME201: a.pcapng, frame " in done.err
-    assert re.search(r"has no attribute .*\(ours\.py, line \d+\)", done.err)
+    assert re.search(r"has no attribute .*\(.*ours\.py, line \d+\)", done.err)
     assert "ACME201 failed 5 times: the findings are not complete" in done.err
     assert "bug in mqttscope" not in done.err
 
@@ -234,7 +234,8 @@ def test_a_rule_that_ends_the_program_ends_neither_the_run_nor_other_rules() -> 
 
     assert done.code == 3
     assert "PUB103" in done.text
-    assert f"SystemExit: 0 (ours.py, line {LINE})" in done.err
+    assert "SystemExit: 0 (" in done.err
+    assert f"ours.py, line {LINE})" in done.err
 
 
 def test_test_takes_nothing_else() -> None:
