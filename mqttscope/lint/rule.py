@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 import reprlib
-import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from enum import Flag, auto
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
@@ -333,5 +333,7 @@ def told_failure(rule: type, error: BaseException) -> str:
     for frame, line in traceback.walk_tb(error.__traceback__):
         if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
             place = f"{frame.f_code.co_filename}, line {line}"
-    place = place or getattr(sys.modules.get(rule.__module__), "__file__", None) or rule.__module__
+    if not place:  # what a check has returned is wrong
+        codes = [one.__code__ for name, one in vars(rule).items() if name.startswith("check") and isfunction(one)]
+        place = f"{codes[0].co_filename}, line {codes[0].co_firstlineno}" if codes else rule.__module__
     return f"{told} ({place})"

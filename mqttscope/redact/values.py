@@ -7,11 +7,15 @@ from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
+from mqttscope.redact.credentials import without_told
 from mqttscope.redact.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
 from mqttscope.redact.secrets import without_tokens
+
+_ASKING = (Connect, Publish, Subscribe, Unsubscribe)
+"""Packets whose properties tell nothing."""
 
 
 def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
@@ -36,12 +40,14 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
         changed["payload"] = changed["raw"][len(packet.raw) - len(packet.payload) :]
     block: Properties | None = getattr(packet, "properties", None)
     if block is not None and block.first(AUTHENTICATION_DATA) is not None:
-        changed["properties"] = _without_data(block)
+        block = changed["properties"] = _without_data(block)
+    if not isinstance(packet, _ASKING) and block:
+        changed["properties"] = without_told(block)
     return replace(packet, **changed)
 
 
 def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> ControlPacket:
-    """A packet whose payload, or that of its will, shows no credentials; itself where it has none.
+    """A packet whose payload, or that of its will, or whose Reason String shows no credentials; itself without any.
 
     ``limit``: bytes of a payload that are shown at most.
     """
@@ -52,6 +58,10 @@ def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> Contro
         shown = without_tokens(packet.will.will_payload, limit)
         if shown is not packet.will.will_payload:
             return replace(packet, will=replace(packet.will, will_payload=shown))
+    block: Properties | None = getattr(packet, "properties", None)
+    if block and not isinstance(packet, _ASKING):
+        told = without_told(block)
+        return packet if told is block else replace(packet, properties=told)  # type: ignore[call-arg]
     return packet
 
 

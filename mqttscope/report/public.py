@@ -98,7 +98,7 @@ class PublicUnparsed(UnparsedEvent):
 
 
 _NO_SECRETS = frozenset((Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp))
-"""Packets that hold none where they have no fault."""
+"""Packets that hold none where they have no fault and no properties."""
 
 
 class PublicReport(ABC):
@@ -167,7 +167,7 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
             and packet.topic_name not in DISGUISED  # type: ignore[attr-defined]
         ):
             return event
-    elif kind in _NO_SECRETS:
+    elif kind in _NO_SECRETS and not getattr(packet, "properties", None):
         return event
     version = packet.version if isinstance(packet, Connect) else connection.version
     hidden = hidden_in_packet(packet, version, connection.side(event.direction).doubt, shown)

@@ -213,5 +213,12 @@ def test_what_a_rule_has_raised_is_told_with_its_file_where_it_is_made_elsewhere
 
     assert told(Plain).startswith("TypeError: 'nothing' is no code")
     assert "test_rule.py, line " in told(Plain)
-    assert told_failure(Plain, ValueError("odd")).endswith("test_rule.py)")
+
+    class Checking(Plain):
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+            return None
+
+    line = Checking.check.__code__.co_firstlineno
+    assert told_failure(Checking, ValueError("odd")) == f"ValueError: odd ({__file__}, line {line})"
+    assert told_failure(Plain, ValueError("odd")) == f"ValueError: odd ({__name__})"
     assert "test_rule.py" not in told(Rule)
