@@ -11,16 +11,15 @@ import re
 
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.redact.addresses import secrets_of_addresses
-from mqttscope.redact.secrets import NAME_OF_CREDENTIAL, Hidden, is_secret_name, is_suspect
+from mqttscope.redact.secrets import MAX_SEARCHED, NAME_OF_CREDENTIAL, OVERLAP, Hidden, is_secret_name, is_suspect
 
-MAX_TEXT = 8_192
-"""Characters of a text that are looked at."""
 MIN_SPOKEN = 6
 """Characters of the shortest value after a colon."""
 TEXTS = frozenset(BY_NAME[name].identifier for name in ("reason_string", "server_reference", "response_information"))
 """Properties that are such texts."""
 USER_PROPERTY = BY_NAME["user_property"].identifier
 _END = r"\s&;,\"'<>{}\[\]"
+_BLANK = re.compile(r"\s")
 _FORM = re.compile(
     r"(?i:authorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}|(?<![a-z])bearer\s{1,8}(?=[^\s]{0,64}\d))"
     r"(?P<bearer>[^\s\"',;]{4,})"
@@ -34,12 +33,18 @@ def credentials_in(text: str) -> list[tuple[int, int]]:
     """Where credentials stand in a text, in order and apart from each other."""
     if "=" not in text and ":" not in text and "earer" not in text and "EARER" not in text:
         return []
-    text = text[:MAX_TEXT]
-    found = []
-    if is_suspect(text):
-        found = [hit.span(hit.lastgroup) for hit in _FORM.finditer(text) if hit.lastgroup is not None]
-    if "://" in text:
-        found += secrets_of_addresses(text)
+    found: list[tuple[int, int]] = []
+    for first in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
+        part = text[first : first + MAX_SEARCHED]
+        here = secrets_of_addresses(part) if "://" in part else []
+        if is_suspect(part):
+            here += [hit.span(hit.lastgroup) for hit in _FORM.finditer(part) if hit.lastgroup is not None]
+        for start, end in here:
+            last = first + end
+            if end == MAX_SEARCHED:  # it continues in the next part, where its name is not seen
+                blank = _BLANK.search(text, last)
+                last = blank.start() if blank else len(text)
+            found.append((first + start, last))
     made: list[tuple[int, int]] = []
     for start, end in sorted(found):
         if made and start <= made[-1][1]:
