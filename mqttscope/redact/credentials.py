@@ -8,6 +8,7 @@ has a digit or changes its case.  Nearly no text has the signs of any of these, 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.redact.addresses import secrets_of_addresses
@@ -15,6 +16,8 @@ from mqttscope.redact.secrets import MAX_SEARCHED, NAME_OF_CREDENTIAL, OVERLAP, 
 
 MIN_SPOKEN = 6
 """Characters of the shortest value after a colon."""
+MAX_KEPT = 512
+"""Characters of a name whose shown form is kept."""
 TEXTS = frozenset(BY_NAME[name].identifier for name in ("reason_string", "server_reference", "response_information"))
 """Properties that are such texts."""
 USER_PROPERTY = BY_NAME["user_property"].identifier
@@ -69,6 +72,16 @@ def starred(text: str) -> str:
         parts += [text[at:start], "*" * _size(text[start:end])]
         at = end
     return "".join([*parts, text[at:]])
+
+
+def starred_name(text: str) -> str:
+    """The same for Client Identifiers and topics, which recur."""
+    return _starred_name(text) if len(text) <= MAX_KEPT else starred(text)
+
+
+@lru_cache(4096)
+def _starred_name(text: str) -> str:
+    return starred(text)
 
 
 def credential_bytes(data: bytes) -> list[tuple[int, int]]:

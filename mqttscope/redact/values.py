@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
-from mqttscope.redact.credentials import without_told
+from mqttscope.redact.credentials import credential_bytes, starred_name, without_told
 from mqttscope.redact.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
 from mqttscope.redact.secrets import without_tokens
 
@@ -63,6 +64,41 @@ def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> Contro
         told = without_told(block)
         return packet if told is block else replace(packet, properties=told)  # type: ignore[call-arg]
     return packet
+
+
+def without_names_of(packet: ControlPacket) -> ControlPacket:
+    """A packet whose Client Identifier and topics show no credentials; itself where they have none, as nearly all.
+
+    Its bytes are left as they are.
+    """
+    if isinstance(packet, Publish):
+        name = starred_name(packet.topic_name)
+        return packet if name == packet.topic_name else replace(packet, topic_name=name)
+    if isinstance(packet, Subscribe) and packet.subscriptions:
+        rows = [replace(one, topic_filter=starred_name(one.topic_filter)) for one in packet.subscriptions]
+        return packet if rows == list(packet.subscriptions) else replace(packet, subscriptions=rows)
+    if isinstance(packet, Unsubscribe) and packet.topic_filters:
+        names = [starred_name(one) for one in packet.topic_filters]
+        return packet if names == list(packet.topic_filters) else replace(packet, topic_filters=names)
+    if isinstance(packet, Connect):
+        name = starred_name(packet.client_identifier)
+        if name != packet.client_identifier:
+            packet = replace(packet, client_identifier=name)
+        will = packet.will
+        if will is not None and starred_name(will.will_topic) != will.will_topic:
+            packet = replace(packet, will=replace(will, will_topic=starred_name(will.will_topic)))
+    return packet
+
+
+def names_hidden(raw: bytes, version: ProtocolVersion) -> Ranges:
+    """Where the credentials stand that `without_names_of` hides."""
+    return [
+        (span.start + 2 + start, span.start + 2 + end)
+        for span in trace(raw, version)
+        if span.field.rpartition(".")[2] in ("client_identifier", "topic_name", "will_topic", "topic_filter")
+        or span.field.startswith("topic_filters")
+        for start, end in credential_bytes(raw[span.start + 2 : span.end])
+    ]
 
 
 def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:

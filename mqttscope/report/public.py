@@ -40,6 +40,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.redact.addresses import public_details
+from mqttscope.redact.credentials import starred_name
 from mqttscope.redact.packets import (
     DISGUISED,
     Ranges,
@@ -47,10 +48,11 @@ from mqttscope.redact.packets import (
     hidden_in_damaged,
     hidden_in_packet,
     hidden_in_unparsed,
+    joined,
     visible_fields,
 )
 from mqttscope.redact.secrets import REACH, SHORTEST, is_suspect
-from mqttscope.redact.values import public, public_damaged
+from mqttscope.redact.values import names_hidden, public, public_damaged, without_names_of
 from mqttscope.report.base import Reporter, Sink, View
 
 FORMATS: dict[str, tuple[str, str]] = {
@@ -124,6 +126,7 @@ class PublicReport(ABC):
                 event = public_packet(event, self._looked_at, spans=self._spans)
             else:
                 event = public_event(event, spans=self._spans)
+            event = with_public_names(event, spans=self._spans)
         self.show(event)
 
     @abstractmethod
@@ -176,6 +179,31 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
     return PublicPacket(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture,
         public(packet, hidden), event.topic, event.stream_offset, hidden,
+        spans_of(packet.raw, packet, version) if spans else [],
+    )  # fmt: skip
+
+
+def with_public_names(event: Event, *, spans: bool = False) -> Event:
+    """An event without credentials in the Client Identifier and in topics; itself where they have none."""
+    connection = getattr(event, "connection", None)
+    identifier = None if connection is None else connection.client_identifier
+    if identifier:
+        shown = starred_name(identifier)
+        if shown != identifier:
+            known = copy(connection)
+            known.client_identifier = shown
+            event = replace(event, connection=known)
+    if not isinstance(event, PacketEvent):
+        return event
+    packet, topic = without_names_of(event.packet), event.topic and starred_name(event.topic)
+    if packet is event.packet and topic == event.topic:
+        return event
+    version = packet.version if isinstance(packet, Connect) else event.connection.version
+    places = names_hidden(packet.raw, version)
+    packet = replace(packet, raw=covered(packet.raw, places))
+    return PublicPacket(
+        event.connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture, packet, topic,
+        event.stream_offset, joined([*hidden_of(event), *places]),
         spans_of(packet.raw, packet, version) if spans else [],
     )  # fmt: skip
 
