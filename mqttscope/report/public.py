@@ -10,7 +10,7 @@ import importlib
 from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import cast, final
+from typing import Any, cast, final
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -185,14 +185,14 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
 
 def with_public_names(event: Event, *, spans: bool = False) -> Event:
     """An event without credentials in the Client Identifier and in topics; itself where they have none."""
-    connection = getattr(event, "connection", None)
+    connection: Any = getattr(event, "connection", None)
     identifier = None if connection is None else connection.client_identifier
     if identifier:
         shown = starred_name(identifier)
         if shown != identifier:
             known = copy(connection)
             known.client_identifier = shown
-            event = replace(event, connection=known)
+            event = replace(cast(Any, event), connection=known)
     if not isinstance(event, PacketEvent):
         return event
     packet, topic = without_names_of(event.packet), event.topic and starred_name(event.topic)

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
-from mqttscope.mqtt import Connack, Connect, Disconnect, Malformed, Properties, ProtocolVersion, decode, encode
+from mqttscope.mqtt import (
+    Connack,
+    Connect,
+    Disconnect,
+    Malformed,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Publish,
+    Subscribe,
+    Subscription,
+    decode,
+    encode,
+)
 from mqttscope.redact.credentials import credential_bytes, credentials_in, hidden_credentials, starred, without_told
 from mqttscope.redact.packets import hidden_in_packet
 from mqttscope.redact.secrets import without
 from mqttscope.redact.values import public, without_tokens_of
+from tests.cli.made import client, opened, server, write_capture
+from tests.cli.running import invoke
 
 V5 = ProtocolVersion.V5
 
@@ -132,3 +148,31 @@ def test_a_long_text_takes_no_time() -> None:
         began = time.process_time()
         credentials_in(text)
         assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("inspect", "--format", form) for form in ("text", "tree", "ladder", "csv", "jsonl")),
+        *(("lint", "--select", "ALL", "--format", form) for form in ("full", "json", "markdown")),
+        *(("explain", "--format", form) for form in ("text", "json", "markdown")),
+    ],
+    ids=" ".join,
+)
+def test_no_output_has_them(words: tuple[str, ...], tmp_path: Path) -> None:
+    refused = Properties(reason_string="api_key: Xyzzy5Plugh, see https://u:Xyzzy5Plugh@host/?sig=Xyzzy5Plugh")
+    capture = write_capture(
+        tmp_path / "a.pcapng",
+        *opened(client_identifier="dev?token=Xyzzy5Plugh"),
+        client(Subscribe(2, None, [Subscription("f/password=Xyzzy5Plugh")])),
+        client(Publish(topic_name="f/password=Xyzzy5Plugh", qos=1, packet_identifier=1, payload=b"x")),
+        server(Puback(1, 0x87, Properties(reason_string="password=Xyzzy5Plugh"))),
+        server(Disconnect(0x98, refused)),
+    )
+    done = invoke(*words, str(capture))
+
+    assert done.text
+    assert "Xyzzy" not in done.text
+    assert b"Xyzzy".hex() not in done.text
+    if words[0] == "inspect":
+        assert "Xyzzy" in invoke(*words, str(capture), "--show-secrets").text

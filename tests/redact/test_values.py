@@ -223,7 +223,7 @@ def test_credentials_in_names_are_hidden_in_fields_and_bytes(packet: ControlPack
     assert b"f/token=***********" in covered_bytes
     assert "f/token=***********" in repr(replace(shown, raw=b""))
     assert "Xyzzy" not in repr(replace(shown, raw=b""))
-    assert replace(shown, raw=b"") == replace(decode(bytes(covered_bytes), V5), raw=b"")  # type: ignore[type-var]
+    assert replace(shown, raw=b"") == replace(decode(bytes(covered_bytes), V5), raw=b"")
 
 
 @pytest.mark.parametrize("case", GOOD, ids=ids(GOOD))
