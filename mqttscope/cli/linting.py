@@ -347,9 +347,8 @@ class LintRun:
             warn(told)
         for error in self.linter.internal_errors[:3]:
             warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
-        failures = sum(self.linter.failures.values())
-        if failures:
-            warn(f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete")
+        for told in self.linter.failures_told():
+            warn(told)
 
 
 class SparkRun(LintRun):
@@ -617,9 +616,4 @@ class Findings:
             f"internal error in {error.rule}: frame {error.frame}: {error.error}"
             for error in self.linter.internal_errors[:MAX_ERRORS_TOLD]
         ]
-        failures = sum(self.linter.failures.values())
-        if failures:
-            said.append(
-                f"rules failed {failures:,} times: this is a bug in mqttscope, and the findings are not complete"
-            )
-        return said
+        return said + self.linter.failures_told()

@@ -58,7 +58,9 @@ def load_file(path: Path) -> list[type[Rule]]:
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a file of rules does not end the program
         raise click.UsageError(_told(str(path), error, spec.origin)) from None
     finally:
         sys.dont_write_bytecode = before
@@ -73,7 +75,9 @@ def load_packages() -> Iterator[tuple[type[Rule], str]]:
             loaded = point.load()
             if inspect.isfunction(loaded):
                 loaded()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a file of rules does not end the program
             raise click.UsageError(_told(where, error)) from None
         package = point.module.partition(".")[0]
         for rule in _checked(where, [one for one in _defined(Rule) if one.__module__.partition(".")[0] == package]):
@@ -138,11 +142,14 @@ def _checked(where: str, rules: list[type[Rule]]) -> list[type[Rule]]:
     return rules
 
 
-def _told(where: str, error: Exception, file: str | None = None) -> str:
+def _told(where: str, error: BaseException, file: str | None = None) -> str:
     """What went wrong when a ``file`` was loaded, and in which line of it."""
     if isinstance(error, SyntaxError):
         place = "" if error.filename in (None, file) else f" of {error.filename}"
-        return f"{where}: line {error.lineno}{place}: {error.msg}"
+        line = f"line {error.lineno}{place}: " if error.lineno else place and f"{place.strip()}: "
+        return f"{where}: {line}{error.msg}"
     frames: list[Any] = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
     line = f"line {frames[-1].lineno}: " if frames else ""
+    if isinstance(error, SystemExit):
+        return f"{where}: {line}it ends the program while it is loaded (SystemExit: {error})"
     return f"{where}: {line}{type(error).__name__}: {error}"

@@ -19,6 +19,7 @@ from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
+from mqttscope.redact.credentials import TEXTS, starred
 from mqttscope.redact.secrets import without_tokens
 
 Row = dict[str, Any]
@@ -155,7 +156,9 @@ def properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
         elif secret:
             shown[column] = len(value)
         else:
-            shown[column] = text(value, f"{path}.{column}", bad) if isinstance(value, str) else value
+            if isinstance(value, str):
+                value = text(starred(value) if number in TEXTS else value, f"{path}.{column}", bad)
+            shown[column] = value
     return shown
 
 

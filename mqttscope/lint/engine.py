@@ -40,7 +40,7 @@ from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, co
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality
-from mqttscope.lint.rule import Findings, Needs, Rule
+from mqttscope.lint.rule import Findings, Needs, Rule, reports_of, told_failure
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
@@ -90,13 +90,13 @@ CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings, "expires_or_
 
 @dataclass(slots=True)
 class InternalError:
-    """A rule failed: a bug of this program, not of the traffic."""
+    """A rule failed: a bug of this program or of a rule made elsewhere, not of the traffic."""
 
     rule: str
     capture: str
     frame: int
     error: str
-    """Type and text of the exception."""
+    """Type and text of the exception, and the line of a rule that is made elsewhere."""
     trace: str
 
 
@@ -155,6 +155,20 @@ class Linter:
         self._damaged = _asked(running, "check_damaged")
         self._foreign = _asked(running, "check_foreign")
         self._readers = _asked(running, "check_violation")
+
+    def failures_told(self) -> list[str]:
+        """How often rules failed: those that come with this program, and those that are made elsewhere."""
+        rules: list[Rule | type[Model]] = [*self._running, *self.models]
+        own = {one.code for one in rules if not one.__module__.startswith(__package__)}
+        told = [
+            f"{code} failed {times:,} times: the findings are not complete"
+            for code, times in sorted(self.failures.items())
+            if code in own
+        ]
+        ours = sum(times for code, times in self.failures.items() if code not in own)
+        if ours:
+            told.append(f"rules failed {ours:,} times: this is a bug in mqttscope, and the findings are not complete")
+        return told
 
     @property
     def forgotten_keys(self) -> int:
@@ -330,7 +344,9 @@ class Linter:
                         found = check(packet, at)
                         if found is not None:
                             self._take(rule, found, at, findings, None)
-                    except Exception as error:
+                    except KeyboardInterrupt:
+                        raise
+                    except BaseException as error:  # SystemExit too: a rule does not end the run
                         self._failed(rule, at, error)
         for model, tables in abouts:
             state = at.model(model)
@@ -397,7 +413,9 @@ class Linter:
     def _moved_on(self, model: type[Model], what: str, subject: Any, at: RuleContext) -> None:
         try:
             getattr(at.model(model), what)(subject, at)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._failed(model, at, error)
 
     def _one(
@@ -413,7 +431,9 @@ class Linter:
         try:
             found = check(subject, at)
             return [] if found is None else self._take(rule, found, at, findings, fault)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._failed(rule, at, error)
             return []
 
@@ -427,6 +447,8 @@ class Linter:
         if isinstance(event, MalformedEvent):
             raw = event.malformed.raw
         withheld = False
+        if not rule.is_ours():
+            found = reports_of(rule, found)
         for report in (found,) if isinstance(found, Report) else found or ():
             alone = report.overdue or not raw
             if withheld or self._lacks(rule.needs, at):
@@ -576,7 +598,7 @@ class Linter:
                 found = rule.also.get(at.version, ())
         return tuple(f"{at.version.text} {identifier}" for identifier in found)
 
-    def _failed(self, rule: Rule | type[Model], at: RuleContext, error: Exception) -> None:
+    def _failed(self, rule: Rule | type[Model], at: RuleContext, error: BaseException) -> None:
         if self.strict:
             raise error
         self.failures[rule.code] += 1
@@ -587,7 +609,7 @@ class Linter:
                     rule.code,
                     event.capture,
                     event.frame,
-                    f"{type(error).__name__}: {error}",
+                    told_failure(rule if isinstance(rule, type) else type(rule), error),
                     "".join(traceback.format_exception(error)),
                 )
             )

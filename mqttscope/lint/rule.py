@@ -11,8 +11,11 @@ state does not have declares a ``Memory`` dataclass; there is one per key of its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import reprlib
+import traceback
+from collections.abc import Iterable, Iterator
 from enum import Flag, auto
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
@@ -38,6 +41,8 @@ Findings = Report | Iterable[Report] | None
 
 Checks of frequent packets return one report or ``None``; others may be generators.
 """
+MAX_REPORTS = 10_000
+"""Reports that one check of a rule made elsewhere may return for one event: its generator may have no end."""
 
 
 _SCOPES = {"1": Scope.PACKET, "2": Scope.CONNECTION, "3": Scope.SESSION, "4": Scope.BROKER, "5": Scope.CONNECTION}
@@ -134,7 +139,7 @@ class Rule:
     def __init_subclass__(cls) -> None:
         if "code" not in cls.__dict__:
             return
-        if not _CODE.fullmatch(cls.code):
+        if not isinstance(cls.code, str) or not _CODE.fullmatch(cls.code):
             raise TypeError(
                 f"{cls.code!r} is no code of a rule: letters in upper case, at least three, and three digits, the first"
                 " from 1 (packet) to 5"
@@ -274,3 +279,61 @@ def _sentence(fault: FaultReport, kind: str | None) -> str:
 def packet_name(packet: ControlPacket) -> str:
     """``PUBLISH``: how messages name a packet."""
     return PacketType(packet.packet_type).name
+
+
+class WrongReturnError(TypeError):
+    """A check returned what is no report, or more reports than `MAX_REPORTS`."""
+
+
+def reports_of(rule: Rule, found: object) -> Iterator[Report]:
+    """The reports that a check of a rule made elsewhere has returned; `WrongReturnError` at what is none."""
+    if found is None:
+        return
+    if not isinstance(found, Report | Iterable) or isinstance(found, str | bytes | dict):
+        raise _wrong_return(rule, f"a value of the type {type(found).__name__}")
+    for number, report in enumerate((found,) if isinstance(found, Report) else found):
+        if number == MAX_REPORTS:
+            raise WrongReturnError(f"a check of {rule.code} returned more than {MAX_REPORTS:,} reports for one event")
+        if not isinstance(report, Report):
+            raise _wrong_return(rule, f"a {type(found).__name__} with a {type(report).__name__} in it")
+        for name, kinds in _OF_REPORTS.items():
+            value = getattr(report, name)
+            if not isinstance(value, kinds):
+                raise _wrong_field(rule, name, value)
+            if isinstance(value, tuple) and not all(isinstance(one, _OF_TUPLES[name]) for one in value):
+                raise _wrong_field(rule, name, value)
+        yield report
+
+
+_OF_REPORTS: dict[str, Any] = {
+    "field": str, "message": str, "severity": Severity | None, "confidence": Confidence | None, "related": tuple,
+    "sender": Direction | None, "reason_code": int | None, "statements": tuple | None, "span": tuple | None,
+    "topic": str | None,
+}  # fmt: skip
+_OF_TUPLES: dict[str, type] = {"related": Related, "statements": str, "span": int}
+
+
+def _wrong_field(rule: Rule, name: str, value: object) -> WrongReturnError:
+    return WrongReturnError(f"a check of {rule.code} returned a report whose {name} cannot be {reprlib.repr(value)}")
+
+
+def _wrong_return(rule: Rule, what: str) -> WrongReturnError:
+    return WrongReturnError(
+        f"a check of {rule.code} returned {what}; it has to return a report, which self.report(field, message) makes,"
+        " several of them (a list or a generator), or None"
+    )
+
+
+def told_failure(rule: type, error: BaseException) -> str:
+    """What a rule, or a model, has raised; of one that is made elsewhere with its file and line."""
+    told = f"{type(error).__name__}: {error}"
+    if rule.__module__.startswith(_HOME.partition(".")[0] + "."):
+        return told
+    package, place = rule.__module__.partition(".")[0], ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+            place = f"{frame.f_code.co_filename}, line {line}"
+    if not place:  # what a check has returned is wrong
+        codes = [one.__code__ for name, one in vars(rule).items() if name.startswith("check") and isfunction(one)]
+        place = f"{codes[0].co_filename}, line {codes[0].co_firstlineno}" if codes else rule.__module__
+    return f"{told} ({place})"

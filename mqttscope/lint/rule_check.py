@@ -5,15 +5,21 @@ The tests of this project run these checks on its own rules; here rules from els
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Iterable, Iterator
+import dataclasses
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import statement
-from mqttscope.lint.engine import Linter
+from mqttscope.lint.engine import CONDITIONS, Linter
 from mqttscope.lint.examples import Conversation, chunkings, expected
-from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.finding import Confidence, Finding, Scope, Severity
+from mqttscope.lint.model import Model
+from mqttscope.lint.rule import Needs, Rule, told_failure
+from mqttscope.mqtt import packets
+from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.net.segment import Segment
 
 CHECKS = (
@@ -24,9 +30,111 @@ Place = tuple[int | None, str]
 """Number of a packet (``None`` for the connection) and field."""
 
 
+def _one(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
+def _class(base: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, type) and issubclass(value, base)
+
+
+def _tuple(each: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, tuple) and all(map(each, value))
+
+
+def _list(each: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(each, value))
+
+
+def _dict(key: Callable[[Any], bool], each: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(key, value)) and all(map(each, value.values()))
+
+
+def _either(*tests: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: any(test(value) for test in tests)
+
+
+_TEXT, _NOTHING, _YES_OR_NO, _PACKET = _one(str), _one(type(None)), _one(bool), _class(ControlPacket)
+_VERSION = _one(ProtocolVersion)
+DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "slug": (_TEXT, "a str"),
+    "severities": (_tuple(_one(Severity)), "a tuple of Severity"),
+    "once": (_either(_NOTHING, _one(Severity)), "a Severity or None"),
+    "versions": (_tuple(_VERSION), "a tuple of versions, such as (V3_1_1, V5)"),
+    "statements": (
+        _dict(_VERSION, _dict(_TEXT, _TEXT)),
+        'a dict by version (V3_1, V3_1_1, V5) of dicts, such as {V5: {"MQTT-3.3.1-4": "client publish"}}',
+    ),
+    "also": (
+        _dict(_VERSION, _tuple(_TEXT)),
+        'a dict by version (V3_1, V3_1_1, V5) of tuples, such as {V5: ("MQTT-3.3.1-4",)}',
+    ),
+    "reason_code": (_either(_NOTHING, _one(int)), "an int or None"),
+    "since": (_TEXT, "a str"),
+    "scope": (_one(Scope), "a Scope"),
+    "looks_at": (
+        _either(_PACKET, _tuple(_PACKET)), "a class of mqttscope.mqtt.packets, such as Publish, or a tuple of them"
+    ),
+    "sender": (_either(_NOTHING, _one(Direction)), "a Direction or None"),
+    "when": (_either(_NOTHING, _TEXT, _dict(_PACKET, _TEXT)), "a str, a dict of str by packet class, or None"),
+    "settled": (_YES_OR_NO, "True or False"),
+    "always": (_tuple(_PACKET), "a tuple of packet classes"),
+    "malformed": (_tuple(_one(MalformedReason)), "a tuple of MalformedReason"),
+    "needs": (_one(Needs), "a member of Needs, or several joined by |"),
+    "version_matters": (_YES_OR_NO, "True or False"),
+    "settings": (
+        _dict(_TEXT, _either(_one(int, float, str), _list(_TEXT))),
+        'a dict of numbers, texts or lists of texts by name, such as {"most": 3}',
+    ),
+    "reads_findings": (_YES_OR_NO, "True or False"),
+    "models": (_tuple(_class(Model)), "a tuple of classes of mqttscope.lint.model.Model"),
+    "about": (
+        _either(_NOTHING, lambda value: _one(tuple)(value) and [*map(type, value)] == [type, str]),
+        "a tuple of one of the models and the name of a table of it, or None",
+    ),
+    "Memory": (
+        _either(_NOTHING, lambda value: _one(type)(value) and dataclasses.is_dataclass(value)),
+        "a dataclass or None",
+    ),
+}  # fmt: skip
+"""What the attributes of a rule may be, in code and in words."""
+_PACKETS = [one for one in vars(packets).values() if _PACKET(one) and one is not ControlPacket]
+
+
+def faults_of_declarations(rule: type[Rule]) -> list[str]:
+    """Attributes of a rule that are not of the kind that the engine relies on."""
+    found = [
+        f"{name} has to be {expected}, and is {reprlib.repr(getattr(rule, name, None))}"
+        for name, (test, expected) in DECLARED.items()
+        if not test(getattr(rule, name, None))
+    ]
+    return found or [*_faults_between(rule)]
+
+
+def _faults_between(rule: type[Rule]) -> Iterator[str]:
+    """What is wrong with attributes of the right kinds."""
+    for kind in _PACKETS:
+        name = rule.when.get(kind) if isinstance(rule.when, dict) else rule.when
+        seen = rule.looks_at if issubclass(kind, rule.looks_at) and not issubclass(kind, rule.always) else None
+        if seen and name and name not in CONDITIONS and not hasattr(kind, name.partition(".")[0]):
+            yield f"when has to name an attribute of the packets that it looks at, and {kind.__name__} has no {name!r}"
+            break
+    if rule.about is not None and rule.about[0] not in rule.models:
+        yield f"about has to begin with one of its models, and {rule.about[0].__name__} is none"
+    if rule.once is not None and not rule.implements("sum_up"):
+        yield "it has no method sum_up, which gives the message of findings with the severity in once"
+    if rule.Memory is not None:
+        fields = dataclasses.fields(rule.Memory)
+        bare = [one.name for one in fields if one.init and one.default is one.default_factory is dataclasses.MISSING]
+        if bare:
+            yield f"Memory is made without values, and its field {bare[0]} has no default"
+
+
 def faults_of_form(rule: type[Rule]) -> list[str]:
     """What a rule lacks that every rule has."""
-    found = []
+    found = faults_of_declarations(rule)
+    if found:
+        return found
     paragraphs = rule.paragraphs()
     if len(paragraphs) < 2 or not paragraphs[-1].startswith("Instead, "):
         found.append(
@@ -61,22 +169,23 @@ def faults_of_examples(rule: type[Rule], others: Iterable[type[Rule]]) -> Iterat
         if not wanted:
             yield f"bad example {example.title!r} has no mark"
         else:
-            yield from _first(f"bad example {example.title!r}", _bad(rule, example, wanted))
+            yield from _first(rule, f"bad example {example.title!r}", _bad(rule, example, wanted))
     everything = [*(one for one in others if one.code != rule.code), rule]
     for example in rule.good:
         if expected(example):
             yield f"good example {example.title!r} has a mark"
         else:
-            yield from _first(f"good example {example.title!r}", _good(rule, example, everything))
+            yield from _first(rule, f"good example {example.title!r}", _good(rule, example, everything))
 
 
-def _first(where: str, faults: Iterator[str]) -> Iterator[str]:
+def _first(rule: type[Rule], where: str, faults: Iterator[str]) -> Iterator[str]:
     """The first fault of an example: what is wrong in one piece is wrong in several too."""
     try:
         told = next(faults, None)
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        told = told_failure(rule, error)
     if told is not None:
         yield f"{where}: {told}"
 

@@ -78,6 +78,11 @@ def without_secrets(text: str) -> str:
     return _hidden(text, spans)
 
 
+def secrets_of_addresses(text: str) -> list[Span]:
+    """Where the passwords and tokens of the addresses in a text stand; in order, apart from each other."""
+    return _everywhere(text, _in_text)
+
+
 def public_name(name: str) -> str:
     """The name of a capture as it is shown and written.
 

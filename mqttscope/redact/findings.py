@@ -19,6 +19,7 @@ from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Span
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
+from mqttscope.redact.credentials import hidden_credentials
 from mqttscope.redact.packets import covered, hidden_ranges, joined
 from mqttscope.redact.secrets import LENGTH, OVERLAP, SUSPECT_BYTES, find_all, is_secret_name, without
 
@@ -235,12 +236,20 @@ def _common(raw: bytes, at: int, run: bytes) -> int:
 def masked(text: str, length: int = LENGTH) -> str:
     """A text of any length without what looks like a secret."""
     if len(text) > MAX_KEPT:
-        return without(text, find_all(text, length=length))
+        return _hidden(text, length)
     return _masked(text, length)
 
 
 @lru_cache(4096)
 def _masked(text: str, length: int) -> str:
+    return _hidden(text, length)
+
+
+def _hidden(text: str, length: int) -> str:
+    """First what has its name with it, since a name ends where a secret is hidden."""
+    found = hidden_credentials(text)
+    if found:
+        text = without(text, found)
     return without(text, find_all(text, length=length))
 
 
@@ -267,7 +276,7 @@ def _told(message: str, secrets: Sequence[_Secret], length: int) -> str:
     for secret in secrets:
         for written in dict.fromkeys((secret.text, repr(secret.text)[1:-1])):
             message = _replaced(message, written, secret)
-    return without(message, find_all(message, length=length))
+    return _hidden(message, length)
 
 
 def _replaced(message: str, written: str, secret: _Secret) -> str:
@@ -297,7 +306,10 @@ def _of_packet(finding: Quoting, hiding: Hiding) -> tuple[list[_Secret], list[tu
             secrets[_Secret(text, f"***({len(text)} characters)", MIN_BEGINNING_OF_VALUE)] = None
             places.append((start, end))
             continue
-        for one in find_all(text, length=hiding.secret_length):
+        found = find_all(text, length=hiding.secret_length)
+        if kind == "name":
+            found = [*hidden_credentials(text), *found]
+        for one in found:
             said = text[one.start : one.end]
             secrets[_Secret(said, one.shown, MIN_BEGINNING)] = None
             first = start + len(text[: one.start].encode("utf-8", "surrogateescape"))
@@ -306,8 +318,8 @@ def _of_packet(finding: Quoting, hiding: Hiding) -> tuple[list[_Secret], list[tu
     return sorted(secrets, key=lambda one: -len(one.text)), places
 
 
-_Part = tuple[Literal["text", "value"], int, int]
-"""Where to look for secrets (``text``), or where one is (``value``)."""
+_Part = tuple[Literal["text", "name", "value"], int, int]
+"""Where to look for secrets (``text``), for credentials with names too (``name``), or where one is (``value``)."""
 
 
 def _parts(raw: bytes, finding: Quoting, payload_limit: int) -> Iterator[_Part]:
@@ -328,9 +340,9 @@ def _parts(raw: bytes, finding: Quoting, payload_limit: int) -> Iterator[_Part]:
             if name == "user_property":
                 yield from _pair(raw, at + 1, span.end)
             elif span.end - at >= 3 + MIN_TOLD:
-                yield "text", at + 3, span.end
+                yield "name", at + 3, span.end
         elif span.end - span.start > 2:
-            yield "text", span.start + 2, span.end
+            yield "name", span.start + 2, span.end
 
 
 @lru_cache(1)

@@ -21,7 +21,8 @@ from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Connect, Publis
 from mqttscope.mqtt.properties import BY_IDENTIFIER, BY_NAME, LISTS, WILL, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
-from mqttscope.redact.secrets import token_places, token_ranges
+from mqttscope.redact.credentials import credential_bytes, without_told
+from mqttscope.redact.secrets import is_secret_name, token_places, token_ranges
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
@@ -102,10 +103,31 @@ def hidden_in_packet(
             return _by_fields(packet.raw, version)
         # Nothing follows a password, and nearly all packets that hide something hide that alone.
         return _tail(len(packet.raw) - len(password), len(packet.raw)) if password else []
-    if kind in _HOLDERS and _has_data(getattr(packet, "properties", None)):
-        # Properties are of 5.0, whatever the connection is taken for.
-        return _by_fields(packet.raw, ProtocolVersion.V5)
-    return []
+    block: Properties | None = getattr(packet, "properties", None)
+    if not block or kind in (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE):
+        return []
+    # Properties are of 5.0, whatever the connection is taken for.
+    found = _by_fields(packet.raw, ProtocolVersion.V5) if kind in _HOLDERS and _has_data(block) else []
+    return found if without_told(block) is block else joined([*found, *_told(packet.raw)])
+
+
+def _told(raw: bytes) -> Iterator[tuple[int, int]]:
+    """Credentials in the Reason String and the other texts of an answer."""
+    for span in trace(raw, ProtocolVersion.V5):
+        name = span.field.rpartition(".")[2]
+        if name in ("reason_string", "server_reference", "response_information"):
+            at = span.start + 3
+            yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
+        elif name == "user_property":
+            at = span.start + 3
+            middle = at + int.from_bytes(raw[at - 2 : at], "big")
+            called = raw[at:middle]
+            yield from ((at + start, at + end) for start, end in credential_bytes(called))
+            at = middle + 2
+            if is_secret_name(called.decode("utf-8", "replace")):
+                yield at, span.end
+            else:
+                yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
 
 
 def _has_data(block: Properties | None) -> bool:

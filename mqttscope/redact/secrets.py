@@ -190,6 +190,8 @@ _WORDS = b"|".join(
 )  # fmt: skip
 # Bounded, since every underscore of a payload may end such a part.
 _NAME = rb"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:" + _WORDS + rb")"
+NAME_OF_CREDENTIAL = _NAME.decode()
+"""The same for texts."""
 _CREDENTIAL = re.compile(
     # A CONNECT or an AUTH that a payload holds, as wrong lengths and bridges make it: all from its secret on.
     rb"(?i:\x00\x04MQTT|\x00\x06MQIsdp)(?P<connect>.+)"

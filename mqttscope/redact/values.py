@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
+from mqttscope.redact.credentials import credential_bytes, starred_name, without_told
 from mqttscope.redact.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
 from mqttscope.redact.secrets import without_tokens
+
+_ASKING = (Connect, Publish, Subscribe, Unsubscribe)
+"""Packets whose properties tell nothing."""
 
 
 def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
@@ -36,12 +41,14 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
         changed["payload"] = changed["raw"][len(packet.raw) - len(packet.payload) :]
     block: Properties | None = getattr(packet, "properties", None)
     if block is not None and block.first(AUTHENTICATION_DATA) is not None:
-        changed["properties"] = _without_data(block)
+        block = changed["properties"] = _without_data(block)
+    if not isinstance(packet, _ASKING) and block:
+        changed["properties"] = without_told(block)
     return replace(packet, **changed)
 
 
 def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> ControlPacket:
-    """A packet whose payload, or that of its will, shows no credentials; itself where it has none.
+    """A packet whose payload, or that of its will, or whose Reason String shows no credentials; itself without any.
 
     ``limit``: bytes of a payload that are shown at most.
     """
@@ -52,7 +59,46 @@ def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> Contro
         shown = without_tokens(packet.will.will_payload, limit)
         if shown is not packet.will.will_payload:
             return replace(packet, will=replace(packet.will, will_payload=shown))
+    block: Properties | None = getattr(packet, "properties", None)
+    if block and not isinstance(packet, _ASKING):
+        told = without_told(block)
+        return packet if told is block else replace(packet, properties=told)  # type: ignore[call-arg]
     return packet
+
+
+def without_names_of(packet: ControlPacket) -> ControlPacket:
+    """A packet whose Client Identifier and topics show no credentials; itself where they have none, as nearly all.
+
+    Its bytes are left as they are.
+    """
+    if isinstance(packet, Publish):
+        name = starred_name(packet.topic_name)
+        return packet if name == packet.topic_name else replace(packet, topic_name=name)
+    if isinstance(packet, Subscribe) and packet.subscriptions:
+        rows = [replace(one, topic_filter=starred_name(one.topic_filter)) for one in packet.subscriptions]
+        return packet if rows == list(packet.subscriptions) else replace(packet, subscriptions=rows)
+    if isinstance(packet, Unsubscribe) and packet.topic_filters:
+        names = [starred_name(one) for one in packet.topic_filters]
+        return packet if names == list(packet.topic_filters) else replace(packet, topic_filters=names)
+    if isinstance(packet, Connect):
+        name = starred_name(packet.client_identifier)
+        if name != packet.client_identifier:
+            packet = replace(packet, client_identifier=name)
+        will = packet.will
+        if will is not None and starred_name(will.will_topic) != will.will_topic:
+            packet = replace(packet, will=replace(will, will_topic=starred_name(will.will_topic)))
+    return packet
+
+
+def names_hidden(raw: bytes, version: ProtocolVersion) -> Ranges:
+    """Where the credentials stand that `without_names_of` hides."""
+    return [
+        (span.start + 2 + start, span.start + 2 + end)
+        for span in trace(raw, version)
+        if span.field.rpartition(".")[2] in ("client_identifier", "topic_name", "will_topic", "topic_filter")
+        or span.field.startswith("topic_filters")
+        for start, end in credential_bytes(raw[span.start + 2 : span.end])
+    ]
 
 
 def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:

@@ -30,9 +30,10 @@ from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, text, view
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import transport_view, without_secrets
+from mqttscope.redact.credentials import starred_name
 from mqttscope.redact.packets import DISGUISED, hides_payload
 from mqttscope.redact.secrets import SHORTEST, is_suspect, without_tokens
-from mqttscope.redact.values import without_tokens_of
+from mqttscope.redact.values import without_names_of, without_tokens_of
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
 from mqttscope.session.connection import Connection
@@ -151,7 +152,7 @@ class JsonLines:
             )
             if kind == "publish":
                 topic = event.topic if "topic_name" in shown[kind] or not hidden else None
-                shown["topic"] = None if topic is None else text(topic)
+                shown["topic"] = shown_name(topic, show_secrets=self.show_secrets)
         return f"{self._lines.envelope('malformed', event)},{dumps_text(shown)[1:]}\n"
 
     def _ending(self, event: ConnectionEnding) -> dict[str, Any]:
@@ -168,7 +169,7 @@ class JsonLines:
             "connection": connection.number,
             "client": connection.client,
             "server": connection.server,
-            "client_identifier": None if identifier is None else text(identifier),
+            "client_identifier": shown_name(identifier, show_secrets=self.show_secrets),
             "how": connection.closed_how,
             "by": connection.closed_by,
         }
@@ -204,7 +205,7 @@ class JsonLines:
             self._lines.forget(connection)
             identifier = connection.client_identifier
             shown |= {
-                "client_identifier": None if identifier is None else text(identifier),
+                "client_identifier": shown_name(identifier, show_secrets=self.show_secrets),
                 "version": connection.version.text,
                 "version_known": connection.version_known,
                 "version_evidence": connection.version_evidence,
@@ -343,17 +344,17 @@ class PacketLines:
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
         # Passwords and Authentication Data are left out by the view.
-        shown_packet = packet if self.show_secrets else without_tokens_of(packet, self.payload_limit)
+        shown_packet = packet if self.show_secrets else without_names_of(without_tokens_of(packet, self.payload_limit))
         fields = view(shown_packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 
     def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
         """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
         hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
-        shown = packet if self.show_secrets else public_packet(event, self.payload_limit).packet
+        shown = packet if self.show_secrets else without_names_of(public_packet(event, self.payload_limit).packet)
         fields = view(shown, event.connection.version, limit=self.payload_limit, hide_payload=hide)
         head = head[: head.rindex('"publish":')]
-        topic = None if event.topic is None else text(event.topic)
+        topic = shown_name(event.topic, show_secrets=self.show_secrets)
         more: dict[str, Any] = {"publish": fields, "topic": topic}
         if packet.missing:
             more["missing"] = packet.missing
@@ -392,9 +393,23 @@ class PacketLines:
         if kept is None or kept[0] != connection.revision:
             if len(self._connections) >= CONNECTIONS_KEPT:
                 self._connections.clear()
-            kept = connection.revision, _names(connection, _C2S), _names(connection, _S2C)
+            kept = connection.revision, self._names(connection, _C2S), self._names(connection, _S2C)
             self._connections[connection.number] = kept
         return kept
+
+    def _names(self, connection: Connection, direction: Direction) -> str:
+        identifier = connection.client_identifier
+        return dumps_text(
+            {
+                "connection": connection.number,
+                "client": connection.client,
+                "server": connection.server,
+                "direction": str(direction),
+                "client_identifier": shown_name(identifier, show_secrets=self.show_secrets),
+                "version": connection.version.text,
+                "version_known": connection.version_known,
+            }
+        )[1:-1]
 
     def _start(self, raw: bytes, missing: int) -> str:
         """Type, lengths, and of a PUBLISH the flags: all of it follows from the first bytes, if nothing is missing."""
@@ -413,7 +428,7 @@ class PacketLines:
         return start
 
     def _topic(self, topic: str) -> str:
-        made = dumps_text(text(topic))
+        made = dumps_text(shown_name(topic, show_secrets=self.show_secrets))
         if len(made) <= LONGEST_KEPT:
             if len(self._topics) >= TEXTS_KEPT:
                 self._topics.clear()
@@ -428,21 +443,6 @@ class PacketLines:
                 self._blocks.clear()
             self._blocks[block.items] = made
         return made
-
-
-def _names(connection: Connection, direction: Direction) -> str:
-    identifier = connection.client_identifier
-    return dumps_text(
-        {
-            "connection": connection.number,
-            "client": connection.client,
-            "server": connection.server,
-            "direction": str(direction),
-            "client_identifier": None if identifier is None else text(identifier),
-            "version": connection.version.text,
-            "version_known": connection.version_known,
-        }
-    )[1:-1]
 
 
 _HARMFUL: Final = re.compile(
@@ -480,3 +480,8 @@ def dumps(value: Any) -> bytes:
 def dumps_text(value: Any) -> str:
     """Compact JSON."""
     return orjson.dumps(value).decode()
+
+
+def shown_name(name: str | None, *, show_secrets: bool) -> Any:
+    """A Client Identifier or a topic as a value of JSON."""
+    return None if name is None else text(name if show_secrets else starred_name(name))

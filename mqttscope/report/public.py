@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -39,6 +39,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.redact.addresses import public_details
+from mqttscope.redact.credentials import starred_name
 from mqttscope.redact.packets import (
     DISGUISED,
     Ranges,
@@ -46,10 +47,11 @@ from mqttscope.redact.packets import (
     hidden_in_damaged,
     hidden_in_packet,
     hidden_in_unparsed,
+    joined,
     visible_fields,
 )
 from mqttscope.redact.secrets import REACH, SHORTEST, is_suspect
-from mqttscope.redact.values import public, public_damaged
+from mqttscope.redact.values import names_hidden, public, public_damaged, without_names_of
 from mqttscope.report.base import Reporter, Sink, View
 
 FORMATS: dict[str, tuple[str, str]] = {
@@ -97,7 +99,7 @@ class PublicUnparsed(UnparsedEvent):
 
 
 _NO_SECRETS = frozenset((Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp))
-"""Packets that hold none where they have no fault."""
+"""Packets that hold none where they have no fault and no properties."""
 
 
 def public_event(event: Event, *, spans: bool = False) -> Event:
@@ -133,7 +135,7 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
             and packet.topic_name not in DISGUISED  # type: ignore[attr-defined]
         ):
             return event
-    elif kind in _NO_SECRETS:
+    elif kind in _NO_SECRETS and not getattr(packet, "properties", None):
         return event
     version = packet.version if isinstance(packet, Connect) else connection.version
     hidden = hidden_in_packet(packet, version, connection.side(event.direction).doubt, shown)
@@ -142,6 +144,31 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
     return PublicPacket(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture,
         public(packet, hidden), event.topic, event.stream_offset, hidden,
+        spans_of(packet.raw, packet, version) if spans else [],
+    )  # fmt: skip
+
+
+def with_public_names(event: Event, *, spans: bool = False) -> Event:
+    """An event without credentials in the Client Identifier and in topics; itself where they have none."""
+    connection: Any = getattr(event, "connection", None)
+    identifier = None if connection is None else connection.client_identifier
+    if identifier:
+        shown = starred_name(identifier)
+        if shown != identifier:
+            known = copy(connection)
+            known.client_identifier = shown
+            event = replace(cast(Any, event), connection=known)
+    if not isinstance(event, PacketEvent):
+        return event
+    packet, topic = without_names_of(event.packet), event.topic and starred_name(event.topic)
+    if packet is event.packet and topic == event.topic:
+        return event
+    version = packet.version if isinstance(packet, Connect) else event.connection.version
+    places = names_hidden(packet.raw, version)
+    packet = replace(packet, raw=covered(packet.raw, places))
+    return PublicPacket(
+        event.connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture, packet, topic,
+        event.stream_offset, joined([*hidden_of(event), *places]),
         spans_of(packet.raw, packet, version) if spans else [],
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import final
 
 from mqttscope.events import Event, PacketEvent
 from mqttscope.report.base import View
-from mqttscope.report.public import public_event, public_packet
+from mqttscope.report.public import public_event, public_packet, with_public_names
 
 
 class PublicReport(ABC):
@@ -33,6 +33,7 @@ class PublicReport(ABC):
                 event = public_packet(event, self._looked_at, spans=self._spans)
             else:
                 event = public_event(event, spans=self._spans)
+            event = with_public_names(event, spans=self._spans)
         self.show(event)
 
     @abstractmethod

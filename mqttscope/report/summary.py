@@ -15,6 +15,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.properties import BY_NAME, LISTS, USER_PROPERTY, Properties, property_name
 from mqttscope.mqtt.wire import counted
+from mqttscope.redact.credentials import starred_name
 from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
@@ -249,6 +250,8 @@ class Summary:
         exchange = event.connection.answered_by(packet, event.direction)
         if exchange is not None:
             topic, room = exchange.topic, line.left - _AFTER_CELLS
+            if topic is not None and not self.show_secrets:
+                topic = starred_name(topic)
             if topic is not None and room >= 8:
                 shown, width = self._topics.get(topic) or self._escaped(topic)
                 line.add("  ")

@@ -136,6 +136,20 @@ def test_spark_refuses_them() -> None:
         (TEMPLATE.replace("ACME201", "PUB297"), "PUB297 has the letters of mqttscope's own area"),
         (TEMPLATE.replace("ACME201", "PUB103"), "PUB103 has the letters of mqttscope's own area: PUB103 wildcard-in"),
         (TEMPLATE.replace("class TooManyAlarms", "class WildcardInTopicName"), "as PUB103 of mqttscope is"),
+        ("import sys\nsys.exit(7)", "ours.py: line 2: it ends the program while it is loaded (SystemExit: 7)"),
+        ("x = 1\0", "ours.py: source code string cannot contain null bytes"),
+        (
+            TEMPLATE.replace("    looks_at", '    statements = {"5.0": ("MQTT-9.9.9-9",)}\n    looks_at'),
+            "ours.py: ACME201 (TooManyAlarms): statements has to be a dict by version",
+        ),
+        (
+            TEMPLATE.replace('settings = {"most": 3}', 'settings = ["most"]'),
+            "ours.py: ACME201 (TooManyAlarms): settings has to be a dict",
+        ),
+        (
+            TEMPLATE.replace("looks_at = Publish", "looks_at = 'Publish'"),
+            "ours.py: ACME201 (TooManyAlarms): looks_at has to be a class of mqttscope.mqtt.packets",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_a_sentence(text: str, why: str) -> None:
@@ -146,6 +160,7 @@ def test_what_is_wrong_with_a_file_is_a_sentence(text: str, why: str) -> None:
         assert done.code == 2
         assert why in " ".join(done.err.split())
         assert "Traceback" not in done.err
+        assert "bug in mqttscope" not in done.err
     assert all(rule.is_ours() for rule in all_rules().values())
 
 
@@ -170,6 +185,10 @@ def test_a_clash_names_both() -> None:
 
 MORE, LESS = (TEMPLATE.replace('"most": 3', f'"most": {most}') for most in (4, 2))
 RAISES = TEMPLATE.replace("memory.alarms += 1", "memory.alarm += 1")
+CHECK = '        if at.topic != "acme/alarm":\n'
+LINE = TEMPLATE[: TEMPLATE.index(CHECK)].count("\n") + 1
+LEAVES = TEMPLATE.replace(CHECK, "        raise SystemExit(0)\n" + CHECK)
+WRONG = TEMPLATE.replace("return self.report(", "return (")
 ALSO = TEMPLATE.replace("            *opened(),\n", '            *opened(), client(Publish(topic_name="a/#")),\n', 1)
 
 
@@ -181,6 +200,8 @@ ALSO = TEMPLATE.replace("            *opened(),\n", '            *opened(), clie
         (LESS, "good example 'as many as there is room for': ACME201 finds: alarm 3"),
         (TEMPLATE.replace('.marked("topic_name")', ""), "bad example 'one too many' has no mark"),
         (RAISES, "AttributeError: 'Sent' object has no attribute"),
+        (WRONG, "a check of ACME201 returned a tuple with a str in it; it has to return a report"),
+        (LEAVES, f"ours.py, line {LINE})"),
         (ALSO, "good example 'as many as there is room for': PUB103 finds: PUBLISH topic name 'a/#'"),
     ],
 )
@@ -200,6 +221,21 @@ def test_a_rule_that_raises_is_an_internal_error() -> None:
 
     assert done.code == 3
     assert "internal error in ACME201: a.pcapng, frame " in done.err
+    assert re.search(r"has no attribute .*\(.*ours\.py, line \d+\)", done.err)
+    assert "ACME201 failed 5 times: the findings are not complete" in done.err
+    assert "bug in mqttscope" not in done.err
+
+
+def test_a_rule_that_ends_the_program_ends_neither_the_run_nor_other_rules() -> None:
+    file(LEAVES)
+    configure("ours.py")
+    write_capture(Path("b.pcapng"), *opened(), client(Publish(topic_name="a/#")))
+    done = invoke("lint", "b.pcapng")
+
+    assert done.code == 3
+    assert "PUB103" in done.text
+    assert "SystemExit: 0 (" in done.err
+    assert f"ours.py, line {LINE})" in done.err
 
 
 def test_test_takes_nothing_else() -> None:

@@ -68,6 +68,14 @@ def test_properties_that_have_no_place_are_beside() -> None:
     ]  # fmt: skip
 
 
+def test_credentials_in_texts_of_answers_are_asterisks() -> None:
+    found, bad, other = rows(Properties(reason_string="password=hunter2", content_type="password=hunter2"))
+
+    assert found == {"reason_string": "password=*******", "content_type": "password=hunter2"}
+    assert not bad
+    assert not other
+
+
 def test_texts_that_are_not_utf_8_keep_their_bytes() -> None:
     bad: list[Any] = []
 

@@ -10,8 +10,21 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import client, conversation, opened, segments
-from mqttscope.lint.finding import Scope, Severity
-from mqttscope.lint.rule import PRACTICE, RULES, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.finding import Report, Scope, Severity
+from mqttscope.lint.rule import (
+    MAX_REPORTS,
+    PRACTICE,
+    RULES,
+    V3_1_1,
+    V5,
+    Findings,
+    Needs,
+    Rule,
+    WrongReturnError,
+    packet_name,
+    reports_of,
+    told_failure,
+)
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Pingreq, Publish
 
@@ -162,3 +175,50 @@ def test_needs_of_the_whole_are_those_of_both_sides() -> None:
 
 def test_messages_name_packets_in_capitals() -> None:
     assert (packet_name(Pingreq()), packet_name(Publish())) == ("PINGREQ", "PUBLISH")
+
+
+def test_what_a_check_may_return() -> None:
+    report = Report("topic_name", "wrong", related=(), span=(0, 2), statements=("5.0 A",))
+
+    assert list(reports_of(Plain(), None)) == list(reports_of(Plain(), [])) == []
+    assert list(reports_of(Plain(), report)) == list(reports_of(Plain(), (report,))) == [report]
+    assert len(list(reports_of(Plain(), [report] * MAX_REPORTS))) == MAX_REPORTS
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (True, "returned a value of the type bool; it has to return a report"),
+        ("wrong", "returned a value of the type str;"),
+        ({"field": "wrong"}, "returned a value of the type dict;"),
+        (("topic_name", "wrong"), "returned a tuple with a str in it;"),
+        ([None], "returned a list with a NoneType in it;"),
+        ([Report("", "")] * (MAX_REPORTS + 1), "returned more than 10,000 reports for one event"),
+        (Report("", 5), "returned a report whose message cannot be 5"),  # type: ignore[arg-type]
+        (Report("", "", statements=(5,)), r"returned a report whose statements cannot be \(5,\)"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_no_check_may_return(found: object, told: str) -> None:
+    with pytest.raises(WrongReturnError, match=f"a check of TST101 {told}"):
+        list(reports_of(Plain(), found))
+
+
+def test_what_a_rule_has_raised_is_told_with_its_file_where_it_is_made_elsewhere() -> None:
+    def told(rule: type) -> str:
+        try:
+            made(code="nothing")
+        except TypeError as error:
+            return told_failure(rule, error)
+        return ""
+
+    assert told(Plain).startswith("TypeError: 'nothing' is no code")
+    assert "test_rule.py, line " in told(Plain)
+
+    class Checking(Plain):
+        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+            return None
+
+    line = Checking.check.__code__.co_firstlineno
+    assert told_failure(Checking, ValueError("odd")) == f"ValueError: odd ({__file__}, line {line})"
+    assert told_failure(Plain, ValueError("odd")) == f"ValueError: odd ({__name__})"
+    assert "test_rule.py" not in told(Rule)

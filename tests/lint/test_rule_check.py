@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rule_check import faults_of_examples, faults_of_form
 from mqttscope.mqtt.packets import Pingreq
+
+
+@dataclass
+class Bare:
+    """A memory that cannot be made."""
+
+    count: int
+
 
 PUB209 = all_rules()["PUB209"]
 
@@ -38,6 +49,32 @@ def like(**changes: Any) -> type[Rule]:
         ({"good": []}, "it has no good examples"),
         ({"bad": ["x"]}, "it has no bad examples"),
         ({"__doc__": None}, "its docstring is not"),
+        (
+            {"statements": {"5.0": ("MQTT-3.3.1-4",)}},
+            "statements has to be a dict by version (V3_1, V3_1_1, V5) of dicts,",
+        ),
+        ({"statements": {V5: ("MQTT-3.3.1-4",)}}, "statements has to be a dict by version"),
+        ({"also": {V5: "MQTT-3.3.1-4"}}, "also has to be a dict by version (V3_1, V3_1_1, V5) of tuples,"),
+        (
+            {"settings": ["most"]},
+            'settings has to be a dict of numbers, texts or lists of texts by name, such as {"most"',
+        ),
+        ({"looks_at": "Publish"}, "looks_at has to be a class of mqttscope.mqtt.packets, such as Publish, or a tuple"),
+        ({"versions": V5}, "versions has to be a tuple of versions"),
+        ({"sender": "client"}, "sender has to be a Direction or None, and is 'client'"),
+        (
+            {"when": "quality"},
+            "when has to name an attribute of the packets that it looks at, and Publish has no 'quali",
+        ),
+        ({"when": ["qos"]}, "when has to be a str, a dict of str by packet class, or None, and is ['qos']"),
+        ({"about": (RetainedStore, "topics")}, "about has to begin with one of its models, and RetainedStore is none"),
+        (
+            {"about": (RetainedStore,)},
+            "about has to be a tuple of one of the models and the name of a table of it, or None",
+        ),
+        ({"once": Severity.INFO}, "it has no method sum_up"),
+        ({"Memory": dict}, "Memory has to be a dataclass or None"),
+        ({"Memory": Bare}, "Memory is made without values, and its field count has no default"),
     ],
 )
 def test_what_a_rule_lacks(changes: dict[str, Any], told: str) -> None:

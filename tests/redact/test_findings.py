@@ -65,7 +65,33 @@ PACKETS: list[tuple[ControlPacket, str]] = [
     (Publish(topic_name="é" * 20 + "/" + KEY), KEY),
     (Subscribe(1, None, [Subscription("a"), Subscription(f"b/{TOKEN}/#")]), TOKEN),
     (Disconnect(0x80, Properties(reason_string=f"no {MAIL} here")), MAIL),
+    (Disconnect(0x80, Properties(reason_string=f"password={VALUE}")), VALUE),
+    (Disconnect(0x80, Properties(reason_string=f"api_key: {VALUE}")), VALUE),
+    (Disconnect(0x80, Properties(reason_string=f"Authorization: Bearer {VALUE}")), VALUE),
+    (Disconnect(0x80, Properties(server_reference=f"https://user:{VALUE}@host/p?sig={VALUE}")), VALUE),
+    (make_connect(client_identifier=f"dev?token={VALUE}"), VALUE),
+    (Publish(topic_name=f"f/password={VALUE}"), VALUE),
+    (Subscribe(1, None, [Subscription(f"f/password={VALUE}")]), VALUE),
 ]
+
+
+@pytest.mark.parametrize("said", [f"f/token={VALUE}", f"api_key: {VALUE}", f"wss://host/x?sig={VALUE}"])
+def test_credentials_with_their_names_are_in_no_name_and_no_message(said: str) -> None:
+    shown = conceal(
+        replace(
+            MADE,
+            raw=b"",
+            message=f"topic {said!r} is wrong",
+            client_identifier=said,
+            topic=said,
+            related=(Related(f"it said {said}", 1, 2, 0),),
+        ),
+        Hiding(),
+    )
+
+    assert VALUE not in repr(shown)
+    assert VALUE not in masked(said)
+    assert masked(" ".join([said] * 1_000)).count(VALUE) == 0
 
 
 @pytest.mark.parametrize("form", FINDING_FORMATS)

@@ -18,12 +18,13 @@ from mqttscope.mqtt import (
     Publish,
     Subscribe,
     Subscription,
+    Unsubscribe,
     Will,
     decode,
     encode,
 )
 from mqttscope.redact.packets import BROKEN, SUSPECT, hidden_in_damaged, hidden_in_packet
-from mqttscope.redact.values import public, public_damaged, without_tokens_of
+from mqttscope.redact.values import names_hidden, public, public_damaged, without_names_of, without_tokens_of
 from tests.mqtt.case import V3_1_1, V5, Case
 from tests.mqtt.cases import GOOD, MALFORMED, ids
 
@@ -195,3 +196,38 @@ def test_a_will_that_is_hidden_among_the_bytes_is_hidden_in_the_field() -> None:
     assert found.will is not None
     assert found.will.will_payload == b"*" * len(SECRET)
     assert SECRET not in found.raw
+
+
+NAMED = "f/token=Xyzzy-Plugh"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Publish(topic_name=NAMED, payload=b"x"),
+        Subscribe(1, None, [Subscription("a"), Subscription(NAMED)]),
+        Unsubscribe(1, None, ["a", NAMED]),
+        Connect(client_identifier=NAMED, will=Will("a", b"x")),
+        Connect(client_identifier="a", will=Will(NAMED, b"x")),
+    ],
+    ids=["publish", "subscribe", "unsubscribe", "client identifier", "will"],
+)
+def test_credentials_in_names_are_hidden_in_fields_and_bytes(packet: ControlPacket) -> None:
+    found = read(packet)
+    shown = without_names_of(found)
+    covered_bytes = bytearray(found.raw)
+    for start, end in names_hidden(found.raw, V5):
+        covered_bytes[start:end] = b"*" * (end - start)
+
+    assert b"Xyzzy" not in covered_bytes
+    assert b"f/token=***********" in covered_bytes
+    assert "f/token=***********" in repr(replace(shown, raw=b""))
+    assert "Xyzzy" not in repr(replace(shown, raw=b""))
+    assert replace(shown, raw=b"") == replace(decode(bytes(covered_bytes), V5), raw=b"")
+
+
+@pytest.mark.parametrize("case", GOOD, ids=ids(GOOD))
+def test_names_without_credentials_stay(case: Case) -> None:
+    found = decode(case.raw, case.version)
+    assert not isinstance(found, Malformed)
+    assert without_names_of(found) is found
