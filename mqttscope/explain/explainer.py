@@ -46,6 +46,8 @@ OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     mqtt.violation,
 )
 """Those of them that look at what one connection alone did."""
+SPECIAL: tuple[Callable[[Case], Iterator[Candidate]], ...] = (mqtt.not_authorized, mqtt.closed_on_packet)
+"""Those that look at what one connection asked for, and what a server that stops may have met by chance."""
 SAID = 100
 """The weight from which on a packet names the cause: nothing competes with it."""
 STRONG = 60
@@ -167,7 +169,8 @@ class Explainer:
         story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
         case = Case(story, self.book, self.watch)
         story.own = any(one.certainty.rank for detect in OWN for one in detect(case))
-        self.book.ended(story, case.by, explained=story.own)
+        story.special = any(one.certainty.rank for detect in SPECIAL for one in detect(case))
+        self.book.ended(story, case.by, explained=story.own or story.special)
         self._waiting[connection.number] = story
         self._waiting.move_to_end(connection.number)
 

@@ -95,6 +95,8 @@ class Story:
     last_frame: int = 0
     own: bool = False
     """What the connection did by itself explains its end, most probably."""
+    special: bool = False
+    """What it asked for last may explain its end: a packet that is refused, or too large."""
     finished: bool = False
     """The capture ended, and the connection had not."""
 

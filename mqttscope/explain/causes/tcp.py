@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, other_side, twin
+from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
 from mqttscope.net.segment import ACK, SYN, distance
@@ -302,7 +303,7 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = "The broker reset the connection (RST), and nothing in the capture says why."
             cause = Cause.SERVER_RESET
-        return candidate(cause, Certainty.HYPOTHESIS, headline, reasons, weight=10)
+        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], weight=10)
     sure = Certainty.LIKELY
     doubts = []
     if case.how == "reset":
