@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -17,7 +18,7 @@ from mqttscope.events import (
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
 from mqttscope.explain.causes import mqtt, said, tcp, timing
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case, in_frames
 from mqttscope.explain.model import Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
@@ -164,7 +165,7 @@ class Explainer:
         connection = event.connection
         story = self._story(connection)
         del self.stories[connection.number]
-        story.ended_ns, story.ended_frame, story.ended_capture = event.timestamp_ns, event.frame, event.capture
+        story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
         case = Case(story, self.book, self.watch)
@@ -188,6 +189,8 @@ class Explainer:
     def _explain(self, story: Story) -> Explanation:
         case = Case(story, self.book, self.watch)
         found = ranked(one for detect in DETECTORS for one in detect(case))
+        if story.set_back:
+            found = tuple(replace(one, reasons=in_frames(one.reasons)) for one in found)
         made = self._made(case, found)
         totals = self.totals
         if made.cause is Cause.STILL_OPEN:
@@ -224,6 +227,7 @@ class Explainer:
             left_out=sum(story.counts.values()) - sum(len(one) for one in story.last.values()),
             afterwards=tuple(self._afterwards(case, found[0].cause)),
             notes=tuple(notes(case)),
+            clock_set_back=bool(story.set_back),
         )
 
     def _afterwards(self, case: Case, cause: Cause) -> Iterator[Evidence]:
@@ -288,7 +292,7 @@ def timeline(case: Case) -> Iterator[Moment]:
                     one.capture,
                 )
             )
-    return iter(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
+    return iter(story.in_order(moments))
 
 
 def notes(case: Case) -> Iterator[str]:
@@ -301,3 +305,5 @@ def notes(case: Case) -> Iterator[str]:
         yield f"The capture lacks {connection.gap_bytes:,} bytes of the connection."
     if not connection.handshake_seen and connection.connect_packet is None:
         yield "The connection was open when the capture began."
+    if case.story.set_back:
+        yield f"The clock of the capture was set back at frame {case.story.set_back}: times before and after that cannot be compared."

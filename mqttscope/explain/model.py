@@ -181,6 +181,8 @@ class Explanation:
     """What came of it: a will, the client's return."""
     notes: tuple[str, ...] = ()
     """What the capture lacks."""
+    clock_set_back: bool = False
+    """The times of the capture go back while the connection is open: its duration is unknown."""
 
     @property
     def first(self) -> Candidate:

@@ -136,6 +136,8 @@ class SegmentWatch:
         """The latest time of a segment."""
         self.forgotten = 0
         """Flows whose facts had to make room."""
+        self.last: tuple[int, int, str] | None = None
+        """Number, time and capture of the last frame of all."""
         self._frame: Frame | None = None
 
     def frames(self, frames: Iterator[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
@@ -143,6 +145,7 @@ class SegmentWatch:
         for frame in frames:
             if type(frame) is Frame:
                 self._frame = frame
+                self.last = frame.number, frame.timestamp_ns, frame.capture
             yield frame
 
     def segments(
@@ -166,6 +169,8 @@ class SegmentWatch:
         """Look at one segment."""
         if segment.timestamp_ns > self.now_ns:
             self.now_ns = segment.timestamp_ns
+        if self._frame is None:
+            self.last = segment.frame, segment.timestamp_ns, segment.capture
         key = plain_key(segment.key)
         together = flow_key(key)
         known = self.flows.get(together)

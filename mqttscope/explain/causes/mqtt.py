@@ -160,6 +160,8 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     is_answered = answered is not None and answered.timestamp_ns > last.timestamp_ns
     if story.latest_kind not in (PacketType.PUBLISH, PacketType.SUBSCRIBE) or is_answered:
         return
+    if story.last["client"][-1] is not last:
+        return
     seen = story.evidence(last, f"the client's last packet: {last.what}")
     apart = describe.span(case.ended_ns - last.timestamp_ns)
     first = Evidence(f"the broker closed {apart} later, and sent nothing before")
@@ -175,6 +177,8 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
             " probably it is over the broker's limit.",
             [seen, size, first, case.closing()], doubts, weight=60,
         )  # fmt: skip
+    if any(one.certainty.rank for one in violation(case)):
+        return
     doubts = [Evidence("nothing in the capture says so: before 5.0 a broker cannot refuse a PUBLISH")]
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(

@@ -27,12 +27,13 @@ class Markdown:
         one, first = explanation, explanation.first
         self.shown[one.cause] += 1
         name = self._safe(one.client_identifier or "(no Client Identifier)")
+        lasted = "" if one.clock_set_back else f" after {describe.span(one.ended_ns - one.opened_ns)}"
         out = [
             f"### {safe('#')}{one.connection} {name}: {TITLES[one.cause]} ({first.certainty})\n\n",
             f"{self._safe(first.headline)}\n\n",
             (
                 f"{self._safe(one.client)} → {self._safe(one.server)}, {spoken(one)}, ended"
-                f" {self._safe(self._clock.iso(one.ended_ns))} after {describe.span(one.ended_ns - one.opened_ns)},"
+                f" {self._safe(self._clock.iso(one.ended_ns))}{lasted},"
                 f" {self._safe(one.capture)} frame {one.ended_frame}\n\n"
             ),
             *self._evidences(first.reasons),

@@ -165,3 +165,9 @@ def test_packets_that_are_too_large_go_before_a_restart() -> None:
     found = ended_together(asks=large)
 
     assert [one.cause for one in found[:3]] == [Cause.PACKET_TOO_LARGE] * 3
+
+
+def test_a_proven_violation_leaves_no_room_for_a_guess_about_rights() -> None:
+    one = only(*opened(V311), client(b"\x36\x05\x00\x01a\x00\x01"), closes("server"))
+
+    assert causes(one) == [Cause.PROTOCOL_VIOLATION]
