@@ -226,6 +226,7 @@ class Explainer:
             timeline=tuple(timeline(case)),
             left_out=sum(story.counts.values()) - sum(len(one) for one in story.last.values()),
             afterwards=tuple(self._afterwards(case, found[0].cause)),
+            came_back=_came_back(case) if found[0].cause not in NEVER else None,
             notes=tuple(notes(case)),
             clock_set_back=bool(story.set_back),
         )
@@ -234,13 +235,20 @@ class Explainer:
         will = self.book.wills.get(case.connection.number)
         if will is not None:
             yield will
-        back = case.came_back()
+        back = _came_back(case)
         if back is not None and cause not in NEVER:
-            after = describe.span(back.timestamp_ns - case.ended_ns)
-            yield Evidence(
-                f"the client came back {after} later as #{back.connection} ({back.client})", back.frame,
-                back.timestamp_ns, back.capture,
-            )  # fmt: skip
+            yield back
+
+
+def _came_back(case: Case) -> Evidence | None:
+    back = case.came_back()
+    if back is None:
+        return None
+    after = describe.span(back.timestamp_ns - case.ended_ns)
+    return Evidence(
+        f"the client came back {after} later as #{back.connection} ({back.client})", back.frame, back.timestamp_ns,
+        back.capture,
+    )  # fmt: skip
 
 
 def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -306,4 +314,5 @@ def notes(case: Case) -> Iterator[str]:
     if not connection.handshake_seen and connection.connect_packet is None:
         yield "The connection was open when the capture began."
     if case.story.set_back:
-        yield f"The clock of the capture was set back at frame {case.story.set_back}: times before and after that cannot be compared."
+        at = case.story.set_back
+        yield f"The clock of the capture was set back at frame {at}: times before and after that cannot be compared."
