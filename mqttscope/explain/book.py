@@ -84,7 +84,7 @@ class _Awaited:
 class Book:
     """The connections of all servers."""
 
-    arrivals: OrderedDict[tuple[str, str], deque[Arrival]] = field(default_factory=OrderedDict)
+    arrivals: OrderedDict[tuple[str, str], list[Arrival]] = field(default_factory=OrderedDict)
     """By the host of the server and the Client Identifier."""
     ends: OrderedDict[str, deque[End]] = field(default_factory=OrderedDict)
     """By the endpoint of the server."""
@@ -107,9 +107,10 @@ class Book:
             if len(self.arrivals) >= MAX_CLIENTS:
                 self.arrivals.popitem(last=False)
                 self.dropped["clients"] += 1
-            known = self.arrivals[key] = deque(maxlen=MAX_CONNECTS)
+            known = self.arrivals[key] = []
         self.arrivals.move_to_end(key)
         known.append(Arrival(connection.number, connection.client, connection.server, timestamp_ns, frame, capture))
+        del known[:-MAX_CONNECTS]
 
     def answered(self, story: Story, client_identifier: str | None, accepted: bool) -> None:
         """The server has answered with CONNACK."""

@@ -192,6 +192,8 @@ class Explainer:
         if story.set_back:
             found = tuple(replace(one, reasons=in_frames(one.reasons)) for one in found)
         made = self._made(case, found)
+        if story.facts is not None:
+            self.watch.forget(story.facts)
         totals = self.totals
         if made.cause is Cause.STILL_OPEN:
             totals.open += 1

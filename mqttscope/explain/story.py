@@ -77,8 +77,8 @@ class Story:
     """The first DISCONNECT of each side."""
     ping: Moment | None = None
     """The PINGREQ that has no answer."""
-    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=MAX_REFUSALS))
-    broken: deque[Broken] = field(default_factory=lambda: deque(maxlen=MAX_BROKEN))
+    refusals: list[Refusal] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
     largest: int = 0
     """Bytes of the client's largest packet before the last one."""
     latest: int = 0
@@ -114,7 +114,7 @@ class Story:
         self._clock(timestamp_ns, frame, capture)
         self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
         self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one)}
-        self.refusals = deque(filter(self.is_before, self.refusals), MAX_REFUSALS)
+        self.refusals = list(filter(self.is_before, self.refusals))
         if self.ping is not None and not self.is_before(self.ping):
             self.ping = None
 
@@ -171,6 +171,7 @@ class Story:
                 shown.frame, shown.timestamp_ns,
             )
         )  # fmt: skip
+        del self.broken[:-MAX_BROKEN]
 
     def moments(self) -> tuple[Moment, ...]:
         """The last packets of both sides in order."""
@@ -243,6 +244,7 @@ class Story:
     def _answer(self, event: PacketEvent, moment: Moment) -> None:
         """PUBACK, PUBREC and SUBACK: what they refuse."""
         found = event.packet
+        del self.refusals[:-MAX_REFUSALS]
         what = self.requests.get(found.packet_identifier)  # type: ignore[attr-defined]
         if isinstance(found, packets.Suback):
             names = [] if what is None else what.split("\n")

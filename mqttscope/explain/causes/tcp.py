@@ -348,7 +348,7 @@ def _plain(case: Case) -> Candidate:
     if case.connection.client_side.gapped:
         sure = Certainty.HYPOTHESIS
         doubts.append(Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them"))
-    back = twin(case) or case.came_back()
+    back = twin(case)
     if back is not None:
         reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,
                                     back.timestamp_ns, back.capture))  # fmt: skip

@@ -76,10 +76,9 @@ class Markdown:
         ]
         for broken in first.broken:
             keys = ", ".join(broken.statements)
+            rule = f"{keys} ({broken.rule})" if keys else broken.rule
             who = "broker" if broken.by == "server" else "client"
-            out.append(
-                f"* broken by the {who}: {keys} ({broken.rule}), frame {broken.frame}: {self._safe(broken.message)}\n"
-            )
+            out.append(f"* broken by the {who}: {rule}, frame {broken.frame}: {self._safe(broken.message)}\n")
         for other in one.candidates[1:]:
             out.append(
                 f"\n**Also possible: {TITLES[other.cause]}** ({other.certainty}): {self._safe(other.headline)}\n\n"

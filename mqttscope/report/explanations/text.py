@@ -197,10 +197,10 @@ class Text:
         for told in one.doubts:
             out += self._evidence(told, "against it: ", "note", indent=indent)
         for broken in one.broken:
-            keys = ", ".join(broken.statements)
+            keys = ", ".join(broken.statements) + " " * bool(broken.statements)
             who = "broker" if broken.by == "server" else "client"
             out += self._told(
-                f"broken by the {who}: {keys} [{broken.rule} {broken.slug}],"
+                f"broken by the {who}: {keys}[{broken.rule} {broken.slug}],"
                 f" frame {broken.frame}: {self.painter.safe(broken.message)}", "", indent,
             )  # fmt: skip
         return out

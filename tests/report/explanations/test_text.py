@@ -75,3 +75,17 @@ def test_no_duration_is_told_where_the_clock_was_set_back() -> None:
         assert "-0.0 ms" not in pages.text
         assert "open for" not in pages.text
         assert "after -" not in pages.text
+
+
+def test_a_rule_without_a_statement_leaves_no_gap() -> None:
+    told = report("text", "protocol-level-accepted", every=True)
+
+    assert "broken by the client: [CON102 protocol-version-unknown]" in told
+    assert "broken by the client: CON102, frame" in report("markdown", "protocol-level-accepted", every=True)
+
+
+def test_the_return_of_a_client_stands_once() -> None:
+    one = explain(capture("resumed-by-clients"))[0]
+
+    assert one.afterwards[0].text.startswith("the client came back")
+    assert not any("connected again" in told.text for told in one.first.reasons)
