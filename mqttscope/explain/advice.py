@@ -199,6 +199,14 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
     Cause.UNREADABLE: ("Decrypt with --keylog FILE, or capture where MQTT is not encrypted.",),
 }  # fmt: skip
 """By cause, the most useful first."""
+OF_REFUSED_CONNECT = (
+    (
+        "Compare user name, password and certificate of the device with those of the broker, and look whether it may"
+        " connect with this Client Identifier: mosquitto answers a wrong password in this way in 5.0 too."
+    ),
+    "Let the device wait longer after each refusal.",
+)
+"""For a CONNECT that is not authorized."""
 
 
 def refused(code: int, version: ProtocolVersion) -> tuple[Cause, str]:

@@ -25,6 +25,8 @@ MAX_WILLS = 1_000
 WILL_NS = 10_000_000_000
 """How long after its delay a will is waited for."""
 SECOND = 1_000_000_000
+MOMENT_NS = 2 * SECOND
+"""Connections that end within this time end together."""
 
 T = TypeVar("T")
 
@@ -55,6 +57,18 @@ class End:
     by: str | None
     explained: bool
     """Whether it has a reason of its own: a packet, a Keep Alive, a takeover, a violation."""
+    life: Life | None = None
+
+
+@dataclass(slots=True)
+class Life:
+    """How long a connection was open, and when its server last sent a packet on it."""
+
+    connection: int
+    opened_ns: int
+    heard_ns: int
+    frame: int
+    capture: str
 
 
 @dataclass(slots=True)
@@ -70,14 +84,14 @@ class _Awaited:
 class Book:
     """The connections of all servers."""
 
-    arrivals: OrderedDict[tuple[str, str], deque[Arrival]] = field(default_factory=OrderedDict)
+    arrivals: OrderedDict[tuple[str, str], list[Arrival]] = field(default_factory=OrderedDict)
     """By the host of the server and the Client Identifier."""
     ends: OrderedDict[str, deque[End]] = field(default_factory=OrderedDict)
     """By the endpoint of the server."""
     begun: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
     """Accepted CONNECT packets by the endpoint of the server."""
-    open: Counter[str] = field(default_factory=Counter)
-    """Open connections of a server."""
+    open: dict[str, dict[int, Story]] = field(default_factory=dict)
+    """Open connections of a server in the order of their beginning, those that are open where the capture ends too."""
     wills: dict[int, Evidence] = field(default_factory=dict)
     """Published wills by the number of their connection."""
     dropped: Counter[str] = field(default_factory=Counter)
@@ -93,9 +107,10 @@ class Book:
             if len(self.arrivals) >= MAX_CLIENTS:
                 self.arrivals.popitem(last=False)
                 self.dropped["clients"] += 1
-            known = self.arrivals[key] = deque(maxlen=MAX_CONNECTS)
+            known = self.arrivals[key] = []
         self.arrivals.move_to_end(key)
         known.append(Arrival(connection.number, connection.client, connection.server, timestamp_ns, frame, capture))
+        del known[:-MAX_CONNECTS]
 
     def answered(self, story: Story, client_identifier: str | None, accepted: bool) -> None:
         """The server has answered with CONNACK."""
@@ -112,19 +127,22 @@ class Book:
 
     def opened(self, story: Story) -> None:
         """A connection is known."""
-        self.open[story.connection.server] += 1
+        self.open.setdefault(story.connection.server, {})[story.connection.number] = story
 
     def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
         """A connection has ended; ``explained``: something of its own is known that ended it."""
         connection = story.connection
-        self.open[connection.server] -= 1
-        if self.open[connection.server] <= 0:
-            del self.open[connection.server]
+        if story.finished:
+            return
+        known = self.open.get(connection.server, {})
+        known.pop(connection.number, None)
+        if not known:
+            self.open.pop(connection.server, None)
         said = bool(story.disconnects) or (story.connack is not None and bool(story.connack.code))
         _of(self.ends, connection.server).append(
             End(
                 connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
-                by, said or explained,
+                by, said or explained, _life(story),
             )
         )  # fmt: skip
         normal = story.disconnects.get("client")
@@ -160,6 +178,26 @@ class Book:
         """Ends of the connections of a server around a time."""
         return [one for one in self.ends.get(server, ()) if -before_ns <= one.timestamp_ns - at_ns <= after_ns]
 
+    def survivor(self, server: str, first_ns: int, last_ns: int, ended: set[int]) -> Life | None:
+        """A connection on which a server sends after ends of others, and which was open before them.
+
+        Connections of ``ended`` are those that ended then.  One that ends soon after them as well has to be heard of
+        after the last of them: a server that stops may send until it closes.
+        """
+        for number, story in self.open.get(server, {}).items():
+            if story.connection.opened_ns >= first_ns:
+                break
+            life = _life(story)
+            if number not in ended and life is not None and life.heard_ns > first_ns:
+                return life
+        for one in self.ends.get(server, ()):
+            life = one.life
+            if life is None or one.connection in ended or life.opened_ns >= first_ns:
+                continue
+            if life.heard_ns > (first_ns if one.timestamp_ns > last_ns + MOMENT_NS else last_ns):
+                return life
+        return None
+
     def begun_in(self, server: str, start_ns: int, end_ns: int) -> list[Arrival]:
         """Connections that a server accepted in a time."""
         return [one for one in self.begun.get(server, ()) if start_ns <= one.timestamp_ns <= end_ns]
@@ -173,6 +211,13 @@ class Book:
         waiting = self._awaited.setdefault(topic, [])
         waiting.append(_Awaited(story, story.ended_ns - SECOND, story.ended_ns + delay + WILL_NS))
         del waiting[:-8]
+
+
+def _life(story: Story) -> Life | None:
+    last = story.last_of("server")
+    if last is None:
+        return None
+    return Life(story.connection.number, story.connection.opened_ns, last.timestamp_ns, last.frame, last.capture)
 
 
 def host(endpoint: str) -> str:

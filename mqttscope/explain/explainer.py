@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -17,7 +18,7 @@ from mqttscope.events import (
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
 from mqttscope.explain.causes import mqtt, said, tcp, timing
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case, in_frames
 from mqttscope.explain.model import Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
@@ -46,6 +47,8 @@ OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     mqtt.violation,
 )
 """Those of them that look at what one connection alone did."""
+SPECIAL: tuple[Callable[[Case], Iterator[Candidate]], ...] = (mqtt.not_authorized, mqtt.closed_on_packet)
+"""Those that look at what one connection asked for, and what a server that stops may have met by chance."""
 SAID = 100
 """The weight from which on a packet names the cause: nothing competes with it."""
 STRONG = 60
@@ -162,12 +165,13 @@ class Explainer:
         connection = event.connection
         story = self._story(connection)
         del self.stories[connection.number]
-        story.ended_ns, story.ended_frame, story.ended_capture = event.timestamp_ns, event.frame, event.capture
+        story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
         case = Case(story, self.book, self.watch)
         story.own = any(one.certainty.rank for detect in OWN for one in detect(case))
-        self.book.ended(story, case.by, explained=story.own)
+        story.special = any(one.certainty.rank for detect in SPECIAL for one in detect(case))
+        self.book.ended(story, case.by, explained=story.own or story.special)
         self._waiting[connection.number] = story
         self._waiting.move_to_end(connection.number)
 
@@ -185,7 +189,11 @@ class Explainer:
     def _explain(self, story: Story) -> Explanation:
         case = Case(story, self.book, self.watch)
         found = ranked(one for detect in DETECTORS for one in detect(case))
+        if story.set_back:
+            found = tuple(replace(one, reasons=in_frames(one.reasons)) for one in found)
         made = self._made(case, found)
+        if story.facts is not None:
+            self.watch.forget(story.facts)
         totals = self.totals
         if made.cause is Cause.STILL_OPEN:
             totals.open += 1
@@ -220,20 +228,29 @@ class Explainer:
             timeline=tuple(timeline(case)),
             left_out=sum(story.counts.values()) - sum(len(one) for one in story.last.values()),
             afterwards=tuple(self._afterwards(case, found[0].cause)),
+            came_back=_came_back(case) if found[0].cause not in NEVER else None,
             notes=tuple(notes(case)),
+            clock_set_back=bool(story.set_back),
         )
 
     def _afterwards(self, case: Case, cause: Cause) -> Iterator[Evidence]:
         will = self.book.wills.get(case.connection.number)
         if will is not None:
             yield will
-        back = case.came_back()
+        back = _came_back(case)
         if back is not None and cause not in NEVER:
-            after = describe.span(back.timestamp_ns - case.ended_ns)
-            yield Evidence(
-                f"the client came back {after} later as #{back.connection} ({back.client})", back.frame,
-                back.timestamp_ns, back.capture,
-            )  # fmt: skip
+            yield back
+
+
+def _came_back(case: Case) -> Evidence | None:
+    back = case.came_back()
+    if back is None:
+        return None
+    after = describe.span(back.timestamp_ns - case.ended_ns)
+    return Evidence(
+        f"the client came back {after} later as #{back.connection} ({back.client})", back.frame, back.timestamp_ns,
+        back.capture,
+    )  # fmt: skip
 
 
 def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -285,7 +302,7 @@ def timeline(case: Case) -> Iterator[Moment]:
                     one.capture,
                 )
             )
-    return iter(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
+    return iter(story.in_order(moments))
 
 
 def notes(case: Case) -> Iterator[str]:
@@ -298,3 +315,6 @@ def notes(case: Case) -> Iterator[str]:
         yield f"The capture lacks {connection.gap_bytes:,} bytes of the connection."
     if not connection.handshake_seen and connection.connect_packet is None:
         yield "The connection was open when the capture began."
+    if case.story.set_back:
+        at = case.story.set_back
+        yield f"The clock of the capture was set back at frame {at}: times before and after that cannot be compared."

@@ -179,8 +179,12 @@ class Explanation:
     """Packets before the timeline."""
     afterwards: tuple[Evidence, ...] = ()
     """What came of it: a will, the client's return."""
+    came_back: Evidence | None = None
+    """The client's return, where it was seen."""
     notes: tuple[str, ...] = ()
     """What the capture lacks."""
+    clock_set_back: bool = False
+    """The times of the capture go back while the connection is open: its duration is unknown."""
 
     @property
     def first(self) -> Candidate:

@@ -68,8 +68,8 @@ class Half:
     """TCP keep-alive probes since the other side's last segment."""
     finished: Seen | None = None
     """The first FIN."""
-    resets: deque[Seen] = field(default_factory=lambda: deque(maxlen=MAX_SEEN))
-    recent: deque[Seen] = field(default_factory=lambda: deque(maxlen=MAX_SEEN))
+    resets: list[Seen] = field(default_factory=list)
+    recent: list[Seen] = field(default_factory=list)
     """The last segments, resets aside."""
     ttls: dict[int, int] = field(default_factory=dict)
     """How often each TTL was seen, resets aside."""
@@ -136,6 +136,8 @@ class SegmentWatch:
         """The latest time of a segment."""
         self.forgotten = 0
         """Flows whose facts had to make room."""
+        self.last: tuple[int, int, str] | None = None
+        """Number, time and capture of the last frame of all."""
         self._frame: Frame | None = None
 
     def frames(self, frames: Iterator[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
@@ -143,6 +145,7 @@ class SegmentWatch:
         for frame in frames:
             if type(frame) is Frame:
                 self._frame = frame
+                self.last = frame.number, frame.timestamp_ns, frame.capture
             yield frame
 
     def segments(
@@ -162,10 +165,22 @@ class SegmentWatch:
         found = next((one for one in reversed(known) if one.first_ns <= opened_ns), None)
         return known[0] if found is None and len(known) == 1 else found
 
+    def forget(self, facts: FlowFacts) -> None:
+        """Let the facts of a flow go: its end is explained."""
+        together = flow_key(facts.key)
+        known = self.flows.get(together)
+        if known is None:
+            return
+        self.flows[together] = known = [one for one in known if one is not facts]
+        if not known:
+            del self.flows[together]
+
     def feed(self, segment: Segment) -> None:
         """Look at one segment."""
         if segment.timestamp_ns > self.now_ns:
             self.now_ns = segment.timestamp_ns
+        if self._frame is None:
+            self.last = segment.frame, segment.timestamp_ns, segment.capture
         key = plain_key(segment.key)
         together = flow_key(key)
         known = self.flows.get(together)
@@ -187,7 +202,7 @@ class SegmentWatch:
         own, other = facts.halves if from_first else facts.halves[::-1]
         seen = self._seen(segment, key)
         if segment.flags & RST:
-            own.resets.append(seen)
+            _keep(own.resets, seen)
             if not own.begun and other.segments and other.end == (other.recent[0].sequence + 1) & 0xFFFFFFFF:
                 self._knock(facts, from_first, seen)
         else:
@@ -220,6 +235,13 @@ class SegmentWatch:
         )  # fmt: skip
 
 
+def _keep(seen: list[Seen], one: Seen) -> None:
+    """The last ones; a list of few needs less room than a deque."""
+    seen.append(one)
+    if len(seen) > MAX_SEEN:
+        del seen[0]
+
+
 def _take(own: Half, other: Half, seen: Seen) -> None:
     """A segment that is no reset moves both directions on."""
     flags = seen.flags
@@ -228,7 +250,7 @@ def _take(own: Half, other: Half, seen: Seen) -> None:
     own.segments += 1
     own.data += bool(seen.length)
     own.last = seen
-    own.recent.append(seen)
+    _keep(own.recent, seen)
     if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):
         own.ttls[seen.ttl] = own.ttls.get(seen.ttl, 0) + 1
     if not seen.window:

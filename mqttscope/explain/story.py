@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
@@ -22,6 +23,8 @@ MAX_REFUSALS = 8
 """Last refused subscriptions and messages."""
 MAX_BROKEN = 16
 """Last errors of the linter."""
+SET_BACK_NS = 1_000_000_000
+"""A clock that differs by less has not been set back: frames can be out of order."""
 MAX_WAITING = 64
 """Messages without an acknowledgement whose topics are remembered."""
 
@@ -74,8 +77,8 @@ class Story:
     """The first DISCONNECT of each side."""
     ping: Moment | None = None
     """The PINGREQ that has no answer."""
-    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=MAX_REFUSALS))
-    broken: deque[Broken] = field(default_factory=lambda: deque(maxlen=MAX_BROKEN))
+    refusals: list[Refusal] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
     largest: int = 0
     """Bytes of the client's largest packet before the last one."""
     latest: int = 0
@@ -91,12 +94,39 @@ class Story:
     ended_ns: int = 0
     ended_frame: int = 0
     ended_capture: str = ""
+    ended: bool = False
     last_ns: int = 0
     last_frame: int = 0
+    set_back: int = 0
+    """Frame at which the clock of the capture had last been set back; 0 where it was not."""
     own: bool = False
     """What the connection did by itself explains its end, most probably."""
+    special: bool = False
+    """What it asked for last may explain its end: a packet that is refused, or too large."""
     finished: bool = False
     """The capture ended, and the connection had not."""
+
+    def __post_init__(self) -> None:
+        self.last_ns, self.last_frame = self.connection.opened_ns, self.connection.frame
+
+    def end(self, timestamp_ns: int, frame: int, capture: str) -> None:
+        """The transport has ended; what came after that says nothing about its cause."""
+        self._clock(timestamp_ns, frame, capture)
+        self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
+        self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one)}
+        self.refusals = list(filter(self.is_before, self.refusals))
+        if self.ping is not None and not self.is_before(self.ping):
+            self.ping = None
+
+    def is_before(self, one: Moment | Said | Refusal | Broken) -> bool:
+        """Whether something came before the end."""
+        if not self.ended:
+            return True
+        return one.frame <= self.ended_frame if self.set_back else one.timestamp_ns <= self.ended_ns
+
+    def until_end(self, one: Moment) -> int | None:
+        """Time between something and the end; ``None`` where the clock was set back between them."""
+        return None if one.frame < self.set_back else max(0, self.ended_ns - one.timestamp_ns)
 
     def packet(self, event: PacketEvent) -> None:
         """Take note of a packet, before it is applied to its connection."""
@@ -141,22 +171,27 @@ class Story:
                 shown.frame, shown.timestamp_ns,
             )
         )  # fmt: skip
+        del self.broken[:-MAX_BROKEN]
 
     def moments(self) -> tuple[Moment, ...]:
         """The last packets of both sides in order."""
-        return tuple(
-            sorted((*self.last["client"], *self.last["server"]), key=lambda one: (one.timestamp_ns, one.frame))
-        )
+        return self.in_order((*self.last["client"], *self.last["server"]))
+
+    def in_order(self, moments: Iterable[Moment]) -> tuple[Moment, ...]:
+        """Moments by time, or in the order of the capture where its clock was set back."""
+        if self.set_back:
+            return tuple(sorted(moments, key=lambda one: one.frame))
+        return tuple(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
 
     def last_of(self, side: str) -> Moment | None:
-        """The last packet of a side."""
-        return self.last[side][-1] if self.last[side] else None
+        """The last packet of a side before the end."""
+        return next(filter(self.is_before, reversed(self.last[side])), None)
 
     @property
     def silent_ns(self) -> int | None:
-        """Time between the client's last packet, its DISCONNECT included, and the end."""
+        """Time between the client's last packet, its DISCONNECT included, and the end; ``None`` where unknown."""
         before = self.last_of("client")
-        return None if before is None else self.ended_ns - before.timestamp_ns
+        return None if before is None else self.until_end(before)
 
     def evidence(self, moment: Moment, text: str = "") -> Evidence:
         """A moment as evidence."""
@@ -165,7 +200,13 @@ class Story:
     def _note(self, moment: Moment) -> None:
         self.last[moment.by].append(moment)
         self.counts[moment.by] += 1
+        self._clock(moment.timestamp_ns, moment.frame, moment.capture)
         self.last_ns, self.last_frame = moment.timestamp_ns, moment.frame
+
+    def _clock(self, timestamp_ns: int, frame: int, capture: str) -> None:
+        """A later frame has an earlier time."""
+        if timestamp_ns < self.last_ns - SET_BACK_NS and frame > self.last_frame and capture == self.connection.capture:
+            self.set_back = frame
 
     def _size(self, size: int, kind: int | None) -> None:
         self.largest = max(self.largest, self.latest)
@@ -203,6 +244,7 @@ class Story:
     def _answer(self, event: PacketEvent, moment: Moment) -> None:
         """PUBACK, PUBREC and SUBACK: what they refuse."""
         found = event.packet
+        del self.refusals[:-MAX_REFUSALS]
         what = self.requests.get(found.packet_identifier)  # type: ignore[attr-defined]
         if isinstance(found, packets.Suback):
             names = [] if what is None else what.split("\n")

@@ -76,3 +76,13 @@ def test_a_capture_that_begins_in_the_middle_says_so() -> None:
 
     assert one.notes == ("The connection was open when the capture began.",)
     assert not one.version_known
+
+
+def test_flows_are_let_go_with_their_explanations() -> None:
+    running = Explainer()
+    explained(
+        *opened(client_identifier="a"), closes("client", "reset"),
+        *on(1, *opened(client_identifier="b"), client(Pingreq(), after=130), server(Pingresp())), explainer=running,
+    )  # fmt: skip
+
+    assert not running.watch.flows

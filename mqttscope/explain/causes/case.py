@@ -76,6 +76,9 @@ class Case:
             "idle": "nothing was captured of the connection any more",
             "evicted": "the connection was not followed any more: too many others were open",
         }.get(self.how, "the capture ends, and the connection is open")
+        if story.finished:
+            last = self.watch.last
+            return Evidence(shown) if last is None else Evidence(shown, *last)
         return Evidence(shown, story.ended_frame, story.ended_ns, story.ended_capture or None)
 
     def came_back(self, most_ns: int = RETURN_NS) -> Arrival | None:
@@ -87,7 +90,9 @@ class Case:
         """What a side broke shortly before the end, the last one first."""
         start = self.ended_ns - within_ns
         return [
-            one for one in reversed(self.story.broken) if one.by == by and start <= one.timestamp_ns <= self.ended_ns
+            one
+            for one in reversed(self.story.broken)
+            if one.by == by and start <= one.timestamp_ns and self.story.is_before(one)
         ]
 
     def last_packet(self, side: str) -> list[Evidence]:
@@ -95,8 +100,11 @@ class Case:
         last = self.story.last_of(side)
         if last is None:
             return []
-        before = describe.span(self.ended_ns - last.timestamp_ns)
-        return [self.story.evidence(last, f"the last packet of {MEANING[side]}, {before} before the end: {last.what}")]
+        length = self.story.until_end(last)
+        if self.story.finished and length is not None and self.watch.last is not None:
+            length = self.watch.last[1] - last.timestamp_ns
+        before = "" if length is None or length < 0 else f", {describe.span(length)} before the end"
+        return [self.story.evidence(last, f"the last packet of {MEANING[side]}{before}: {last.what}")]
 
 
 def candidate(
@@ -127,6 +135,16 @@ def in_order(found: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
         at = at if one.timestamp_ns is None else one.timestamp_ns
         placed.append((at, number, one))
     return tuple(one for _, _, one in sorted(placed, key=lambda each: each[:2]))
+
+
+def in_frames(found: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """Evidence in the order of the capture, whose times go back."""
+    placed: list[tuple[int, Evidence]] = []
+    at = 0
+    for one in found:
+        at = at if one.frame is None else one.frame
+        placed.append((at, one))
+    return tuple(one for _, one in sorted(placed, key=lambda each: each[0]))
 
 
 def other_side(side: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import BY_VIOLATION
-from mqttscope.explain.book import End, host
+from mqttscope.explain.book import MOMENT_NS, End, host
 from mqttscope.explain.causes.case import (
     AT_ONCE_NS,
     MEANING,
@@ -22,8 +22,6 @@ from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidenc
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt.constants import PacketType
 
-TOGETHER_NS = 2 * SECOND
-"""Connections that end within this time end together."""
 LEAST_TOGETHER = 3
 """So many do, where others stay."""
 GONE_NS = 60 * SECOND
@@ -162,6 +160,8 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     is_answered = answered is not None and answered.timestamp_ns > last.timestamp_ns
     if story.latest_kind not in (PacketType.PUBLISH, PacketType.SUBSCRIBE) or is_answered:
         return
+    if story.last["client"][-1] is not last:
+        return
     seen = story.evidence(last, f"the client's last packet: {last.what}")
     apart = describe.span(case.ended_ns - last.timestamp_ns)
     first = Evidence(f"the broker closed {apart} later, and sent nothing before")
@@ -177,6 +177,8 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
             " probably it is over the broker's limit.",
             [seen, size, first, case.closing()], doubts, weight=60,
         )  # fmt: skip
+    if any(one.certainty.rank for one in violation(case)):
+        return
     doubts = [Evidence("nothing in the capture says so: before 5.0 a broker cannot refuse a PUBLISH")]
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
@@ -191,25 +193,20 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     story, server = case.story, case.connection.server
     if case.how not in ("fin", "reset") or case.by != "server" or story.disconnects or story.own:
         return
-    near = case.book.ends_near(server, case.ended_ns, TOGETHER_NS, TOGETHER_NS)
-    together = [
-        one for one in near if one.by == "server" and not one.explained and one.connection != story.connection.number
-    ]
+    together = _together(case)
     refused = case.watch.unanswered(server, case.ended_ns, case.ended_ns + GONE_NS)
-    stayed = case.book.open.get(server, 0)
+    if refused and case.book.begun_in(server, case.ended_ns + 1, refused[0].timestamp_ns):
+        # It took clients in the meantime: what refused them later is another event.
+        refused = []
+    stayed = len(case.book.open.get(server, ()))
     count = len(together) + 1
     whole = count >= 2 and count > stayed - len(case.book.begun_in(server, case.ended_ns, case.ended_ns + GONE_NS))
-    if not refused and count < LEAST_TOGETHER and not whole:
+    if (not refused and count < LEAST_TOGETHER and not whole) or went_on(case, together) is not None:
         return
+    first, last = _first_and_last(case, together)
     reasons: list[Evidence | None] = []
     if together:
-        names = ", ".join(f"#{one.connection}" for one in together[:8]) + (", …" if len(together) > 8 else "")
-        reasons.append(
-            Evidence(
-                f"the broker ended {count} connections within {describe.span(_spread(together, case.ended_ns))}:"
-                f" this one and {names}", together[0].frame, together[0].timestamp_ns,
-            )
-        )  # fmt: skip
+        reasons.append(_with_others(together, first, last))
     if refused:
         one = refused[0]
         reasons.append(
@@ -227,20 +224,64 @@ def server_restart(case: Case) -> Iterator[Candidate]:
             )
         )  # fmt: skip
     reasons.append(case.closing())
-    sure = bool(refused) or count >= LEAST_TOGETHER
+    special = story.special and not refused
+    sure = (bool(refused) or count >= LEAST_TOGETHER) and not special
     headline = "The broker stopped or restarted: " + (
         f"it ended {count} connections together" if together else "it ended the connection"
     )
     headline += ", and refused new ones." if refused else "."
     yield candidate(
         Cause.SERVER_RESTART, Certainty.LIKELY if sure else Certainty.HYPOTHESIS, headline, reasons,
-        weight=88 if refused and together else 82,
+        weight=45 if special else 88 if refused and together else 82,
     )  # fmt: skip
 
 
-def _spread(together: list[End], ended_ns: int) -> int:
-    times = [ended_ns, *(one.timestamp_ns for one in together)]
-    return max(times) - min(times)
+def went_on(case: Case, together: list[End]) -> Evidence | None:
+    """What shows that the server ran on when it ended connections: a restart ends all, and accepts none meanwhile."""
+    server = case.connection.server
+    first, last = _first_and_last(case, together)
+    ended = {case.connection.number, *(one.connection for one in together)}
+    other = case.book.survivor(server, first, last, ended)
+    if other is not None:
+        return Evidence(
+            f"the broker kept sending on connection #{other.connection}, which was open before: it did not restart",
+            other.frame, other.heard_ns, other.capture,
+        )  # fmt: skip
+    accepted = [one for one in case.book.begun_in(server, first, last) if one.connection not in ended]
+    if accepted:
+        one = accepted[0]
+        return Evidence(
+            f"the broker accepted connection #{one.connection} at the same time: it did not restart",
+            one.frame, one.timestamp_ns, one.capture,
+        )  # fmt: skip
+    return None
+
+
+def not_all(case: Case) -> list[Evidence]:
+    """Connections that the server ended together while it ran on: somebody chose them."""
+    together = _together(case)
+    proof = went_on(case, together) if len(together) + 1 >= LEAST_TOGETHER else None
+    return [] if proof is None else [_with_others(together, *_first_and_last(case, together)), proof]
+
+
+def _with_others(together: list[End], first: int, last: int) -> Evidence:
+    names = ", ".join(f"#{one.connection}" for one in together[:8]) + (", …" if len(together) > 8 else "")
+    return Evidence(
+        f"the broker ended {len(together) + 1} connections within {describe.span(last - first)}: this one and {names}",
+        together[0].frame, together[0].timestamp_ns,
+    )  # fmt: skip
+
+
+def _together(case: Case) -> list[End]:
+    """Other connections that the server ended at the same time, without a reason of their own."""
+    near = case.book.ends_near(case.connection.server, case.ended_ns, MOMENT_NS, MOMENT_NS)
+    number = case.connection.number
+    return [one for one in near if one.by == "server" and not one.explained and one.connection != number]
+
+
+def _first_and_last(case: Case, together: list[End]) -> tuple[int, int]:
+    times = [case.ended_ns, *(one.timestamp_ns for one in together)]
+    return min(times), max(times)
 
 
 def _went_on(case: Case, found: Broken) -> bool:

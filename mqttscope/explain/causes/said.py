@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.explain import describe
-from mqttscope.explain.advice import BY_VIOLATION, OF_DISCONNECT, refused
+from mqttscope.explain.advice import BY_VIOLATION, OF_DISCONNECT, OF_REFUSED_CONNECT, refused
 from mqttscope.explain.causes.case import MEANING, Case, candidate, other_side, twin, twin_sentence
 from mqttscope.explain.causes.timing import keep_alive_sentences
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
@@ -52,6 +52,18 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     before = case.story.disconnects.get("client")
     if before is not None and before.timestamp_ns < said.timestamp_ns:
         return
+    if case.connection.version != ProtocolVersion.V5:
+        yield candidate(
+            Cause.SERVER_DISCONNECT, Certainty.CERTAIN,
+            "The broker sent DISCONNECT, which a server must not do before MQTT 5.0; the packet has no reason code"
+            " there, so that nothing says why.",
+            [
+                *case.last_packet("client"), *_refusals(case),
+                Evidence("the broker sent DISCONNECT", said.frame, said.timestamp_ns), case.closing(),
+            ],
+            broken=case.violations("server"), weight=100,
+        )  # fmt: skip
+        return
     text = describe.reason(PacketType.DISCONNECT, said.code, case.connection.version)
     cause, meaning = OF_DISCONNECT.get(said.code, (Cause.SERVER_DISCONNECT, "the broker names no closer reason"))
     sent = Evidence(f"the broker sent DISCONNECT {text}{_quoted(said)}", said.frame, said.timestamp_ns)
@@ -91,6 +103,8 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker refused the CONNECT with {text}: {meaning}.", reasons,
         broken=case.violations("client"), weight=110, reason_code=said.code,
+        advice=OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else (),
+        usual=cause is not Cause.NOT_AUTHORIZED,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, other_side, twin
+from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
 from mqttscope.net.segment import ACK, SYN, distance
@@ -70,6 +71,7 @@ def half_open(case: Case) -> Iterator[Candidate]:
             continue
         yield _half_open(case, side, sender, silent, repeat)
         return
+    yield from _reset_at_last(case)
     yield from _overdue(case)
 
 
@@ -117,6 +119,38 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
     return candidate(Cause.HALF_OPEN, certainty, headline, reasons, doubts, weight=weight + 2 * proofs)
 
 
+def _reset_at_last(case: Case) -> Iterator[Candidate]:
+    """The client was silent, and answers the server's end with a RST alone: it had no connection any more."""
+    client = case.half("client")
+    if client is None or case.by != "server" or case.how != "fin" or case.story.set_back:
+        return
+    resets = [one for one in client.resets if one.timestamp_ns >= case.ended_ns]
+    before = [one for one in client.recent if one.timestamp_ns <= case.ended_ns]
+    last = before[-1] if before else None
+    if not resets or last is None or case.ended_ns - last.timestamp_ns < SILENCE_NS:
+        return
+    if any(case.ended_ns < one.timestamp_ns < resets[0].timestamp_ns for one in client.recent):
+        return
+    yield candidate(
+        Cause.HALF_OPEN, Certainty.HYPOTHESIS,
+        "The path may have been lost before the end: the client had given the connection up or lost it when the"
+        " broker closed, and nothing had told the broker.",
+        [
+            Evidence(
+                f"the client's last segment came {describe.span(case.ended_ns - last.timestamp_ns)} before the end",
+                last.frame, last.timestamp_ns, last.capture,
+            ),
+            case.closing(),
+            Evidence(
+                "the client answered with RST alone: it did not know the connection any more", resets[0].frame,
+                resets[0].timestamp_ns, resets[0].capture,
+            ),
+            _returned(case, last.timestamp_ns),
+        ],
+        weight=58,
+    )  # fmt: skip
+
+
 def _overdue(case: Case) -> Iterator[Candidate]:
     """Open at the end of the capture, with a client that is silent for longer than it may be."""
     story, keep_alive = case.story, case.connection.keep_alive
@@ -124,6 +158,8 @@ def _overdue(case: Case) -> Iterator[Candidate]:
     if not story.finished or not keep_alive or last is None or case.connection.one_sided == "server_to_client":
         return
     silent = case.watch.now_ns - last.timestamp_ns
+    if story.set_back:
+        return
     if silent <= keep_alive * SECOND * 3 // 2 + LATE_NS:
         return
     yield candidate(
@@ -302,7 +338,7 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = "The broker reset the connection (RST), and nothing in the capture says why."
             cause = Cause.SERVER_RESET
-        return candidate(cause, Certainty.HYPOTHESIS, headline, reasons, weight=10)
+        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], weight=10)
     sure = Certainty.LIKELY
     doubts = []
     if case.how == "reset":
@@ -312,7 +348,7 @@ def _plain(case: Case) -> Candidate:
     if case.connection.client_side.gapped:
         sure = Certainty.HYPOTHESIS
         doubts.append(Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them"))
-    back = twin(case) or case.came_back()
+    back = twin(case)
     if back is not None:
         reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,
                                     back.timestamp_ns, back.capture))  # fmt: skip

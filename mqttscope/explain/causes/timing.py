@@ -10,6 +10,8 @@ from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 
 EARLY_NS = SECOND // 2
 """So much earlier than the limit a server may close: its clock is not the capture's, nor its place."""
+EXACT_NS = SECOND // 50
+"""So much below the limit is still the limit: captures take their times a little later or earlier than brokers."""
 LATE_NS = 10 * SECOND
 """So much later servers close that look at their clients now and then."""
 PATIENT_NS = 2 * SECOND
@@ -31,11 +33,11 @@ def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
         said, place = f"Keep Alive {keep_alive} s in the CONNECT", story.connect
     limit = describe.seconds(keep_alive * 1.5)
     where = (None, None) if place is None else (place.frame, place.timestamp_ns)
-    after = describe.span(ended_ns - last.timestamp_ns)
+    after = f"{describe.span(ended_ns - last.timestamp_ns)} after it " if last.frame >= story.set_back else ""
     return [
         Evidence(f"{said}: the broker waits 1.5 × {keep_alive} s = {limit} for a packet of the client", *where),
         story.evidence(last, f"the client's last packet: {last.what}"),
-        Evidence(f"the broker ended the connection {after} after it (limit {limit})", story.ended_frame, ended_ns),
+        Evidence(f"the broker ended the connection {after}(limit {limit})", story.ended_frame, ended_ns),
     ]
 
 
@@ -54,9 +56,18 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     reasons: list[Evidence | None] = list(keep_alive_sentences(case, case.ended_ns))
     doubts: list[Evidence | None] = []
     certainty, weight = Certainty.LIKELY, 80
+    length, allowed = describe.span(silent), describe.seconds(limit_s * 1.5)
+    told = f"The Keep Alive ran out: the client sent nothing for {length}, and {allowed} are allowed"
     if silent < limit - EARLY_NS:
         certainty, weight = Certainty.HYPOTHESIS, 55
+        told = "The broker may count the Keep Alive in its own way: the client sent nothing for"
+        told += f" {length}, less than the {allowed} allowed"
         doubts.append(Evidence("the broker closed before one and a half times the Keep Alive had passed"))
+    elif silent < limit:
+        told = f"The Keep Alive may have run out: the silence of {length} is just below the {allowed} allowed;"
+        told += " the broker's clock or timer may count differently"
+        if silent < limit - EXACT_NS:
+            certainty, weight = Certainty.HYPOTHESIS, 62
     elif silent > limit + slack:
         certainty, weight = Certainty.HYPOTHESIS, 60
         late = describe.span(silent - limit)
@@ -69,8 +80,7 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
         weight -= 30
         doubts.append(twin_sentence(case, other))
     link, advice = _of_the_link(case)
-    headline = f"The Keep Alive ran out: the client sent nothing for {describe.span(silent)}, and"
-    headline += f" {describe.seconds(limit_s * 1.5)} are allowed" + (f"; {link[0]}." if link else ".")
+    headline = told + (f"; {link[0]}." if link else ".")
     reasons += [one for one in link if isinstance(one, Evidence)]
     yield candidate(
         Cause.KEEP_ALIVE, certainty, headline, reasons, doubts,
@@ -92,7 +102,8 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
     last = story.last_of("client")
     if client is None or server is None or last is None:
         return [], ()
-    if server.outstanding_bytes or server.repeats:
+    resets = [one for one in client.resets if one.timestamp_ns >= case.ended_ns]
+    if (server.outstanding_bytes and not resets) or server.repeats:
         said = f"{server.outstanding_bytes:,} bytes of the broker were never acknowledged"
         if server.repeats:
             said += f", and were sent again {server.repeats} times"
@@ -101,15 +112,15 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
         return (
             ["the client was out of reach", told],
             (
-                "Look at the link of the device at that time (signal, power, NAT): it did not even acknowledge at TCP.",
+                "Look at the link of the device at that time (signal, power, NAT)"
+                + (": it did not even acknowledge at TCP." if not resets else "."),
                 _PATH,
             ),
         )
-    resets = [one for one in client.resets if one.timestamp_ns >= case.ended_ns]
     if resets:
         told = Evidence(
             "the client answered the end of the connection with RST: its stack had lost the connection, as after a"
-            " restart", resets[0].frame, resets[0].timestamp_ns,
+            " restart, or had given it up", resets[0].frame, resets[0].timestamp_ns,
         )  # fmt: skip
         return ["the device had lost the connection", told], (
             "Look for resets in the log of the device: watchdog, supply voltage, crash.",

@@ -9,6 +9,7 @@ from mqttscope.explain.messages import Trace
 from mqttscope.explain.model import Cause, Evidence, Explanation, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, spoken, verdict
+from mqttscope.report.explanations.restarts import Restart, Restarts
 from mqttscope.report.findings.markdown import safe
 from mqttscope.report.style import Painter
 
@@ -20,19 +21,54 @@ class Markdown:
         self.sink = sink
         self.painter = Painter(View(width=0))
         self.shown: Counter[Cause] = Counter()
+        self.every = every
         self._clock = Clock()
+        self._restarts = Restarts()
 
     def feed(self, explanation: Explanation) -> None:
         """Write one explanation."""
+        self.shown[explanation.cause] += 1
+        if not self.every:
+            for event in self._restarts.due(explanation.ended_ns):
+                self._restart(event)
+            if self._restarts.takes(explanation):
+                return
+        self._tell(explanation)
+
+    def _restart(self, event: Restart) -> None:
+        """Write one stop of a server."""
+        first = event.first.first
+        if event.count == 1:
+            self._tell(event.first)
+            return
+        names = [
+            f"{safe('#')}{one.connection} {self._safe(one.client_identifier or one.client)}" for one in event.named
+        ]
+        more = f" and {event.more:,} more" if event.more else ""
+        out = [
+            f"### {self._safe(event.title)}: {TITLES[Cause.SERVER_RESTART]} ({first.certainty})\n\n",
+            f"{self._safe(event.headline)}\n\n",
+            (
+                f"{spoken(event.first)}, {self._safe(self._clock.iso(event.from_ns))}, {event.lasted},"
+                f" {self._safe(event.first.capture)}: {', '.join(names)}{more}\n\n"
+            ),
+            *self._evidences(event.reasons),
+            *self._evidences(event.afterwards),
+            "\n**What to change**\n\n",
+            *(f"* {self._safe(told)}\n" for told in first.advice),
+        ]
+        self.sink.write("".join([*out, "\n"]).encode("utf-8", "replace"))
+
+    def _tell(self, explanation: Explanation) -> None:
         one, first = explanation, explanation.first
-        self.shown[one.cause] += 1
         name = self._safe(one.client_identifier or "(no Client Identifier)")
+        lasted = "" if one.clock_set_back else f" after {describe.span(one.ended_ns - one.opened_ns)}"
         out = [
             f"### {safe('#')}{one.connection} {name}: {TITLES[one.cause]} ({first.certainty})\n\n",
             f"{self._safe(first.headline)}\n\n",
             (
                 f"{self._safe(one.client)} → {self._safe(one.server)}, {spoken(one)}, ended"
-                f" {self._safe(self._clock.iso(one.ended_ns))} after {describe.span(one.ended_ns - one.opened_ns)},"
+                f" {self._safe(self._clock.iso(one.ended_ns))}{lasted},"
                 f" {self._safe(one.capture)} frame {one.ended_frame}\n\n"
             ),
             *self._evidences(first.reasons),
@@ -40,10 +76,9 @@ class Markdown:
         ]
         for broken in first.broken:
             keys = ", ".join(broken.statements)
+            rule = f"{keys} ({broken.rule})" if keys else broken.rule
             who = "broker" if broken.by == "server" else "client"
-            out.append(
-                f"* broken by the {who}: {keys} ({broken.rule}), frame {broken.frame}: {self._safe(broken.message)}\n"
-            )
+            out.append(f"* broken by the {who}: {rule}, frame {broken.frame}: {self._safe(broken.message)}\n")
         for other in one.candidates[1:]:
             out.append(
                 f"\n**Also possible: {TITLES[other.cause]}** ({other.certainty}): {self._safe(other.headline)}\n\n"
@@ -79,6 +114,8 @@ class Markdown:
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
         """Write the end."""
+        for event in self._restarts.due():
+            self._restart(event)
         told = " ".join(self._safe(one) for one in verdict(totals, self.shown, asked))
         self.sink.write(f"{told}\n".encode("utf-8", "replace"))
 

@@ -10,7 +10,8 @@
       What to change
       - Let the client send PINGREQ ...
 
-The same client with the same cause again is one line, unless every end was asked for.
+Connections that one stop of the broker ended are one block, and the same client with the same cause again is one
+line, unless every end was asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mqttscope.explain.messages import Fate, Trace
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, spoken, verdict
+from mqttscope.report.explanations.restarts import Restart, Restarts
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import WIDE, TimeColumn
 
@@ -47,11 +49,19 @@ class Text:
         self.shown: Counter[Cause] = Counter()
         self._clock = Clock()
         self._again: Counter[tuple[str, Cause]] = Counter()
-        self._named = False
+        self._restarts = Restarts()
 
     def feed(self, explanation: Explanation) -> None:
         """Write one explanation."""
         self.shown[explanation.cause] += 1
+        if not self.every:
+            for event in self._restarts.due(explanation.ended_ns):
+                self._restart(event)
+            if self._restarts.takes(explanation):
+                return
+        self._tell(explanation)
+
+    def _tell(self, explanation: Explanation) -> None:
         known = explanation.client_identifier or explanation.client.rpartition(":")[0], explanation.cause
         self._again[known] += 1
         count = self._again[known]
@@ -118,6 +128,8 @@ class Text:
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
         """Write the end."""
+        for event in self._restarts.due():
+            self._restart(event)
         out: list[str] = []
         for (name, cause), count in self._again.items():
             if not self.every and count > MAX_AGAIN + 1:
@@ -129,6 +141,37 @@ class Text:
         for told in verdict(totals, self.shown, asked):
             out += self._told(self.painter.safe(told), "", 0)
         self.sink.write(encoded(out))
+
+    def _restart(self, event: Restart) -> None:
+        """Write one stop of a server."""
+        first = event.first.first
+        if event.count == 1:
+            self._tell(event.first)
+            return
+        head = Wrapped(self.painter.line(), most=MAX_LINES)
+        head.add(event.title, "client")
+        head.add(f": {TITLES[Cause.SERVER_RESTART]}", "type")
+        head.add(f" ({first.certainty})", STYLES[first.certainty])
+        out = head.texts()
+        capture = self.painter.name(event.first.capture, max(20, min(self.painter.width - 8, 70)))
+        day = self._clock.iso(event.from_ns).partition("T")[0]
+        out += self._told(f"{spoken(event.first)}, {day}, {event.lasted}, {capture}", "dim")
+        out += self._told(event.headline, "")
+        for told in event.reasons:
+            out += self._evidence(told, "")
+        names = [
+            f"#{one.connection} {self.painter.name(one.client_identifier or one.client, 40)}" for one in event.named
+        ]
+        out += self._told(", ".join(names) + (f" and {event.more:,} more" if event.more else ""), "client")
+        if event.afterwards:
+            out += self._title("Afterwards")
+            for told in event.afterwards:
+                out += self._evidence(told, "")
+        out += self._title("What to change")
+        for text in first.advice:
+            out += self._told(f"- {self.painter.safe(text)}", "topic")
+        out += self._told("--connection N explains one of them in full, --all each.", "dim")
+        self.sink.write(encoded([*out, ""]))
 
     def _line(self, one: Explanation) -> list[str]:
         """The same again."""
@@ -143,9 +186,9 @@ class Text:
         arrow = self.painter.to_server
         day = self._clock.iso(one.ended_ns).partition("T")[0]
         version = spoken(one)
-        lasted = describe.span(one.ended_ns - one.opened_ns)
+        lasted = "" if one.clock_set_back else f"open for {describe.span(one.ended_ns - one.opened_ns)}, "
         capture = self.painter.name(one.capture, max(20, min(self.painter.width - 8, 70)))
-        return f"{one.client} {arrow} {one.server}, {version}, {day}, open for {lasted}, {capture}"
+        return f"{one.client} {arrow} {one.server}, {version}, {day}, {lasted}{capture}"
 
     def _candidate(self, one: Candidate, indent: int = 2) -> list[str]:
         out = []
@@ -154,10 +197,10 @@ class Text:
         for told in one.doubts:
             out += self._evidence(told, "against it: ", "note", indent=indent)
         for broken in one.broken:
-            keys = ", ".join(broken.statements)
+            keys = ", ".join(broken.statements) + " " * bool(broken.statements)
             who = "broker" if broken.by == "server" else "client"
             out += self._told(
-                f"broken by the {who}: {keys} [{broken.rule} {broken.slug}],"
+                f"broken by the {who}: {keys}[{broken.rule} {broken.slug}],"
                 f" frame {broken.frame}: {self.painter.safe(broken.message)}", "", indent,
             )  # fmt: skip
         return out

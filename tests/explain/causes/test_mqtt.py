@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.explain import Cause, Certainty
+from mqttscope.explain.model import Explanation
 from mqttscope.lint.examples import Step, client, closes, on, opened, server
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
@@ -109,3 +110,64 @@ def test_ends_with_reasons_of_their_own_are_no_restart() -> None:
     found = explained(*steps, *ends, *on(3, closes("server")))
 
     assert found[3].cause is Cause.SERVER_CLOSED
+
+
+def ended_together(*between: Step, after: tuple[Step, ...] = (), asks: Step | None = None) -> list[Explanation]:
+    """Three of four connections of a server are ended by it."""
+    steps = [step for number in range(4) for step in on(number, *opened(V311, client_identifier=f"c{number}"))]
+    asked = [] if asks is None else [asks]
+    ends = [step for number in range(3) for step in on(number, *asked, closes("server"))]
+    return explained(*steps, *ends[: len(ends) // 3], *between, *ends[len(ends) // 3 :], *after)
+
+
+def causes(one: Explanation) -> list[Cause]:
+    return [each.cause for each in one.candidates]
+
+
+PING = (client(Pingreq()), server(Pingresp()))
+
+
+@pytest.mark.parametrize(
+    ("between", "after"),
+    [(on(3, *PING), ()), ((), on(3, *PING)), ((), on(3, *PING, client(Disconnect()), closes("client")))],
+)
+def test_a_server_that_sends_to_others_has_not_restarted(between: tuple[Step, ...], after: tuple[Step, ...]) -> None:
+    found = ended_together(*between, after=after)[:3]
+
+    assert [one.cause for one in found] == [Cause.SERVER_CLOSED] * 3
+    assert all(Cause.SERVER_RESTART not in causes(one) for one in found)
+    told = [each.text for each in found[1].first.reasons]
+    assert any(text.endswith("this one and #0, #2") for text in told)
+    assert "the broker kept sending on connection #3, which was open before: it did not restart" in told
+
+
+def test_a_server_that_accepts_a_client_meanwhile_has_not_restarted() -> None:
+    found = ended_together(*on(4, *opened(V311, client_identifier="new")))
+
+    assert [one.cause for one in found[:3]] == [Cause.SERVER_CLOSED] * 3
+    assert any("accepted connection #4 at the same time" in each.text for each in found[0].first.reasons)
+
+
+def test_a_server_may_send_to_some_while_it_stops() -> None:
+    found = ended_together(*on(2, *PING), after=on(3, closes("server", after=0.5)))
+
+    assert {one.cause for one in found} == {Cause.SERVER_RESTART}
+
+
+def test_a_client_that_leaves_a_server_that_stops_is_no_survivor() -> None:
+    found = ended_together(*on(3, server(Publish(topic_name="w"))), after=on(3, closes("client", after=0.1)))
+
+    assert [one.cause for one in found[:3]] == [Cause.SERVER_RESTART] * 3
+
+
+def test_packets_that_are_too_large_go_before_a_restart() -> None:
+    large = client(Publish(topic_name="a", qos=1, packet_identifier=1, payload=b"x" * 5000))
+    found = ended_together(asks=large)
+
+    assert [one.cause for one in found[:3]] == [Cause.PACKET_TOO_LARGE] * 3
+
+
+def test_a_proven_violation_leaves_no_room_for_a_guess_about_rights() -> None:
+    one = only(*opened(V311), client(b"\x36\x05\x00\x01a\x00\x01"), closes("server"))
+
+    assert causes(one) == [Cause.PROTOCOL_VIOLATION]

@@ -116,3 +116,20 @@ def test_the_violation_stands_with_the_reason_code() -> None:
     assert one.first.broken[0].by == "client"
     assert one.first.broken[0].statements
     assert "Maximum QoS is 1" in one.first.headline
+
+
+@pytest.mark.parametrize(("version", "code"), [(ProtocolVersion.V5, 0x87), (V311, 5)])
+def test_advice_for_a_refused_connect_is_about_credentials(version: ProtocolVersion, code: int) -> None:
+    known = make_connect(version, user_name="ada", password=b"x")
+    one = only(client(known), server(Connack(reason_code=code)), closes("server"))
+
+    assert "user name, password" in one.first.advice[0]
+    assert not any("topic" in told for told in one.first.advice)
+
+
+def test_before_5_0_a_server_must_not_disconnect() -> None:
+    one = only(*opened(V311), server(Disconnect()), closes("server"))
+
+    assert (one.cause, one.first.reason_code) == (Cause.SERVER_DISCONNECT, None)
+    assert "a server must not" in one.first.headline
+    assert "Granted" not in repr(one)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
-from tests.report.explanations.samples import report, traces
+from mqttscope.report.explanations.base import make_reporter
+from tests.explain.running import capture, explain
+from tests.report.explanations.samples import Pages, report, traces
 
 NAMES = ("half-open", "broker-restarts", "v5-server-disconnect", "refused-connects", "link-lost-keep-alive")
 
@@ -61,3 +65,27 @@ def test_messages() -> None:
     assert told.startswith("plant/7/alarm: delivered to 1 client, not to 3\n")
     assert "+ right: received it" in told
     assert "- upper: has no subscription that it matches" in told
+
+
+def test_no_duration_is_told_where_the_clock_was_set_back() -> None:
+    one = explain(capture("half-open"))[0]
+    for form in ("text", "markdown"):
+        pages = Pages()
+        make_reporter(form, pages, View(width=0)).feed(replace(one, clock_set_back=True, ended_ns=one.opened_ns - 5))
+        assert "-0.0 ms" not in pages.text
+        assert "open for" not in pages.text
+        assert "after -" not in pages.text
+
+
+def test_a_rule_without_a_statement_leaves_no_gap() -> None:
+    told = report("text", "protocol-level-accepted", every=True)
+
+    assert "broken by the client: [CON102 protocol-version-unknown]" in told
+    assert "broken by the client: CON102, frame" in report("markdown", "protocol-level-accepted", every=True)
+
+
+def test_the_return_of_a_client_stands_once() -> None:
+    one = explain(capture("resumed-by-clients"))[0]
+
+    assert one.afterwards[0].text.startswith("the client came back")
+    assert not any("connected again" in told.text for told in one.first.reasons)

@@ -1,0 +1,74 @@
+"""One stop of a broker is one event."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mqttscope.explain.book import MOMENT_NS
+from mqttscope.explain.model import Certainty
+from mqttscope.report.base import View
+from mqttscope.report.escape import cells
+from mqttscope.report.explanations.base import make_reporter
+from mqttscope.report.explanations.restarts import MAX_NAMED, Restarts
+from tests.explain.running import capture, explain
+from tests.report.explanations.samples import Pages, report
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_the_ends_of_one_restart_are_one_block_with_its_clients(form: str) -> None:
+    told, every = report(form, "broker-restarts"), report(form, "broker-restarts", every=True)
+
+    assert told.count("broker stopped or restarted (likely)") == 1
+    assert "4 connections to 127.0.0.1:1883: broker stopped or restarted" in told.replace("\\", "")
+    for name in ("pump-1", "pump-2", "pump-3", "pump-4"):
+        assert name in told.replace("\\", "")
+    assert "2 clients came back" in told
+    assert every.count("broker stopped or restarted (likely)") == 4
+    assert "4 × broker stopped or restarted" in told
+
+
+def test_json_keeps_each() -> None:
+    found = json.loads(report("json", "broker-restarts"))["explanations"]
+
+    assert [one["cause"] for one in found].count("server_restart") == 4
+
+
+def test_a_large_restart_is_short() -> None:
+    one = explain(capture("broker-restarts"))[0]
+    pages = Pages()
+    made = make_reporter("text", pages, View(width=80))
+    for number in range(1000):
+        made.feed(replace(one, connection=number, client_identifier=f"c{number}", ended_ns=one.ended_ns + number))
+    made.close(None)
+
+    assert f"and {1000 - MAX_NAMED} more" in pages.text
+    assert "it ended 1,000 connections together, and refused new ones." in " ".join(pages.text.split())
+    assert len(pages.text.splitlines()) < 40
+    assert max(cells(line) for line in pages.text.splitlines()) <= 80
+
+
+def test_two_restarts_and_two_servers_are_events_of_their_own() -> None:
+    one = explain(capture("broker-restarts"))[0]
+    later = replace(one, ended_ns=one.ended_ns + MOMENT_NS + 1)
+    other = replace(one, server="127.0.0.1:1884")
+    restarts = Restarts()
+
+    assert restarts.takes(one)
+    assert restarts.takes(other)
+    assert [each.first.server for each in restarts.due(later.ended_ns)] == [one.server, other.server]
+    assert restarts.takes(later)
+    assert [each.count for each in restarts.due()] == [1]
+
+
+def test_an_event_is_as_sure_as_its_surest_end() -> None:
+    one = explain(capture("broker-restarts"))[0]
+    sure = replace(one, candidates=(replace(one.first, certainty=Certainty.CERTAIN, headline="It said so."),))
+    restarts = Restarts()
+    for each in (one, sure, one):
+        assert restarts.takes(each)
+
+    (event,) = restarts.due()
+    assert (event.count, event.headline) == (3, "It said so.")
