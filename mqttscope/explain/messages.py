@@ -1,7 +1,7 @@
 """Why a message did not arrive: who published it, who got it, and what kept it from each other client.
 
 `MessageWatch` takes the events of a run, each before its packet is applied, and remembers the messages of one topic or
-Topic Filter and the subscriptions of all clients; both are bounded, and what had no room is told.
+Topic Filter and the subscriptions of all clients; both are bounded, and the trace says what had no room.
 """
 
 from __future__ import annotations
@@ -506,7 +506,7 @@ class MessageWatch:
         if self.dropped:
             told.append(f"limit: {MAX_CLIENTS:,} clients are followed; {self.dropped:,} were forgotten.")
         if self.unheld or self.uncompared:
-            told.append("limit: of some messages not all clients are told that had a subscription, or one like it.")
+            told.append("limit: for some messages, not all clients with a matching or similar subscription are shown.")
         return Trace(shown, told)
 
     def _fate(self, one: Published) -> MessageFate:
