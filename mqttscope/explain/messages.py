@@ -9,14 +9,13 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from difflib import SequenceMatcher
-from enum import StrEnum
 from typing import Protocol
 
 from mqttscope.events import ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
+from mqttscope.explain.fates import Delivery, Fate, Held, MessageFate, Published, Subscriber, Trace, Wanted
+from mqttscope.explain.likeness import likeness
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
@@ -43,167 +42,12 @@ MAX_HELD = 200_000
 """Clients that had a subscription when a message was published, over all messages."""
 MAX_COMPARED = 500_000
 """Comparisons of topics with filters that do not match them."""
-MAX_COMPARED_LENGTH = 256
-"""Characters of a topic that filters are compared with by their letters."""
-LIKE = 0.75
-"""How like the topic a filter has to be to be named, from 0 to 1."""
 SECOND = 1_000_000_000
 _KEEP = (
     "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
     " Present 0."
 )
 NO_SUBSCRIBERS = 0x10
-
-
-class Fate(StrEnum):
-    """What became of a message for one client."""
-
-    DELIVERED = "delivered"
-    NOT_CONCERNED = "not_concerned"
-    """It is not meant for the client: No Local, or another member of the share got it."""
-    NO_SUBSCRIPTION = "no_subscription"
-    SUBSCRIBED_LATER = "subscribed_later"
-    UNSUBSCRIBED = "unsubscribed"
-    SUBSCRIPTION_REFUSED = "subscription_refused"
-    MESSAGE_REFUSED = "message_refused"
-    """The broker refused the PUBLISH."""
-    OFFLINE = "offline"
-    SESSION_GONE = "session_gone"
-    EXPIRED = "expired"
-    QUOTA_FULL = "quota_full"
-    TOO_LARGE = "too_large"
-    NOT_CAPTURED = "not_captured"
-    """It may be in a gap of the capture, or in a direction that the capture does not have."""
-    CONNECTION_ENDED = "connection_ended"
-    NOT_SENT = "not_sent"
-    """It should have come."""
-
-
-@dataclass(slots=True)
-class Delivery:
-    """The fate of a message for one client."""
-
-    client: str
-    connection: int | None
-    fate: Fate
-    said: str
-    frame: int | None = None
-    timestamp_ns: int | None = None
-    capture: str | None = None
-    advice: tuple[str, ...] = ()
-
-    @property
-    def is_trouble(self) -> bool:
-        """Whether the client wanted the message and did not get it."""
-        return self.fate not in (Fate.DELIVERED, Fate.NOT_CONCERNED, Fate.NO_SUBSCRIPTION)
-
-
-@dataclass(slots=True)
-class Wanted:
-    """A subscription."""
-
-    topic_filter: str
-    plain_filter: str
-    shared: bool
-    qos: int
-    no_local: bool
-    asked_ns: int
-    frame: int
-    capture: str
-    connection: int
-    code: int | None = None
-    ended_ns: int | None = None
-    ended_frame: int = 0
-
-
-@dataclass(slots=True)
-class Subscriber:
-    """A client with its subscriptions, which may survive its connections."""
-
-    name: str
-    server: str
-    """Host."""
-    connection: Connection | None = None
-    """While it is open."""
-    number: int = -1
-    """Of its last connection."""
-    filters: dict[str, Wanted] = field(default_factory=dict)
-    complete: bool = True
-    """Whether all its subscriptions are known."""
-    requests: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    left_ns: int = 0
-    left_frame: int = 0
-    keeps: bool = False
-    """Whether its session survives the connection."""
-    returns: list[tuple[int, int, bool, int]] = field(default_factory=list)
-    """Its later connections: time, frame, session present, number."""
-    gaps: list[int] = field(default_factory=list)
-    """Times of gaps in what the server sent it."""
-
-
-@dataclass(slots=True)
-class Held:
-    """How a client stood to a message when it was published."""
-
-    wanted: Wanted | None
-    online: bool
-    number: int
-    full: bool = False
-    """Whether the Receive Maximum of the client was used up."""
-    largest: int | None = None
-    """Maximum Packet Size of the client."""
-    one_sided: bool = False
-    keeps: bool = False
-    """Whether the session had survived the end of its connection, where the client was away."""
-    left_ns: int = 0
-    left_frame: int = 0
-    """When that connection had ended."""
-
-
-@dataclass(slots=True)
-class Published:
-    """A message as its publisher sent it."""
-
-    client: str
-    connection: int
-    server: str
-    topic: str
-    qos: int
-    retain: bool
-    size: int
-    checksum: int
-    expiry: int | None
-    frame: int
-    timestamp_ns: int
-    capture: str
-    key: tuple[str, str]
-    """Of the publisher."""
-    code: int | None = None
-    """Of its acknowledgement."""
-    answer: Evidence | None = None
-    held: dict[tuple[str, str], Held] = field(default_factory=dict)
-    got: dict[tuple[str, str], tuple[int, int, str, int]] = field(default_factory=dict)
-    """Time, frame, capture and connection of its deliveries."""
-
-
-@dataclass(slots=True)
-class MessageFate:
-    """One message and its clients."""
-
-    topic: str
-    said: str
-    published: Published | None
-    evidence: tuple[Evidence, ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
-
-
-@dataclass(slots=True)
-class Trace:
-    """What became of the messages that were asked for."""
-
-    messages: list[MessageFate]
-    told: list[str]
-    """About all of them."""
 
 
 class _Making(Protocol):
@@ -698,26 +542,6 @@ _KEEP, **place,
                 if found is not None:
                     known[plain] = found
         return known
-
-
-def likeness(topic: str, plain: str) -> tuple[float, str] | None:
-    """How like a topic a filter is that does not match it, from 0 to 1, and the difference; ``None``: not at all."""
-    if matches(plain, topic, shared=False):
-        return None
-    if matches(plain.lower(), topic.lower(), shared=False):
-        return 1.0, " (upper and lower case differ)"
-    bare = plain.strip("/")
-    if bare and matches(bare, topic.strip("/"), shared=False):
-        return 1.0, " (a slash at an end is a level of its own)"
-    if matches(plain.rstrip("/") + "/#", topic, shared=False):
-        return 1.0, " (without /# it has no levels below)"
-    if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
-        return None
-    pair = SequenceMatcher(None, plain, topic)
-    if pair.quick_ratio() < LIKE:
-        return None
-    ratio = pair.ratio()
-    return (ratio, "") if ratio >= LIKE else None
 
 
 def _key(connection: Connection) -> tuple[str, str]:
