@@ -65,6 +65,8 @@ class Wanted:
     frame: int
     capture: str
     connection: int
+    since_ns: int
+    """Since when the broker may know it: its SUBSCRIBE, or the CONNACK where that came later."""
     code: int | None = None
     ended_ns: int | None = None
     ended_frame: int = 0

@@ -121,8 +121,11 @@ class MessageWatch:
         kind = found.packet_type
         if kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
             self._acknowledged(event)
-        elif kind == PacketType.CONNACK and not from_client and not found.reason_code:  # type: ignore[attr-defined]
-            self._accepted(event)
+        elif isinstance(found, packets.Connack) and not from_client:
+            if not found.reason_code:
+                self._accepted(event, present=bool(found.session_present))
+            elif event.connection.connack_packet is None:
+                self._refused(event.connection)
         elif isinstance(found, packets.Subscribe) and from_client:
             self._subscribe(event, found)
         elif isinstance(found, packets.Suback) and not from_client:
@@ -136,7 +139,7 @@ class MessageWatch:
 
     def _client(self, connection: Connection) -> Subscriber:
         key = _key(connection)
-        known = self.clients.get(key)
+        known = self.clients.get(key) or self._renamed(connection, key)
         if known is None:
             if len(self.clients) >= MAX_CLIENTS:
                 self.clients.popitem(last=False)
@@ -148,11 +151,35 @@ class MessageWatch:
         known.connection, known.number = connection, connection.number
         return known
 
-    def _accepted(self, event: PacketEvent) -> None:
+    def _renamed(self, connection: Connection, key: tuple[str, str]) -> Subscriber | None:
+        """A client that was known by its endpoint until the broker assigned it a Client Identifier."""
+        endpoint = key[0], connection.client
+        known = self.clients.get(endpoint)
+        if known is None or known.number != connection.number:
+            return None
+        del self.clients[endpoint]
+        known.name = describe.name(key[1])
+        for one in known.filters.values():
+            self._filters[one.plain_filter].pop(endpoint, None)
+            self._filters[one.plain_filter][key] = None
+        self.clients[key] = known
+        return known
+
+    def _refused(self, connection: Connection) -> None:
+        """Nothing comes of what a client asked for before its CONNACK."""
+        known = self.clients.get(_key(connection))
+        if known is not None and known.connection is connection:
+            known.connection = None
+            known.filters = {name: one for name, one in known.filters.items() if one.connection != connection.number}
+
+    def _accepted(self, event: PacketEvent, *, present: bool) -> None:
         connection = event.connection
-        before = _key(connection) in self.clients
+        found = self.clients.get(_key(connection))
+        before = found is not None and found.number != connection.number
         known = self._client(connection)
-        present = bool(event.packet.session_present)  # type: ignore[attr-defined]
+        for one in known.filters.values():
+            if one.connection == connection.number:
+                one.since_ns = event.timestamp_ns
         if before and len(known.returns) < MAX_FILTERS:
             known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
         if not present:
@@ -189,6 +216,7 @@ class MessageWatch:
             known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, share is not None, row.maximum_qos,
                 bool(row.no_local), event.timestamp_ns, event.frame, event.capture, event.connection.number,
+                event.timestamp_ns,
             )  # fmt: skip
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
@@ -402,7 +430,7 @@ class MessageWatch:
             after = describe.span(now - one.timestamp_ns)
             return Delivery(client.name, number, Fate.DELIVERED, f"received it {after} later", frame, now, capture)
         held = one.held.get(key)
-        if held is None or held.wanted is None:
+        if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
             return self._without(one, client)
         wanted, name = held.wanted, describe.name(held.wanted.topic_filter)
 
@@ -508,11 +536,13 @@ _KEEP, **place,
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in client.filters.values():
-            if matches(wanted.plain_filter, one.topic, shared=False) and wanted.asked_ns > one.timestamp_ns:
-                after = describe.span(wanted.asked_ns - one.timestamp_ns)
+            if matches(wanted.plain_filter, one.topic, shared=False) and wanted.since_ns > one.timestamp_ns:
+                after = describe.span(wanted.since_ns - one.timestamp_ns)
+                early = wanted.asked_ns <= one.timestamp_ns
+                when = f", and its connection was accepted {after} later" if early else f" {after} later"
                 return Delivery(
                     client.name, client.number, Fate.SUBSCRIBED_LATER,
-                    f"subscribed to {describe.name(wanted.topic_filter)} {after} later", wanted.frame, wanted.asked_ns,
+                    f"subscribed to {describe.name(wanted.topic_filter)}{when}", wanted.frame, wanted.asked_ns,
                     wanted.capture,
                     ("Subscribe before publishing, or publish with RETAIN what later subscribers need.",),
                 )  # fmt: skip

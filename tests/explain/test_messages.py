@@ -11,7 +11,7 @@ from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.likeness import likeness
 from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
+from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from tests.explain.running import capture, traced
@@ -262,6 +262,34 @@ def test_messages_that_arrived_make_room_for_those_that_did_not() -> None:
 
 def test_a_client_may_subscribe_before_it_is_accepted() -> None:
     connect, connack = opened(client_identifier="reader")
+    ask, grant = subscribed()
+    writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, connect, ask, connack, grant, *writes)
+
+    assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.NOT_SENT)]
+
+
+def test_what_a_client_asks_for_before_its_connack_counts_from_there_on() -> None:
+    connect, connack = opened(client_identifier="reader")
+    ask, grant = subscribed()
+    writes = on(1, client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, *on(1, *opened(client_identifier="writer")), connect, ask, *writes, connack, grant)
+
+    assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.SUBSCRIBED_LATER)]
+    assert trace.messages[0].deliveries[0].said.startswith(f"subscribed to {TOPIC}, and its connection was accepted ")
+
+
+def test_what_a_client_asks_for_before_it_is_refused_is_no_subscription() -> None:
+    connect, _ = opened(client_identifier="reader")
+    refused = server(Connack(reason_code=0x87))
+    writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, connect, subscribed()[0], refused, *writes)
+
+    assert trace.messages[0].deliveries == ()
+
+
+def test_a_client_without_a_name_may_subscribe_before_it_gets_one() -> None:
+    connect, connack = opened(client_identifier="", connack=Properties(assigned_client_identifier="reader"))
     ask, grant = subscribed()
     writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
     trace = traced(TOPIC, connect, ask, connack, grant, *writes)
