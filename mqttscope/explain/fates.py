@@ -140,6 +140,8 @@ class Published:
     held: dict[tuple[str, str], Held] = field(default_factory=dict)
     got: dict[tuple[str, str], tuple[int, int, str, int]] = field(default_factory=dict)
     """Time, frame, capture and connection of its deliveries."""
+    shares: set[str] = field(default_factory=set)
+    """Filters of the Shared Subscriptions that have got their copy."""
 
 
 @dataclass(slots=True)

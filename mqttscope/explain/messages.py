@@ -307,27 +307,49 @@ class MessageWatch:
         known = self._client(connection)
         key = _key(connection)
         checksum = zlib.crc32(found.payload)
-        for number in self._expected.get((key[0], event.topic or "", checksum), ()):
+        topic = event.topic or ""
+        numbers = self._expected.get((key[0], topic, checksum), {})
+        number, share = self._copied(known, key, topic, numbers)
+        if number is not None:
             one = self.published[number]
-            held = one.held.get(key)
-            wanted = None if held is None else held.wanted
-            if wanted is not None and wanted.shared and self._share_got(one, wanted):
-                continue  # of a message a share gets one copy
-            if key not in one.got:
-                one.got[key] = event.timestamp_ns, event.frame, event.capture, connection.number
-                if _is_complete(one):
-                    self._complete[number] = None
-                return
+            one.got.setdefault(key, (event.timestamp_ns, event.frame, event.capture, connection.number))
+            if share is not None:
+                one.shares.add(share)
+            if _is_complete(one):
+                self._complete[number] = None
+            return
         if self.good or self.beyond:
             return  # it may be one of those that had to make room
         if not found.dup and len(self.unknown) < MAX_MESSAGES:
             retained = ", as a retained message" if found.retain else ""
             self.unknown.append(
                 (
-                    event.topic or "", known.name,
+                    topic, known.name,
                     Evidence(f"{known.name} received it{retained}", event.frame, event.timestamp_ns, event.capture),
                 )
             )  # fmt: skip
+
+    def _copied(
+        self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int]
+    ) -> tuple[int | None, str | None]:
+        """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
+
+        Of a message a share gets one copy, whoever of its members, and a client one for its other subscriptions.
+        """
+        alike = [(number, self.published[number]) for number in numbers]
+        matching = [one for one in known.filters.values() if matches(one.plain_filter, topic, shared=False)]
+        shares = [one.topic_filter for one in matching if one.shared]
+        if not shares or any(not one.shared and one.ended_ns is None for one in matching):
+            for number, one in alike:
+                if key not in one.got:
+                    return number, None
+        for number, one in alike:
+            share = next((name for name in shares if name not in one.shares), None)
+            if share is not None:
+                return number, share
+        # A share may get a message again where the member that had it has not acknowledged it.
+        again = (number for number, one in alike if key not in one.got)
+        return next(again, None), None
 
     def trace(self) -> Trace:
         """What became of the messages; call it when the capture has ended."""
@@ -458,7 +480,7 @@ class MessageWatch:
             )  # fmt: skip
         if wanted.no_local and key == one.key:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
-        if wanted.shared and self._share_got(one, wanted):
+        if wanted.shared and wanted.topic_filter in one.shares:
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
         return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
 
@@ -530,9 +552,6 @@ _KEEP, **place,
             "Look at the limit of the broker's queue for clients that are away.", **place,
         )  # fmt: skip
 
-    def _share_got(self, one: Published, wanted: Wanted) -> bool:
-        return any(wanted.topic_filter in self.clients[key].filters for key in one.got if key in self.clients)
-
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in client.filters.values():
@@ -602,7 +621,9 @@ def _is_complete(one: Published) -> bool:
     """Whether all got it that had a subscription for it when it was published."""
     for key, held in one.held.items():
         wanted = held.wanted
-        if wanted is None or key in one.got or wanted.shared or (wanted.no_local and key == one.key):
+        if wanted is None or key in one.got or (wanted.no_local and key == one.key):
+            continue
+        if wanted.shared and wanted.topic_filter in one.shares:
             continue
         if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
             return False

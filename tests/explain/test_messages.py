@@ -312,6 +312,43 @@ def test_a_share_gets_one_copy_of_each_message() -> None:
     assert trace.told[0].startswith(f"4 messages to {TOPIC} in the capture: 4 went to every captured client")
 
 
+def shared_by(*filters: str) -> tuple[Step, ...]:
+    """A member of a share on connection 0, with other filters; another member on 1, and a publisher on 2."""
+    one = [step for topic_filter in (f"$share/g/{TOPIC}", *filters) for step in subscribed(topic_filter)]
+    two = on(1, *opened(client_identifier="two"), *subscribed(f"$share/g/{TOPIC}"))
+    return (*opened(client_identifier="one"), *one, *two, *on(2, *opened(client_identifier="writer")))
+
+
+ON = Publish(topic_name=TOPIC, payload=b"ON")
+
+
+def test_a_message_that_no_member_got_is_missed_by_all_of_them() -> None:
+    trace = traced(TOPIC, *shared_by(), *on(2, client(ON)), server(ON), *on(2, client(ON)))
+
+    assert [one.said for one in trace.messages] == ["not delivered to 2 clients"]
+
+
+def test_the_copy_of_a_members_other_subscription_is_not_the_copy_of_the_share() -> None:
+    trace = traced(TOPIC, *shared_by("plant/#"), *on(2, client(ON)), server(ON))
+    (one,) = trace.messages
+    assert {each.client: each.fate for each in one.deliveries} == {"one": Fate.DELIVERED, "two": Fate.NOT_SENT}
+
+    trace = traced(TOPIC, *shared_by("plant/#"), *on(2, client(ON)), server(ON), server(ON))
+    assert {each.client: each.fate for each in trace.messages[0].deliveries} == {
+        "one": Fate.DELIVERED, "two": Fate.NOT_CONCERNED,
+    }  # fmt: skip
+    assert len(trace.told) == 1
+
+
+def test_a_share_that_gets_a_message_again_gets_no_other_one() -> None:
+    trace = traced(TOPIC, *shared_by(), *on(2, client(ON)), server(ON), closes("client"), *on(1, server(ON)))
+
+    assert {each.client: each.fate for each in trace.messages[0].deliveries} == {
+        "one": Fate.DELIVERED, "two": Fate.DELIVERED,
+    }  # fmt: skip
+    assert len(trace.told) == 1, "nothing without its publishing"
+
+
 def test_what_others_got_before_the_end_of_a_connection_was_not_sent() -> None:
     other = (*opened(client_identifier="other"), *subscribed())
     later = (*on(2, DELIVERED), closes("client", after=5))
