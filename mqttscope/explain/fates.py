@@ -89,6 +89,8 @@ class Subscriber:
     requests: dict[int, tuple[str, ...]] = field(default_factory=dict)
     left_ns: int = 0
     left_frame: int = 0
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Time and frame of the ends of its connections, by their numbers."""
     keeps: bool = False
     """Whether its session survives the connection."""
     returns: list[tuple[int, int, bool, int]] = field(default_factory=list)

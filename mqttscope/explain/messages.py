@@ -101,6 +101,10 @@ class MessageWatch:
                 known.gaps.append(event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
             known = self.clients.get(_key(event.connection))
+            if known is not None and event.connection.closed_how != "capture_end":
+                if len(known.ends) >= MAX_FILTERS:
+                    del known.ends[next(iter(known.ends))]
+                known.ends[event.connection.number] = event.timestamp_ns, event.frame
             if known is not None and known.connection is event.connection:
                 interval = event.connection.session_expiry_interval
                 version = event.connection.version
@@ -500,18 +504,23 @@ class MessageWatch:
                 Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
                 "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
             )  # fmt: skip
-        # Where others got it, it would have come about then; else a broker has a second for it.
-        came_ns = min((now for now, *_ in one.got.values()), default=one.timestamp_ns + SECOND)
-        ended = client.connection is None and client.number == held.number
-        if ended and one.timestamp_ns <= client.left_ns <= came_ns:
-            after = describe.span(client.left_ns - one.timestamp_ns)
-            return made(
-                Fate.CONNECTION_ENDED, f"its connection ended {after} after the message was published",
-                frame=client.left_frame, now=client.left_ns,
-            )  # fmt: skip
+        end_ns, end_frame = client.ends.get(held.number, (0, 0))
+        after = describe.span(end_ns - one.timestamp_ns)
+        if one.timestamp_ns <= end_ns <= _due_ns(one):
+            back = next((each for each in client.returns if each[0] >= end_ns), None)
+            ended = f"its connection ended {after} after the message was published"
+            place = {"frame": end_frame, "now": end_ns}
+            if back is not None and back[2] and min(one.qos, wanted.qos):
+                return made(
+                    Fate.NOT_SENT,
+                    f"{ended}; it resumed its session as #{back[3]}, and the broker did not send the message in this"
+                    " capture", "Look at the limit of the broker's queue for clients that are away.", **place,
+                )  # fmt: skip
+            return made(Fate.CONNECTION_ENDED, ended, **place)
+        until = f"before its connection ended {after} later" if end_ns > one.timestamp_ns else "in this capture"
         return made(
             Fate.NOT_SENT,
-            f"should have got it: it is subscribed to {name}, and the broker did not send it in this capture",
+            f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
             "Look at the broker's access rules for reading, which need not refuse the subscription, and in its log: a"
             " full queue, a bridge, or a plugin that drops it.",
         )  # fmt: skip
@@ -615,6 +624,12 @@ def _held(client: Subscriber, topic: str) -> Held | None:
     return Held(
         found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided)
     )
+
+
+def _due_ns(one: Published) -> int:
+    """When a message should have come: when the last one got it of those who did at once, else within a second."""
+    until_ns = one.timestamp_ns + SECOND
+    return max((now for now, *_ in one.got.values() if now <= until_ns), default=until_ns)
 
 
 def _is_complete(one: Published) -> bool:

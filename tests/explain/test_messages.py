@@ -351,9 +351,29 @@ def test_a_share_that_gets_a_message_again_gets_no_other_one() -> None:
 
 def test_what_others_got_before_the_end_of_a_connection_was_not_sent() -> None:
     other = (*opened(client_identifier="other"), *subscribed())
-    later = (*on(2, DELIVERED), closes("client", after=5))
+    found, said = fate(*subscribed(), *on(2, *other), then=(*on(2, DELIVERED), closes("client", after=0.2)))
 
-    assert fate(*subscribed(), *on(2, *other), then=later)[0] is Fate.NOT_SENT
+    assert found is Fate.NOT_SENT
+    assert said.endswith(" the broker did not send it before its connection ended 220.0 ms later")
+
+
+def test_an_end_before_others_got_it_explains_that_it_did_not_come() -> None:
+    other = (*opened(client_identifier="other"), *subscribed())
+
+    assert fate(*subscribed(), *on(2, *other), then=(closes("client"), *on(2, DELIVERED)))[0] is Fate.CONNECTION_ENDED
+
+
+def test_an_end_long_after_a_message_that_nobody_got_does_not_explain_it() -> None:
+    assert fate(*subscribed(), then=(closes("client", after=1.5),))[0] is Fate.NOT_SENT
+
+
+def test_an_end_before_a_message_could_come_explains_it_for_clients_that_are_back_too() -> None:
+    left = closes("client", after=0.2)
+
+    assert fate(*subscribed(), then=(left, *back(present=False)))[0] is Fate.CONNECTION_ENDED
+    found, said = fate(*subscribed(), then=(left, *back(present=True)))
+    assert found is Fate.NOT_SENT
+    assert "it resumed its session as #2" in said
 
 
 def test_a_client_is_away_since_the_end_before_the_message() -> None:
