@@ -155,6 +155,8 @@ class MessageFate:
     published: Published | None
     evidence: tuple[Evidence, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
+    is_told: bool = False
+    """Whether an earlier message of the topic tells all of it: who has a filter that comes near."""
 
 
 @dataclass(slots=True)

@@ -85,6 +85,8 @@ class MessageWatch:
         """Topics beyond `MAX_COMPARED`."""
         self._near: dict[str, dict[str, tuple[float, str]]] = {}
         """Filters that are like a topic and do not match it, with the difference in words, by topic."""
+        self._named: set[tuple[str, tuple[str, str]]] = set()
+        """Topics, and clients whose filters come near them, that were told."""
         self._held = self._compared = self._count = 0
         self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
         """Numbers of messages by server, topic and checksum of the payload."""
@@ -358,6 +360,7 @@ class MessageWatch:
     def trace(self) -> Trace:
         """What became of the messages; call it when the capture has ended."""
         told: list[str] = []
+        self._named.clear()
         fates = [self._fate(one) for one in self.published.values()]
         troubled: list[MessageFate] = []
         idle: list[MessageFate] = []
@@ -366,15 +369,17 @@ class MessageWatch:
                 troubled.append(one)
             elif not any(each.fate is Fate.DELIVERED for each in one.deliveries):
                 idle.append(one)
-        shown = (troubled + idle)[:MAX_SHOWN] or fates[:3]
+        worth = troubled + [one for one in idle if not one.is_told]
+        shown = worth[:MAX_SHOWN] or fates[:3]
         shown.sort(key=lambda one: one.published.timestamp_ns if one.published else 0)
-        near = {
-            (each.client, one.topic): each.said
+        full = {id(one) for one in shown}
+        near = [
+            f"{each.client} {each.said} ({one.topic})."
             for one in fates
-            if one not in shown
+            if id(one) not in full
             for each in one.deliveries
             if each.fate is Fate.NO_SUBSCRIPTION
-        }
+        ]
         shape = describe.name(self.topic_filter)
         if fates:
             good = len(fates) - len(troubled) - len(idle) + self.good
@@ -385,8 +390,14 @@ class MessageWatch:
             )
         elif not self.unknown:
             told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
-        if len(troubled) + len(idle) > MAX_SHOWN:
-            told.append(f"{len(troubled) + len(idle) - MAX_SHOWN:,} more of them are not shown.")
+        if len(worth) > MAX_SHOWN:
+            told.append(f"{len(worth) - MAX_SHOWN:,} more of them are not shown.")
+        folded = len(troubled) + len(idle) - len(worth)
+        if folded:
+            told.append(
+                f"{folded:,} of the messages that no captured client got {'is' if folded == 1 else 'are'} not shown: the"
+                " filters that come near their topics are named once."
+            )
         if self.unknown:
             topic, client, place = self.unknown[0]
             many = len(self.unknown)
@@ -395,7 +406,7 @@ class MessageWatch:
                 f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
                 f" first: {describe.name(topic)} to {client}, frame {place.frame}."
             )
-        told += [f"{client} {said} ({topic})." for (client, topic), said in list(near.items())[:MAX_TOLD]]
+        told += near[:MAX_TOLD]
         unknown = sum(1 for one in self.clients.values() if not one.complete)
         if unknown:
             told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
@@ -409,6 +420,7 @@ class MessageWatch:
 
     def _fate(self, one: Published) -> MessageFate:
         deliveries: list[Delivery] = []
+        repeats = False
         near = self._near_of(one.topic)
         keys = [*one.got, *one.held, *self._matching(one.topic)]
         keys += [key for plain in near for key in self._filters[plain]]
@@ -417,9 +429,15 @@ class MessageWatch:
             if client is None or client.server != one.server:
                 continue
             made = self._delivery(one, key, client)
-            if made is not None:
-                deliveries.append(made)
-        deliveries.sort(key=lambda each: (not each.is_trouble, each.fate is Fate.NOT_CONCERNED, each.client))
+            if made is None:
+                continue
+            if made.fate is Fate.NO_SUBSCRIPTION:
+                if (one.topic, key) in self._named:
+                    repeats = True
+                    continue
+                self._named.add((one.topic, key))
+            deliveries.append(made)
+        deliveries.sort(key=_told_first)
         trouble = sum(each.is_trouble for each in deliveries)
         got = sum(each.fate is Fate.DELIVERED for each in deliveries)
         evidence = [
@@ -442,11 +460,14 @@ class MessageWatch:
         if one.code is not None and one.code >= 0x80:
             said = f"refused by the broker ({describe.code(one.code)})"
         if not deliveries:
-            evidence.append(Evidence("no captured client had a subscription that it matches, or one like it"))
+            like = "; those with one like it are named with an earlier message" if repeats else ", or one like it"
+            evidence.append(Evidence(f"no captured client had a subscription that it matches{like}"))
         left = len(deliveries) - MAX_TOLD
         if left > 0:
             evidence.append(Evidence(f"{left:,} more clients are not shown"))
-        return MessageFate(describe.name(one.topic), said, one, tuple(evidence), tuple(deliveries[:MAX_TOLD]))
+        is_told = repeats and not deliveries and (one.code or 0) < 0x80
+        told = tuple(deliveries[:MAX_TOLD])
+        return MessageFate(describe.name(one.topic), said, one, tuple(evidence), told, is_told)
 
     def _delivery(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
         """The fate for one client; ``None`` where it has nothing to do with the message."""
@@ -624,6 +645,12 @@ def _held(client: Subscriber, topic: str) -> Held | None:
     return Held(
         found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided)
     )
+
+
+def _told_first(one: Delivery) -> tuple[int, str]:
+    """Those who missed a message come before those whose filters come near, who got it, and whom it is not for."""
+    places = {Fate.NO_SUBSCRIPTION: 1, Fate.DELIVERED: 2, Fate.NOT_CONCERNED: 3}
+    return places.get(one.fate, 0), one.client
 
 
 def _due_ns(one: Published) -> int:

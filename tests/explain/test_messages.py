@@ -392,4 +392,40 @@ def test_a_filter_that_only_comes_near_is_named_once() -> None:
     )  # fmt: skip
 
     assert "5 went to every captured client that wanted them, 0 did not" in trace.told[0]
-    assert sum("reader" in one for one in trace.told) <= 1
+    named = [each.client for one in trace.messages for each in one.deliveries if each.fate is Fate.NO_SUBSCRIPTION]
+    assert named == ["reader"]
+
+
+def test_messages_that_only_come_near_a_filter_are_shown_once_for_a_topic() -> None:
+    writes = on(1, client(MESSAGE), ANSWER)
+    trace = traced(
+        TOPIC, *opened(client_identifier="reader"), *subscribed(TOPIC.upper()),
+        *on(1, *opened(client_identifier="writer")), *(writes * 5),
+    )  # fmt: skip
+
+    assert [one.said for one in trace.messages] == ["delivered to no captured client"]
+    assert [each.client for each in trace.messages[0].deliveries] == ["reader"]
+    assert "0 did not, 5 were delivered to no captured client." in trace.told[0]
+    assert trace.told[1].startswith("4 of the messages that no captured client got are not shown: ")
+
+
+def test_a_filter_that_comes_near_is_named_where_all_others_got_their_messages() -> None:
+    steps = [*opened(client_identifier="reader"), *subscribed(TOPIC.upper())]
+    steps += on(2, *opened(client_identifier="other"), *subscribed("#"))
+    steps += on(1, *opened(client_identifier="writer"))
+    missed = Publish(topic_name="x", payload=b"missed")
+    trace = traced("#", *steps, *on(1, client(missed)), *([*on(1, client(MESSAGE), ANSWER), *on(2, DELIVERED)] * 3))
+
+    assert [one.said for one in trace.messages] == ["not delivered to 1 client"]
+    assert sum(told.startswith("reader has no subscription that it matches") for told in trace.told) == 1
+
+
+def test_those_who_come_near_stand_before_those_who_got_it() -> None:
+    others = on(2, *opened(client_identifier="other"), *subscribed())
+    trace = traced(
+        TOPIC, *opened(client_identifier="reader"), *subscribed(TOPIC.upper()), *others,
+        *on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER), *on(2, DELIVERED),
+    )  # fmt: skip
+
+    assert [each.client for each in trace.messages[0].deliveries] == ["reader", "other"]
+    assert trace.messages[0].said == "delivered to 1 client"
