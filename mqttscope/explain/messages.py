@@ -395,8 +395,8 @@ class MessageWatch:
         folded = len(troubled) + len(idle) - len(worth)
         if folded:
             told.append(
-                f"{folded:,} of the messages that no captured client got {'is' if folded == 1 else 'are'} not shown: the"
-                " filters that come near their topics are named once."
+                f"{folded:,} of the messages that no captured client got {'is' if folded == 1 else 'are'} not shown:"
+                " the filters that come near their topics are named once."
             )
         if self.unknown:
             topic, client, place = self.unknown[0]
