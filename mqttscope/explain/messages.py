@@ -9,14 +9,13 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from difflib import SequenceMatcher
-from enum import StrEnum
 from typing import Protocol
 
 from mqttscope.events import ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
+from mqttscope.explain.fates import Delivery, Fate, Held, MessageFate, Published, Subscriber, Trace, Wanted
+from mqttscope.explain.likeness import likeness
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
@@ -43,167 +42,12 @@ MAX_HELD = 200_000
 """Clients that had a subscription when a message was published, over all messages."""
 MAX_COMPARED = 500_000
 """Comparisons of topics with filters that do not match them."""
-MAX_COMPARED_LENGTH = 256
-"""Characters of a topic that filters are compared with by their letters."""
-LIKE = 0.75
-"""How like the topic a filter has to be to be named, from 0 to 1."""
 SECOND = 1_000_000_000
 _KEEP = (
     "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
     " Present 0."
 )
 NO_SUBSCRIBERS = 0x10
-
-
-class Fate(StrEnum):
-    """What became of a message for one client."""
-
-    DELIVERED = "delivered"
-    NOT_CONCERNED = "not_concerned"
-    """It is not meant for the client: No Local, or another member of the share got it."""
-    NO_SUBSCRIPTION = "no_subscription"
-    SUBSCRIBED_LATER = "subscribed_later"
-    UNSUBSCRIBED = "unsubscribed"
-    SUBSCRIPTION_REFUSED = "subscription_refused"
-    MESSAGE_REFUSED = "message_refused"
-    """The broker refused the PUBLISH."""
-    OFFLINE = "offline"
-    SESSION_GONE = "session_gone"
-    EXPIRED = "expired"
-    QUOTA_FULL = "quota_full"
-    TOO_LARGE = "too_large"
-    NOT_CAPTURED = "not_captured"
-    """It may be in a gap of the capture, or in a direction that the capture does not have."""
-    CONNECTION_ENDED = "connection_ended"
-    NOT_SENT = "not_sent"
-    """It should have come."""
-
-
-@dataclass(slots=True)
-class Delivery:
-    """The fate of a message for one client."""
-
-    client: str
-    connection: int | None
-    fate: Fate
-    said: str
-    frame: int | None = None
-    timestamp_ns: int | None = None
-    capture: str | None = None
-    advice: tuple[str, ...] = ()
-
-    @property
-    def is_trouble(self) -> bool:
-        """Whether the client wanted the message and did not get it."""
-        return self.fate not in (Fate.DELIVERED, Fate.NOT_CONCERNED, Fate.NO_SUBSCRIPTION)
-
-
-@dataclass(slots=True)
-class Wanted:
-    """A subscription."""
-
-    topic_filter: str
-    plain_filter: str
-    shared: bool
-    qos: int
-    no_local: bool
-    asked_ns: int
-    frame: int
-    capture: str
-    connection: int
-    code: int | None = None
-    ended_ns: int | None = None
-    ended_frame: int = 0
-
-
-@dataclass(slots=True)
-class Subscriber:
-    """A client with its subscriptions, which may survive its connections."""
-
-    name: str
-    server: str
-    """Host."""
-    connection: Connection | None = None
-    """While it is open."""
-    number: int = -1
-    """Of its last connection."""
-    filters: dict[str, Wanted] = field(default_factory=dict)
-    complete: bool = True
-    """Whether all its subscriptions are known."""
-    requests: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    left_ns: int = 0
-    left_frame: int = 0
-    keeps: bool = False
-    """Whether its session survives the connection."""
-    returns: list[tuple[int, int, bool, int]] = field(default_factory=list)
-    """Its later connections: time, frame, session present, number."""
-    gaps: list[int] = field(default_factory=list)
-    """Times of gaps in what the server sent it."""
-
-
-@dataclass(slots=True)
-class Held:
-    """How a client stood to a message when it was published."""
-
-    wanted: Wanted | None
-    online: bool
-    number: int
-    full: bool = False
-    """Whether the Receive Maximum of the client was used up."""
-    largest: int | None = None
-    """Maximum Packet Size of the client."""
-    one_sided: bool = False
-    keeps: bool = False
-    """Whether the session had survived the end of its connection, where the client was away."""
-    left_ns: int = 0
-    left_frame: int = 0
-    """When that connection had ended."""
-
-
-@dataclass(slots=True)
-class Published:
-    """A message as its publisher sent it."""
-
-    client: str
-    connection: int
-    server: str
-    topic: str
-    qos: int
-    retain: bool
-    size: int
-    checksum: int
-    expiry: int | None
-    frame: int
-    timestamp_ns: int
-    capture: str
-    key: tuple[str, str]
-    """Of the publisher."""
-    code: int | None = None
-    """Of its acknowledgement."""
-    answer: Evidence | None = None
-    held: dict[tuple[str, str], Held] = field(default_factory=dict)
-    got: dict[tuple[str, str], tuple[int, int, str, int]] = field(default_factory=dict)
-    """Time, frame, capture and connection of its deliveries."""
-
-
-@dataclass(slots=True)
-class MessageFate:
-    """One message and its clients."""
-
-    topic: str
-    said: str
-    published: Published | None
-    evidence: tuple[Evidence, ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
-
-
-@dataclass(slots=True)
-class Trace:
-    """What became of the messages that were asked for."""
-
-    messages: list[MessageFate]
-    told: list[str]
-    """About all of them."""
 
 
 class _Making(Protocol):
@@ -241,6 +85,8 @@ class MessageWatch:
         """Topics beyond `MAX_COMPARED`."""
         self._near: dict[str, dict[str, tuple[float, str]]] = {}
         """Filters that are like a topic and do not match it, with the difference in words, by topic."""
+        self._named: set[tuple[str, tuple[str, str]]] = set()
+        """Topics, and clients whose filters come near them, that were told."""
         self._held = self._compared = self._count = 0
         self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
         """Numbers of messages by server, topic and checksum of the payload."""
@@ -257,6 +103,10 @@ class MessageWatch:
                 known.gaps.append(event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
             known = self.clients.get(_key(event.connection))
+            if known is not None and event.connection.closed_how != "capture_end":
+                if len(known.ends) >= MAX_FILTERS:
+                    del known.ends[next(iter(known.ends))]
+                known.ends[event.connection.number] = event.timestamp_ns, event.frame
             if known is not None and known.connection is event.connection:
                 interval = event.connection.session_expiry_interval
                 version = event.connection.version
@@ -277,8 +127,11 @@ class MessageWatch:
         kind = found.packet_type
         if kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
             self._acknowledged(event)
-        elif kind == PacketType.CONNACK and not from_client and not found.reason_code:  # type: ignore[attr-defined]
-            self._accepted(event)
+        elif isinstance(found, packets.Connack) and not from_client:
+            if not found.reason_code:
+                self._accepted(event, present=bool(found.session_present))
+            elif event.connection.connack_packet is None:
+                self._refused(event.connection)
         elif isinstance(found, packets.Subscribe) and from_client:
             self._subscribe(event, found)
         elif isinstance(found, packets.Suback) and not from_client:
@@ -292,7 +145,7 @@ class MessageWatch:
 
     def _client(self, connection: Connection) -> Subscriber:
         key = _key(connection)
-        known = self.clients.get(key)
+        known = self.clients.get(key) or self._renamed(connection, key)
         if known is None:
             if len(self.clients) >= MAX_CLIENTS:
                 self.clients.popitem(last=False)
@@ -304,11 +157,35 @@ class MessageWatch:
         known.connection, known.number = connection, connection.number
         return known
 
-    def _accepted(self, event: PacketEvent) -> None:
+    def _renamed(self, connection: Connection, key: tuple[str, str]) -> Subscriber | None:
+        """A client that was known by its endpoint until the broker assigned it a Client Identifier."""
+        endpoint = key[0], connection.client
+        known = self.clients.get(endpoint)
+        if known is None or known.number != connection.number:
+            return None
+        del self.clients[endpoint]
+        known.name = describe.name(key[1])
+        for one in known.filters.values():
+            self._filters[one.plain_filter].pop(endpoint, None)
+            self._filters[one.plain_filter][key] = None
+        self.clients[key] = known
+        return known
+
+    def _refused(self, connection: Connection) -> None:
+        """Nothing comes of what a client asked for before its CONNACK."""
+        known = self.clients.get(_key(connection))
+        if known is not None and known.connection is connection:
+            known.connection = None
+            known.filters = {name: one for name, one in known.filters.items() if one.connection != connection.number}
+
+    def _accepted(self, event: PacketEvent, *, present: bool) -> None:
         connection = event.connection
-        before = _key(connection) in self.clients
+        found = self.clients.get(_key(connection))
+        before = found is not None and found.number != connection.number
         known = self._client(connection)
-        present = bool(event.packet.session_present)  # type: ignore[attr-defined]
+        for one in known.filters.values():
+            if one.connection == connection.number:
+                one.since_ns = event.timestamp_ns
         if before and len(known.returns) < MAX_FILTERS:
             known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
         if not present:
@@ -345,6 +222,7 @@ class MessageWatch:
             known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, share is not None, row.maximum_qos,
                 bool(row.no_local), event.timestamp_ns, event.frame, event.capture, event.connection.number,
+                event.timestamp_ns,
             )  # fmt: skip
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
@@ -435,31 +313,54 @@ class MessageWatch:
         known = self._client(connection)
         key = _key(connection)
         checksum = zlib.crc32(found.payload)
-        for number in self._expected.get((key[0], event.topic or "", checksum), ()):
+        topic = event.topic or ""
+        numbers = self._expected.get((key[0], topic, checksum), {})
+        number, share = self._copied(known, key, topic, numbers)
+        if number is not None:
             one = self.published[number]
-            held = one.held.get(key)
-            wanted = None if held is None else held.wanted
-            if wanted is not None and wanted.shared and self._share_got(one, wanted):
-                continue  # of a message a share gets one copy
-            if key not in one.got:
-                one.got[key] = event.timestamp_ns, event.frame, event.capture, connection.number
-                if _is_complete(one):
-                    self._complete[number] = None
-                return
+            one.got.setdefault(key, (event.timestamp_ns, event.frame, event.capture, connection.number))
+            if share is not None:
+                one.shares.add(share)
+            if _is_complete(one):
+                self._complete[number] = None
+            return
         if self.good or self.beyond:
             return  # it may be one of those that had to make room
         if not found.dup and len(self.unknown) < MAX_MESSAGES:
             retained = ", as a retained message" if found.retain else ""
             self.unknown.append(
                 (
-                    event.topic or "", known.name,
+                    topic, known.name,
                     Evidence(f"{known.name} received it{retained}", event.frame, event.timestamp_ns, event.capture),
                 )
             )  # fmt: skip
 
+    def _copied(
+        self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int]
+    ) -> tuple[int | None, str | None]:
+        """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
+
+        Of a message a share gets one copy, whoever of its members, and a client one for its other subscriptions.
+        """
+        alike = [(number, self.published[number]) for number in numbers]
+        matching = [one for one in known.filters.values() if matches(one.plain_filter, topic, shared=False)]
+        shares = [one.topic_filter for one in matching if one.shared]
+        if not shares or any(not one.shared and one.ended_ns is None for one in matching):
+            for number, one in alike:
+                if key not in one.got:
+                    return number, None
+        for number, one in alike:
+            share = next((name for name in shares if name not in one.shares), None)
+            if share is not None:
+                return number, share
+        # A share may get a message again where the member that had it has not acknowledged it.
+        again = (number for number, one in alike if key not in one.got)
+        return next(again, None), None
+
     def trace(self) -> Trace:
         """What became of the messages; call it when the capture has ended."""
         told: list[str] = []
+        self._named.clear()
         fates = [self._fate(one) for one in self.published.values()]
         troubled: list[MessageFate] = []
         idle: list[MessageFate] = []
@@ -468,15 +369,17 @@ class MessageWatch:
                 troubled.append(one)
             elif not any(each.fate is Fate.DELIVERED for each in one.deliveries):
                 idle.append(one)
-        shown = (troubled + idle)[:MAX_SHOWN] or fates[:3]
+        worth = troubled + [one for one in idle if not one.is_told]
+        shown = worth[:MAX_SHOWN] or fates[:3]
         shown.sort(key=lambda one: one.published.timestamp_ns if one.published else 0)
-        near = {
-            (each.client, one.topic): each.said
+        full = {id(one) for one in shown}
+        near = [
+            f"{each.client} {each.said} ({one.topic})."
             for one in fates
-            if one not in shown
+            if id(one) not in full
             for each in one.deliveries
             if each.fate is Fate.NO_SUBSCRIPTION
-        }
+        ]
         shape = describe.name(self.topic_filter)
         if fates:
             good = len(fates) - len(troubled) - len(idle) + self.good
@@ -487,8 +390,14 @@ class MessageWatch:
             )
         elif not self.unknown:
             told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
-        if len(troubled) + len(idle) > MAX_SHOWN:
-            told.append(f"{len(troubled) + len(idle) - MAX_SHOWN:,} more of them are not shown.")
+        if len(worth) > MAX_SHOWN:
+            told.append(f"{len(worth) - MAX_SHOWN:,} more of them are not shown.")
+        folded = len(troubled) + len(idle) - len(worth)
+        if folded:
+            told.append(
+                f"{folded:,} of the messages that no captured client got {'is' if folded == 1 else 'are'} not shown:"
+                " the filters that come near their topics are named once."
+            )
         if self.unknown:
             topic, client, place = self.unknown[0]
             many = len(self.unknown)
@@ -497,7 +406,7 @@ class MessageWatch:
                 f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
                 f" first: {describe.name(topic)} to {client}, frame {place.frame}."
             )
-        told += [f"{client} {said} ({topic})." for (client, topic), said in list(near.items())[:MAX_TOLD]]
+        told += near[:MAX_TOLD]
         unknown = sum(1 for one in self.clients.values() if not one.complete)
         if unknown:
             told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
@@ -511,6 +420,7 @@ class MessageWatch:
 
     def _fate(self, one: Published) -> MessageFate:
         deliveries: list[Delivery] = []
+        repeats = False
         near = self._near_of(one.topic)
         keys = [*one.got, *one.held, *self._matching(one.topic)]
         keys += [key for plain in near for key in self._filters[plain]]
@@ -519,9 +429,15 @@ class MessageWatch:
             if client is None or client.server != one.server:
                 continue
             made = self._delivery(one, key, client)
-            if made is not None:
-                deliveries.append(made)
-        deliveries.sort(key=lambda each: (not each.is_trouble, each.fate is Fate.NOT_CONCERNED, each.client))
+            if made is None:
+                continue
+            if made.fate is Fate.NO_SUBSCRIPTION:
+                if (one.topic, key) in self._named:
+                    repeats = True
+                    continue
+                self._named.add((one.topic, key))
+            deliveries.append(made)
+        deliveries.sort(key=_told_first)
         trouble = sum(each.is_trouble for each in deliveries)
         got = sum(each.fate is Fate.DELIVERED for each in deliveries)
         evidence = [
@@ -544,11 +460,14 @@ class MessageWatch:
         if one.code is not None and one.code >= 0x80:
             said = f"refused by the broker ({describe.code(one.code)})"
         if not deliveries:
-            evidence.append(Evidence("no captured client had a subscription that it matches, or one like it"))
+            like = "; those with one like it are named with an earlier message" if repeats else ", or one like it"
+            evidence.append(Evidence(f"no captured client had a subscription that it matches{like}"))
         left = len(deliveries) - MAX_TOLD
         if left > 0:
             evidence.append(Evidence(f"{left:,} more clients are not shown"))
-        return MessageFate(describe.name(one.topic), said, one, tuple(evidence), tuple(deliveries[:MAX_TOLD]))
+        is_told = repeats and not deliveries and (one.code or 0) < 0x80
+        told = tuple(deliveries[:MAX_TOLD])
+        return MessageFate(describe.name(one.topic), said, one, tuple(evidence), told, is_told)
 
     def _delivery(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
         """The fate for one client; ``None`` where it has nothing to do with the message."""
@@ -558,7 +477,7 @@ class MessageWatch:
             after = describe.span(now - one.timestamp_ns)
             return Delivery(client.name, number, Fate.DELIVERED, f"received it {after} later", frame, now, capture)
         held = one.held.get(key)
-        if held is None or held.wanted is None:
+        if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
             return self._without(one, client)
         wanted, name = held.wanted, describe.name(held.wanted.topic_filter)
 
@@ -586,7 +505,7 @@ class MessageWatch:
             )  # fmt: skip
         if wanted.no_local and key == one.key:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
-        if wanted.shared and self._share_got(one, wanted):
+        if wanted.shared and wanted.topic_filter in one.shares:
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
         return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
 
@@ -606,18 +525,23 @@ class MessageWatch:
                 Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
                 "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
             )  # fmt: skip
-        # Where others got it, it would have come about then; else a broker has a second for it.
-        came_ns = min((now for now, *_ in one.got.values()), default=one.timestamp_ns + SECOND)
-        ended = client.connection is None and client.number == held.number
-        if ended and one.timestamp_ns <= client.left_ns <= came_ns:
-            after = describe.span(client.left_ns - one.timestamp_ns)
-            return made(
-                Fate.CONNECTION_ENDED, f"its connection ended {after} after the message was published",
-                frame=client.left_frame, now=client.left_ns,
-            )  # fmt: skip
+        end_ns, end_frame = client.ends.get(held.number, (0, 0))
+        after = describe.span(end_ns - one.timestamp_ns)
+        if one.timestamp_ns <= end_ns <= _due_ns(one):
+            back = next((each for each in client.returns if each[0] >= end_ns), None)
+            ended = f"its connection ended {after} after the message was published"
+            place = {"frame": end_frame, "now": end_ns}
+            if back is not None and back[2] and min(one.qos, wanted.qos):
+                return made(
+                    Fate.NOT_SENT,
+                    f"{ended}; it resumed its session as #{back[3]}, and the broker did not send the message in this"
+                    " capture", "Look at the limit of the broker's queue for clients that are away.", **place,
+                )  # fmt: skip
+            return made(Fate.CONNECTION_ENDED, ended, **place)
+        until = f"before its connection ended {after} later" if end_ns > one.timestamp_ns else "in this capture"
         return made(
             Fate.NOT_SENT,
-            f"should have got it: it is subscribed to {name}, and the broker did not send it in this capture",
+            f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
             "Look at the broker's access rules for reading, which need not refuse the subscription, and in its log: a"
             " full queue, a bridge, or a plugin that drops it.",
         )  # fmt: skip
@@ -658,17 +582,16 @@ _KEEP, **place,
             "Look at the limit of the broker's queue for clients that are away.", **place,
         )  # fmt: skip
 
-    def _share_got(self, one: Published, wanted: Wanted) -> bool:
-        return any(wanted.topic_filter in self.clients[key].filters for key in one.got if key in self.clients)
-
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in client.filters.values():
-            if matches(wanted.plain_filter, one.topic, shared=False) and wanted.asked_ns > one.timestamp_ns:
-                after = describe.span(wanted.asked_ns - one.timestamp_ns)
+            if matches(wanted.plain_filter, one.topic, shared=False) and wanted.since_ns > one.timestamp_ns:
+                after = describe.span(wanted.since_ns - one.timestamp_ns)
+                early = wanted.asked_ns <= one.timestamp_ns
+                when = f", and its connection was accepted {after} later" if early else f" {after} later"
                 return Delivery(
                     client.name, client.number, Fate.SUBSCRIBED_LATER,
-                    f"subscribed to {describe.name(wanted.topic_filter)} {after} later", wanted.frame, wanted.asked_ns,
+                    f"subscribed to {describe.name(wanted.topic_filter)}{when}", wanted.frame, wanted.asked_ns,
                     wanted.capture,
                     ("Subscribe before publishing, or publish with RETAIN what later subscribers need.",),
                 )  # fmt: skip
@@ -700,26 +623,6 @@ _KEEP, **place,
         return known
 
 
-def likeness(topic: str, plain: str) -> tuple[float, str] | None:
-    """How like a topic a filter is that does not match it, from 0 to 1, and the difference; ``None``: not at all."""
-    if matches(plain, topic, shared=False):
-        return None
-    if matches(plain.lower(), topic.lower(), shared=False):
-        return 1.0, " (upper and lower case differ)"
-    bare = plain.strip("/")
-    if bare and matches(bare, topic.strip("/"), shared=False):
-        return 1.0, " (a slash at an end is a level of its own)"
-    if matches(plain.rstrip("/") + "/#", topic, shared=False):
-        return 1.0, " (without /# it has no levels below)"
-    if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
-        return None
-    pair = SequenceMatcher(None, plain, topic)
-    if pair.quick_ratio() < LIKE:
-        return None
-    ratio = pair.ratio()
-    return (ratio, "") if ratio >= LIKE else None
-
-
 def _key(connection: Connection) -> tuple[str, str]:
     return host(connection.server), connection.client_identifier or connection.client
 
@@ -744,11 +647,25 @@ def _held(client: Subscriber, topic: str) -> Held | None:
     )
 
 
+def _told_first(one: Delivery) -> tuple[int, str]:
+    """Those who missed a message come before those whose filters come near, who got it, and whom it is not for."""
+    places = {Fate.NO_SUBSCRIPTION: 1, Fate.DELIVERED: 2, Fate.NOT_CONCERNED: 3}
+    return places.get(one.fate, 0), one.client
+
+
+def _due_ns(one: Published) -> int:
+    """When a message should have come: when the last one got it of those who did at once, else within a second."""
+    until_ns = one.timestamp_ns + SECOND
+    return max((now for now, *_ in one.got.values() if now <= until_ns), default=until_ns)
+
+
 def _is_complete(one: Published) -> bool:
     """Whether all got it that had a subscription for it when it was published."""
     for key, held in one.held.items():
         wanted = held.wanted
-        if wanted is None or key in one.got or wanted.shared or (wanted.no_local and key == one.key):
+        if wanted is None or key in one.got or (wanted.no_local and key == one.key):
+            continue
+        if wanted.shared and wanted.topic_filter in one.shares:
             continue
         if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
             return False

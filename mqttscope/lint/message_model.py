@@ -304,8 +304,11 @@ class Messages(Watch, Model):
                 self._answer(packet, at)
         elif isinstance(packet, Connect | Connack):
             self.take(packet, at)
-            if isinstance(packet, Connack) and not packet.reason_code and not at.from_client:
-                self._connected(packet, at)
+            if isinstance(packet, Connack) and not at.from_client:
+                if not packet.reason_code:
+                    self._connected(packet, at)
+                elif at.history.connack is None:
+                    self.table.refuse(at.client_name, at.key)
         else:
             self._subscriptions(packet, at)
 
@@ -335,7 +338,10 @@ class Messages(Watch, Model):
         session = table.sessions.get(owner)
         if isinstance(packet, Subscribe):
             if session is None or session.key != at.key:
-                session = table.connect(owner, at.key, at.timestamp_ns, resumes=True)
+                if at.history.connect is not None and at.history.connack is None:
+                    session = table.ask(owner, at.key, at.timestamp_ns)
+                else:
+                    session = table.connect(owner, at.key, at.timestamp_ns, resumes=True)
                 session.limit = at.client.maximum_packet_size
             for row in packet.subscriptions or ():
                 plain, is_shared = plain_filter(row.topic_filter)

@@ -94,7 +94,8 @@ class SubscriberTable:
     revision: int = 0
     """Grows whenever other filters with wildcards may match."""
     strangers: dict[ConnectionKey, bool] = field(default_factory=dict)
-    """Open connections whose sessions may have subscriptions that were not captured."""
+    """Open connections whose sessions may have subscriptions that were not captured; ``False`` as long as only a
+    CONNACK that is still to come can tell."""
     whole: bool = True
     """Whether none was left out for want of room."""
     index: FilterIndex | None = field(default=None, compare=False, repr=False)
@@ -104,6 +105,11 @@ class SubscriberTable:
     def connect(self, owner: str, key: ConnectionKey, timestamp_ns: int, *, resumes: bool) -> KnownSession:
         """A connection was accepted; ``resumes``: with a session that had been there before."""
         session = self.sessions.pop(owner, None)
+        if session is not None and session.key == key:
+            self._accept(session, key, resumes=resumes)
+            session.since_ns = timestamp_ns
+            self.sessions[owner] = session
+            return session
         if session is not None and (not resumes or session.until_ns < timestamp_ns):
             self._clear(session)
             session = None
@@ -118,6 +124,33 @@ class SubscriberTable:
         session.key, session.since_ns, session.until_ns = key, timestamp_ns, NEVER_NS
         self.sessions[owner] = session
         return session
+
+    def ask(self, owner: str, key: ConnectionKey, timestamp_ns: int) -> KnownSession:
+        """A client subscribes before its connection is accepted, as it may (5.0 3.1.4): `connect` follows."""
+        known = key in self.strangers
+        session = self.connect(owner, key, timestamp_ns, resumes=True)
+        if not known and (key in self.strangers or len(self.strangers) < MAX_SESSIONS):
+            self.strangers[key] = False
+        return session
+
+    def _accept(self, session: KnownSession, key: ConnectionKey, *, resumes: bool) -> None:
+        """Keep what a client has subscribed to on this connection, and what it had before only if that continues."""
+        before = [name for name, held in session.held.items() if held.timestamp_ns < session.since_ns]
+        if not resumes:
+            for name in before:
+                self.unsubscribe(session, name)
+        if self.strangers.get(key) is False:
+            if resumes and not before:
+                self.strangers[key] = True
+            else:
+                del self.strangers[key]
+
+    def refuse(self, owner: str, key: ConnectionKey) -> None:
+        """A connection was refused: nothing comes of what its client has subscribed to."""
+        session = self.sessions.get(owner)
+        if session is not None and session.key == key:
+            for name in [name for name, held in session.held.items() if held.timestamp_ns >= session.since_ns]:
+                self.unsubscribe(session, name)
 
     def strange(self, key: ConnectionKey) -> None:
         """A connection may have subscriptions that were not captured."""

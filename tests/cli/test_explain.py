@@ -114,7 +114,8 @@ def test_messages_are_explained_instead_of_ends() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--message", "a/#/b"), "--message"),
+        (("--message", "a/#/b"), "--message: 'a/#/b' is no Topic Filter: # must be the last level"),
+        (("--message", ""), "--message: '' is no Topic Filter: it is empty"),
         (("--message", "a", "--all"), "--message goes with --client alone"),
         (("--message", "a", "--connection", "1"), "--message goes with --client alone"),
         (("--output", "x.pcapng"), "named like a capture"),

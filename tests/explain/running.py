@@ -9,7 +9,8 @@ from pathlib import Path
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.explain import Explainer, Explanation
-from mqttscope.explain.messages import MessageWatch, Trace
+from mqttscope.explain.fates import Trace
+from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Step, conversation

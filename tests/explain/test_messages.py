@@ -7,9 +7,11 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.explain import messages
-from mqttscope.explain.messages import Fate, MessageWatch, Trace, likeness
+from mqttscope.explain.fates import Fate, Trace
+from mqttscope.explain.likeness import likeness
+from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
+from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from tests.explain.running import capture, traced
@@ -267,6 +269,34 @@ def test_a_client_may_subscribe_before_it_is_accepted() -> None:
     assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.NOT_SENT)]
 
 
+def test_what_a_client_asks_for_before_its_connack_counts_from_there_on() -> None:
+    connect, connack = opened(client_identifier="reader")
+    ask, grant = subscribed()
+    writes = on(1, client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, *on(1, *opened(client_identifier="writer")), connect, ask, *writes, connack, grant)
+
+    assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.SUBSCRIBED_LATER)]
+    assert trace.messages[0].deliveries[0].said.startswith(f"subscribed to {TOPIC}, and its connection was accepted ")
+
+
+def test_what_a_client_asks_for_before_it_is_refused_is_no_subscription() -> None:
+    connect, _ = opened(client_identifier="reader")
+    refused = server(Connack(reason_code=0x87))
+    writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, connect, subscribed()[0], refused, *writes)
+
+    assert trace.messages[0].deliveries == ()
+
+
+def test_a_client_without_a_name_may_subscribe_before_it_gets_one() -> None:
+    connect, connack = opened(client_identifier="", connack=Properties(assigned_client_identifier="reader"))
+    ask, grant = subscribed()
+    writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, connect, ask, connack, grant, *writes)
+
+    assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.NOT_SENT)]
+
+
 def test_a_share_gets_one_copy_of_each_message() -> None:
     shared = f"$share/g/{TOPIC}"
     writes = on(2, client(Publish(topic_name=TOPIC, payload=b"ON")))
@@ -282,11 +312,68 @@ def test_a_share_gets_one_copy_of_each_message() -> None:
     assert trace.told[0].startswith(f"4 messages to {TOPIC} in the capture: 4 went to every captured client")
 
 
+def shared_by(*filters: str) -> tuple[Step, ...]:
+    """A member of a share on connection 0, with other filters; another member on 1, and a publisher on 2."""
+    one = [step for topic_filter in (f"$share/g/{TOPIC}", *filters) for step in subscribed(topic_filter)]
+    two = on(1, *opened(client_identifier="two"), *subscribed(f"$share/g/{TOPIC}"))
+    return (*opened(client_identifier="one"), *one, *two, *on(2, *opened(client_identifier="writer")))
+
+
+ON = Publish(topic_name=TOPIC, payload=b"ON")
+
+
+def test_a_message_that_no_member_got_is_missed_by_all_of_them() -> None:
+    trace = traced(TOPIC, *shared_by(), *on(2, client(ON)), server(ON), *on(2, client(ON)))
+
+    assert [one.said for one in trace.messages] == ["not delivered to 2 clients"]
+
+
+def test_the_copy_of_a_members_other_subscription_is_not_the_copy_of_the_share() -> None:
+    trace = traced(TOPIC, *shared_by("plant/#"), *on(2, client(ON)), server(ON))
+    (one,) = trace.messages
+    assert {each.client: each.fate for each in one.deliveries} == {"one": Fate.DELIVERED, "two": Fate.NOT_SENT}
+
+    trace = traced(TOPIC, *shared_by("plant/#"), *on(2, client(ON)), server(ON), server(ON))
+    assert {each.client: each.fate for each in trace.messages[0].deliveries} == {
+        "one": Fate.DELIVERED, "two": Fate.NOT_CONCERNED,
+    }  # fmt: skip
+    assert len(trace.told) == 1
+
+
+def test_a_share_that_gets_a_message_again_gets_no_other_one() -> None:
+    trace = traced(TOPIC, *shared_by(), *on(2, client(ON)), server(ON), closes("client"), *on(1, server(ON)))
+
+    assert {each.client: each.fate for each in trace.messages[0].deliveries} == {
+        "one": Fate.DELIVERED, "two": Fate.DELIVERED,
+    }  # fmt: skip
+    assert len(trace.told) == 1, "nothing without its publishing"
+
+
 def test_what_others_got_before_the_end_of_a_connection_was_not_sent() -> None:
     other = (*opened(client_identifier="other"), *subscribed())
-    later = (*on(2, DELIVERED), closes("client", after=5))
+    found, said = fate(*subscribed(), *on(2, *other), then=(*on(2, DELIVERED), closes("client", after=0.2)))
 
-    assert fate(*subscribed(), *on(2, *other), then=later)[0] is Fate.NOT_SENT
+    assert found is Fate.NOT_SENT
+    assert said.endswith(" the broker did not send it before its connection ended 220.0 ms later")
+
+
+def test_an_end_before_others_got_it_explains_that_it_did_not_come() -> None:
+    other = (*opened(client_identifier="other"), *subscribed())
+
+    assert fate(*subscribed(), *on(2, *other), then=(closes("client"), *on(2, DELIVERED)))[0] is Fate.CONNECTION_ENDED
+
+
+def test_an_end_long_after_a_message_that_nobody_got_does_not_explain_it() -> None:
+    assert fate(*subscribed(), then=(closes("client", after=1.5),))[0] is Fate.NOT_SENT
+
+
+def test_an_end_before_a_message_could_come_explains_it_for_clients_that_are_back_too() -> None:
+    left = closes("client", after=0.2)
+
+    assert fate(*subscribed(), then=(left, *back(present=False)))[0] is Fate.CONNECTION_ENDED
+    found, said = fate(*subscribed(), then=(left, *back(present=True)))
+    assert found is Fate.NOT_SENT
+    assert "it resumed its session as #2" in said
 
 
 def test_a_client_is_away_since_the_end_before_the_message() -> None:
@@ -305,4 +392,40 @@ def test_a_filter_that_only_comes_near_is_named_once() -> None:
     )  # fmt: skip
 
     assert "5 went to every captured client that wanted them, 0 did not" in trace.told[0]
-    assert sum("reader" in one for one in trace.told) <= 1
+    named = [each.client for one in trace.messages for each in one.deliveries if each.fate is Fate.NO_SUBSCRIPTION]
+    assert named == ["reader"]
+
+
+def test_messages_that_only_come_near_a_filter_are_shown_once_for_a_topic() -> None:
+    writes = on(1, client(MESSAGE), ANSWER)
+    trace = traced(
+        TOPIC, *opened(client_identifier="reader"), *subscribed(TOPIC.upper()),
+        *on(1, *opened(client_identifier="writer")), *(writes * 5),
+    )  # fmt: skip
+
+    assert [one.said for one in trace.messages] == ["delivered to no captured client"]
+    assert [each.client for each in trace.messages[0].deliveries] == ["reader"]
+    assert "0 did not, 5 were delivered to no captured client." in trace.told[0]
+    assert trace.told[1].startswith("4 of the messages that no captured client got are not shown: ")
+
+
+def test_a_filter_that_comes_near_is_named_where_all_others_got_their_messages() -> None:
+    steps = [*opened(client_identifier="reader"), *subscribed(TOPIC.upper())]
+    steps += on(2, *opened(client_identifier="other"), *subscribed("#"))
+    steps += on(1, *opened(client_identifier="writer"))
+    missed = Publish(topic_name="x", payload=b"missed")
+    trace = traced("#", *steps, *on(1, client(missed)), *([*on(1, client(MESSAGE), ANSWER), *on(2, DELIVERED)] * 3))
+
+    assert [one.said for one in trace.messages] == ["not delivered to 1 client"]
+    assert sum(told.startswith("reader has no subscription that it matches") for told in trace.told) == 1
+
+
+def test_those_who_come_near_stand_before_those_who_got_it() -> None:
+    others = on(2, *opened(client_identifier="other"), *subscribed())
+    trace = traced(
+        TOPIC, *opened(client_identifier="reader"), *subscribed(TOPIC.upper()), *others,
+        *on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER), *on(2, DELIVERED),
+    )  # fmt: skip
+
+    assert [each.client for each in trace.messages[0].deliveries] == ["reader", "other"]
+    assert trace.messages[0].said == "delivered to 1 client"

@@ -16,8 +16,20 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.message_model import Messages, told
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import message, publishes, subscriber
+from mqttscope.lint.rules.delivery.message_not_delivered import MessageNotDelivered
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Puback, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from mqttscope.mqtt.packets import (
+    Connack,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
 
@@ -65,6 +77,37 @@ def test_a_delivery_is_paired_by_topic_and_payload() -> None:
     assert list(first.copies) == ["c2"]
     assert first.accepted_ns > first.timestamp_ns
     assert list(model.topics["a"].routes) == [("c1", "c2")]
+
+
+ASKS, GRANTED = subscriber()[2:]
+
+
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_a_client_may_subscribe_before_it_is_accepted(clean_start: bool) -> None:
+    connect, connack = on(1, *opened(client_identifier="c2", clean_start=clean_start))
+    found, model = run(connect, ASKS, connack, GRANTED, *opened(), *publishes(message()), *GETS)
+
+    assert found == ["[1] sole"]
+    assert (model.table.number, model.table.strangers) == (1, {})
+
+
+def test_what_a_client_asks_for_before_it_is_refused_does_not_count() -> None:
+    connect, _ = on(1, *opened(client_identifier="c2"))
+    _, model = run(connect, ASKS, *on(1, server(Connack(reason_code=0x87))), *opened(), *publishes(message()))
+
+    assert model.table.number == 0
+
+
+def test_a_message_is_missed_by_a_client_that_subscribed_before_it_was_accepted() -> None:
+    connect, connack = on(1, *opened(client_identifier="c2"))
+    waits = [step for _ in range(4) for step in on(1, client(Pingreq(), after=20), server(Pingresp()))]
+    found, _ = run(
+        connect, ASKS, connack, GRANTED, *opened(), client(message(), after=2), server(Puback(1)), *waits,
+        rule=MessageNotDelivered,
+    )  # fmt: skip
+
+    assert len(found) == 1
+    assert "'c2'" in found[0]
 
 
 def test_messages_with_one_payload_cannot_be_told_apart() -> None:

@@ -57,6 +57,42 @@ def test_what_is_unsubscribed_or_replaced_counts_no_more() -> None:
     assert table.number == 1
 
 
+@pytest.mark.parametrize("resumes", [True, False])
+def test_what_is_asked_for_before_a_connection_is_accepted_stays(resumes: bool) -> None:
+    table = SubscriberTable()
+    connected(table, "c1", "old")
+    table.leave("c1", key(1), 2 * SECOND_NS, 1e9)
+    session = table.ask("c1", key(2), 3 * SECOND_NS)
+    subscribe(table, session, "new", 4 * SECOND_NS)
+    assert table.strangers == {key(2): False}
+
+    assert table.connect("c1", key(2), 5 * SECOND_NS, resumes=resumes) is session
+    assert list(session.held) == (["old", "new"] if resumes else ["new"])
+    assert table.strangers == {}
+
+
+def test_a_session_that_nobody_saw_begin_may_hold_more_than_was_asked_for() -> None:
+    table = SubscriberTable()
+    subscribe(table, table.ask("c1", key(1), SECOND_NS), "new", SECOND_NS)
+    table.connect("c1", key(1), 2 * SECOND_NS, resumes=True)
+    assert table.strangers == {key(1): True}
+
+    subscribe(table, table.ask("c2", key(2), SECOND_NS), "new", SECOND_NS)
+    table.strange(key(2))  # bytes are lost
+    table.connect("c2", key(2), 2 * SECOND_NS, resumes=False)
+    assert table.strangers[key(2)] is True
+
+
+def test_a_refused_connection_leaves_only_what_was_there_before() -> None:
+    table = SubscriberTable()
+    connected(table, "c1", "old")
+    table.leave("c1", key(1), 2 * SECOND_NS, 1e9)
+    subscribe(table, table.ask("c1", key(2), 3 * SECOND_NS), "new", 4 * SECOND_NS)
+    table.refuse("c1", key(2))
+
+    assert list(table.sessions["c1"].held) == ["old"]
+
+
 def test_a_session_sleeps_until_it_expires() -> None:
     table = SubscriberTable()
     connected(table, "c1", "a", number=1)

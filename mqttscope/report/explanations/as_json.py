@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqttscope.explain.messages import Trace
+from mqttscope.explain.fates import Trace
 from mqttscope.explain.model import Broken, Candidate, Evidence, Explanation, Moment, Totals
 from mqttscope.mqtt.view import text
 from mqttscope.report.base import Sink, View

@@ -6,7 +6,7 @@ import importlib
 from collections import Counter
 from typing import Protocol, cast
 
-from mqttscope.explain.messages import Trace
+from mqttscope.explain.fates import Trace
 from mqttscope.explain.model import Cause, Explanation, Totals
 from mqttscope.report.base import Sink, View
 from mqttscope.report.page import plural

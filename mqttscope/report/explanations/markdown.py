@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from mqttscope.explain import describe
-from mqttscope.explain.messages import Trace
+from mqttscope.explain.fates import Trace
 from mqttscope.explain.model import Cause, Evidence, Explanation, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, spoken, verdict

@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import replace
 
 from mqttscope.explain import describe
-from mqttscope.explain.messages import Fate, Trace
+from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, spoken, verdict

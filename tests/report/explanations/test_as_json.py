@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from mqttscope.explain.messages import Fate
+from mqttscope.explain.fates import Fate
 from mqttscope.explain.model import Cause, Certainty
 from tests.conftest import ROOT
 from tests.report.explanations.samples import report, traces

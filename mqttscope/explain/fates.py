@@ -1,0 +1,168 @@
+"""What becomes of messages, and what is remembered to tell it: messages, clients, and how they stand to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mqttscope.explain.model import Evidence
+from mqttscope.session.connection import Connection
+
+
+class Fate(StrEnum):
+    """What became of a message for one client."""
+
+    DELIVERED = "delivered"
+    NOT_CONCERNED = "not_concerned"
+    """It is not meant for the client: No Local, or another member of the share got it."""
+    NO_SUBSCRIPTION = "no_subscription"
+    SUBSCRIBED_LATER = "subscribed_later"
+    UNSUBSCRIBED = "unsubscribed"
+    SUBSCRIPTION_REFUSED = "subscription_refused"
+    MESSAGE_REFUSED = "message_refused"
+    """The broker refused the PUBLISH."""
+    OFFLINE = "offline"
+    SESSION_GONE = "session_gone"
+    EXPIRED = "expired"
+    QUOTA_FULL = "quota_full"
+    TOO_LARGE = "too_large"
+    NOT_CAPTURED = "not_captured"
+    """It may be in a gap of the capture, or in a direction that the capture does not have."""
+    CONNECTION_ENDED = "connection_ended"
+    NOT_SENT = "not_sent"
+    """It should have come."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """The fate of a message for one client."""
+
+    client: str
+    connection: int | None
+    fate: Fate
+    said: str
+    frame: int | None = None
+    timestamp_ns: int | None = None
+    capture: str | None = None
+    advice: tuple[str, ...] = ()
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether the client wanted the message and did not get it."""
+        return self.fate not in (Fate.DELIVERED, Fate.NOT_CONCERNED, Fate.NO_SUBSCRIPTION)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A subscription."""
+
+    topic_filter: str
+    plain_filter: str
+    shared: bool
+    qos: int
+    no_local: bool
+    asked_ns: int
+    frame: int
+    capture: str
+    connection: int
+    since_ns: int
+    """Since when the broker may know it: its SUBSCRIBE, or the CONNACK where that came later."""
+    code: int | None = None
+    ended_ns: int | None = None
+    ended_frame: int = 0
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """A client with its subscriptions, which may survive its connections."""
+
+    name: str
+    server: str
+    """Host."""
+    connection: Connection | None = None
+    """While it is open."""
+    number: int = -1
+    """Of its last connection."""
+    filters: dict[str, Wanted] = field(default_factory=dict)
+    complete: bool = True
+    """Whether all its subscriptions are known."""
+    requests: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    left_ns: int = 0
+    left_frame: int = 0
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Time and frame of the ends of its connections, by their numbers."""
+    keeps: bool = False
+    """Whether its session survives the connection."""
+    returns: list[tuple[int, int, bool, int]] = field(default_factory=list)
+    """Its later connections: time, frame, session present, number."""
+    gaps: list[int] = field(default_factory=list)
+    """Times of gaps in what the server sent it."""
+
+
+@dataclass(slots=True)
+class Held:
+    """How a client stood to a message when it was published."""
+
+    wanted: Wanted | None
+    online: bool
+    number: int
+    full: bool = False
+    """Whether the Receive Maximum of the client was used up."""
+    largest: int | None = None
+    """Maximum Packet Size of the client."""
+    one_sided: bool = False
+    keeps: bool = False
+    """Whether the session had survived the end of its connection, where the client was away."""
+    left_ns: int = 0
+    left_frame: int = 0
+    """When that connection had ended."""
+
+
+@dataclass(slots=True)
+class Published:
+    """A message as its publisher sent it."""
+
+    client: str
+    connection: int
+    server: str
+    topic: str
+    qos: int
+    retain: bool
+    size: int
+    checksum: int
+    expiry: int | None
+    frame: int
+    timestamp_ns: int
+    capture: str
+    key: tuple[str, str]
+    """Of the publisher."""
+    code: int | None = None
+    """Of its acknowledgement."""
+    answer: Evidence | None = None
+    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    got: dict[tuple[str, str], tuple[int, int, str, int]] = field(default_factory=dict)
+    """Time, frame, capture and connection of its deliveries."""
+    shares: set[str] = field(default_factory=set)
+    """Filters of the Shared Subscriptions that have got their copy."""
+
+
+@dataclass(slots=True)
+class MessageFate:
+    """One message and its clients."""
+
+    topic: str
+    said: str
+    published: Published | None
+    evidence: tuple[Evidence, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    is_told: bool = False
+    """Whether an earlier message of the topic tells all of it: who has a filter that comes near."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """What became of the messages that were asked for."""
+
+    messages: list[MessageFate]
+    told: list[str]
+    """About all of them."""
