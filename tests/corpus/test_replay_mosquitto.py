@@ -31,7 +31,6 @@ NOT_PLAYED = {
     "tls-unknown-ca": UNREADABLE,
 }
 ONE_BEHIND_THE_OTHER = "derived: whole connections one after the other, so that messages come before they are sent"
-OTHER = "recorded: another broker, where it does what mosquitto does not"
 INVENTED = "synthesised: another broker, with other limits, speaks"
 DIFFERENT: dict[str, tuple[str, set[str]]] = {
     "coalesced": (ONE_BEHIND_THE_OTHER, {"missing-delivery"}),
@@ -39,10 +38,6 @@ DIFFERENT: dict[str, tuple[str, set[str]]] = {
     "split-at-odd-places": (ONE_BEHIND_THE_OTHER, {"missing-delivery"}),
     "v5-closed-without-reason": ("recorded: the broker was stopped in the end", {"close"}),
     "broker-restarts": ("recorded: the broker was stopped and started again", {"close"}),
-    "deviations-aedes": (OTHER, {"delivery-qos", "retain", "session-present"}),
-    "deviations-amqtt": (OTHER, {"delivery-qos", "session-present", "extra-delivery", "missing-delivery"}),
-    "deviations-rabbitmq": (OTHER, {"unexpected-answer", "missing-delivery", "session-present"}),
-    "deviations-ejabberd": (OTHER, {"property", "reason-code", "missing-delivery"}),
     "alias-both-directions": (INVENTED, {"property", "missing-delivery"}),
     "auth-exchange": (INVENTED, {"reason-code"}),
     "example-a-b-v5": (INVENTED, {"property", "reason-code"}),

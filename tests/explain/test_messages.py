@@ -8,8 +8,7 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.explain import messages
 from mqttscope.explain.fates import Fate, Trace
-from mqttscope.explain.likeness import likeness
-from mqttscope.explain.messages import MessageWatch
+from mqttscope.explain.messages import MessageWatch, likeness
 from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription

@@ -106,7 +106,7 @@ SECOND = 1_000_000_000
 STEP_NS = 10_000_000
 NAMES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
 """Captures of the repository."""
-OTHERS = re.compile(r"tamper\.py|^(amqtt|Aedes)")
+OTHERS = re.compile(r"tamper\.py|^(amqtt|Aedes|ejabberd|RabbitMQ)")
 MISBEHAVING = {
     name
     for name in NAMES
