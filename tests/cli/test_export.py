@@ -73,6 +73,8 @@ DAMAGED = {
     "strange-port-joined": "nothing says that it is MQTT",
     "joined-v5": "the version is a guess from all packets",
     "planted-violations": "a packet that breaks rules is no proof of where packets begin after a hole",
+    "misdelivered": "a packet that breaks rules is no proof of where packets begin after a hole",
+    "websocket-cut-frame": "a WebSocket frame that ends within a packet",
     "failing-device": "a packet that breaks rules is no proof of where packets begin after a hole",
     "split-at-odd-places": "an acknowledgement that lies inside two others",
 }

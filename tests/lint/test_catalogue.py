@@ -103,6 +103,7 @@ DEVIATIONS: dict[str, str] = {
     "CON104": "looks at 3.1 too: every Malformed reason of the decoder needs its rule in every version",
     "CON109": "looks at 3.1 too, at info: the byte is reserved there as well",
     "OPS428": "knows Reason Code 0x10 alone, which 5.0 has: a capture does not show all subscriptions of a server",
+    "RET203": "cites what holds in 3.1.1 for a message that waited in the session too",
     "SES304": "not for 3.1, whose CONNACK does not say whether there is a session",
     "WIL101": "looks at 3.1 too, at info: the bits mean nothing there either",
 }
