@@ -40,6 +40,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         UnknownQueryError       a statement does more than ask, or cannot be parsed (ValueError)
         UnknownRuleError        no rule has this code or name (ValueError)
         WebSocketError          the other side did not open a usable WebSocket
+        WrongReturnError        a check of a rule made elsewhere returned what is no report (TypeError)
 
 Commands raise these, which are also `click.ClickException`: a message and an exit code.
 

@@ -18,6 +18,7 @@ from enum import Flag, auto
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
@@ -281,7 +282,7 @@ def packet_name(packet: ControlPacket) -> str:
     return PacketType(packet.packet_type).name
 
 
-class WrongReturnError(TypeError):
+class WrongReturnError(MqttscopeError, TypeError):
     """A check returned what is no report, or more reports than `MAX_REPORTS`."""
 
 
