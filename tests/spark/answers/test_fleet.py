@@ -74,18 +74,18 @@ def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
     assert [row.rule for row in report.rules.rows] == expected
     assert report.rules.total == len(expected)
     for row in report.rules.rows:
-        those = [one for one in found if one["rule"] == row.rule]
+        those = [one for one in found if (one["rule"], one["severity"]) == (row.rule, row.severity)]
         assert row.findings == len(those)
         assert row.connections == len({one["connection_id"] for one in those})
         assert (row.first_ns, row.last_ns) == tuple(pick(one["timestamp_ns"] for one in those) for pick in (min, max))
-    by_client = Counter((row["client_identifier"], row["rule"]) for row in found)
-    assert {(row.group, row.rule): row.findings for row in report.by_client.rows} == by_client
+    by_client = Counter((row["client_identifier"], row["rule"], row["severity"]) for row in found)
+    assert {(row.group, row.rule, row.severity): row.findings for row in report.by_client.rows} == by_client
 
     def of(name: str | None) -> str | None:
         return None if name is None else shape(name)
 
-    by_shape = Counter((of(row["client_identifier"]), row["rule"]) for row in found)
-    assert {(row.group, row.rule): row.findings for row in report.by_shape.rows} == by_shape
+    by_shape = Counter((of(row["client_identifier"]), row["rule"], row["severity"]) for row in found)
+    assert {(row.group, row.rule, row.severity): row.findings for row in report.by_shape.rows} == by_shape
     shapes = Counter(of(row["client_identifier"]) for row in tables["connections"])
     assert {row.group: row.connections for row in report.shapes.rows} == shapes
     assert sum(row.errors for row in report.shapes.rows) == report.overview.errors
