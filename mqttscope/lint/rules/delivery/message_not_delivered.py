@@ -59,7 +59,7 @@ _LATER = on(1, client(Pingreq(), after=15))
 class MessageNotDelivered(AwaitingRule):
     """A message that a server has accepted does not reach a subscriber that is connected.
 
-    With QoS 1 and 2 the publisher is told that the message is safe, so nobody sends it again.  It is an error where
+    With QoS 1 and 2 the acknowledgment says that the message is safe, so nobody sends it again.  It is an error where
     the client has got messages of the same publisher and topic, reads what it gets, and has never had so many messages
     in flight that the server may have had to drop some; elsewhere access control or a queue that is full may explain
     it, which is a warning.  Losing messages of QoS 0 is no mistake.

@@ -36,7 +36,7 @@ _SETS = Publish(retain=True, topic_name="a", payload=b"21.5")
 
 
 class RetainedHighRate(Rule):
-    """A topic gets so many retained messages that the store of the server is rewritten all the time.
+    """Retained messages to one topic come so often that the server keeps rewriting its store.
 
     Each message with RETAIN 1 replaces the one before in the server's store, on disk with many servers and on all
     nodes of a cluster.  Only the last one before somebody subscribes is ever of use.  Each topic is reported once,
