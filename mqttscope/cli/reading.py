@@ -19,7 +19,7 @@ from mqttscope.cli.output import warn
 from mqttscope.dissect import segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import utf8
-from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.fragments import Fragments
 from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.segment import Segment
 
@@ -51,7 +51,7 @@ class Reading:
         captures: Sequence[str],
         files: FileOptions | None = None,
         stdin: BinaryIO | None = None,
-        fragments: FragmentTable | None = None,
+        fragments: Fragments | None = None,
     ) -> None:
         """``fragments``: the table that reassembles IP fragments, where the caller wants to see it."""
         keylog = None if files is None else files.keylog
@@ -119,7 +119,7 @@ class Reading:
         self,
         frames: Iterator[Frame | CaptureNotice],
         skipped: Counter[str] | None = None,
-        fragments: FragmentTable | None = None,
+        fragments: Fragments | None = None,
     ) -> Iterator[Segment | CaptureNotice]:
         """The segments of frames, by the front end that was asked for."""
         if self.via is None:

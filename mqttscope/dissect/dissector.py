@@ -51,7 +51,7 @@ from mqttscope.net.flow import (
     StreamOverlap,
 )
 from mqttscope.net.flows import FlowTable, acknowledged, delivered
-from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.fragments import Fragments, FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.reassembly import HalfStream
@@ -579,14 +579,14 @@ def dissect_segments(
 def segments(
     frames: Iterable[Frame | CaptureNotice],
     skipped: Counter[str] | None = None,
-    fragments: FragmentTable | None = None,
+    fragments: Fragments | None = None,
 ) -> Iterator[Segment | CaptureNotice]:
     """Frames to segments; notices pass through.
 
     IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
     be read is a `CaptureError` once per capture.  ``fragments`` is a table whose counts somebody wants to see.
     """
-    fragments = FragmentTable() if fragments is None else fragments
+    table = FragmentTable() if fragments is None else fragments
     counted: Counter[str] = skipped if skipped is not None else Counter()
     told: set[tuple[str, str]] = set()
     for frame in frames:
@@ -597,7 +597,7 @@ def segments(
         if type(found) is Segment:
             yield found
             continue
-        whole = fragments.feed(found) if isinstance(found, Fragment) else found
+        whole = table.feed(found) if isinstance(found, Fragment) else found
         if isinstance(whole, Segment):
             yield whole
         elif isinstance(whole, NotSegment):
@@ -605,7 +605,7 @@ def segments(
             if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
                 told.add((frame.capture, whole.detail))
                 yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
-    if incomplete := fragments.incomplete():
+    if incomplete := table.incomplete():
         counted["incomplete_fragments"] += incomplete
 
 

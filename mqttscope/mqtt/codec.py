@@ -39,7 +39,7 @@ _AUTH: Final = PacketType.AUTH
 Decoder = Callable[[bytes, int], ControlPacket]
 BytesLike = bytes | bytearray | memoryview
 
-_new = object.__new__
+_new = Publish.__new__
 
 
 def decoder(kind: int, version: ProtocolVersion) -> Decoder:
@@ -99,11 +99,12 @@ def _publish(version: ProtocolVersion) -> Decoder:
 def _acknowledgement(cls: type[Puback | Pubrec | Pubrel | Pubcomp], version: ProtocolVersion) -> Decoder:
     planned = plan(cls, version)
     first = cls.packet_type << 4 | cls.fixed_flags
+    new = cls.__new__
 
     def decode(raw: bytes, position: int) -> ControlPacket:
         if len(raw) != 4 or position != 2 or raw[0] != first:
             return planned(raw, position)
-        made = _new(cls)
+        made = new(cls)
         made.packet_identifier = raw[2] << 8 | raw[3]
         made.reason_code = None
         made.properties = None

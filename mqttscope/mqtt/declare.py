@@ -17,12 +17,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import Fault, Wire, counted, read_variable_byte_integer, write_variable_byte_integer
 
 Read = Callable[..., tuple[Any, int]]
+T = TypeVar("T")
+Known: TypeAlias = T | Any
+"""The type of a field that is ``None`` in a damaged packet alone: who reads such packets asks `ControlPacket.known`."""
 
 
 @dataclass(slots=True)
@@ -73,11 +76,27 @@ class Malformed:
     missing: int = 0
     """Bytes of the packet that never came (``truncated``)."""
 
-    reason_code: ClassVar[int] = 0x81
+    @property
+    def reason_code(self) -> int:
+        """That of 5.0 for such a packet."""
+        return 0x81
+
+
+class Layout:
+    """What `declare` gives a packet class: apart from its fields, since a compiled dataclass takes all for fields."""
+
+    __slots__ = ()
+
+    packet_type: ClassVar[PacketType]
+    fixed_flags: ClassVar[int] = 0
+    """Bits 3-0 of byte 1 that the specification demands (5.0 2.1.3); PUBLISH has fields there instead."""
+    declaration: ClassVar[tuple[Declared, ...]] = ()
+    byte_of: ClassVar[dict[str, str]] = {}
+    """Computed attributes, with the field whose byte holds their bits."""
 
 
 @dataclass(slots=True)
-class ControlPacket:
+class ControlPacket(Layout):
     """What all packets have."""
 
     raw: bytes = field(default=b"", kw_only=True, repr=False, compare=False)
@@ -86,13 +105,6 @@ class ControlPacket:
     """Bits 3-0 of byte 1 where they differ from the table of fixed header flags."""
     missing: int = field(default=0, kw_only=True, repr=False, compare=False)
     """Bytes of the payload that the capture does not have."""
-
-    packet_type: ClassVar[PacketType]
-    fixed_flags: ClassVar[int] = 0
-    """Bits 3-0 of byte 1 that the specification demands (5.0 2.1.3); PUBLISH has fields there instead."""
-    declaration: ClassVar[tuple[Declared, ...]] = ()
-    byte_of: ClassVar[dict[str, str]] = {}
-    """Computed attributes, with the field whose byte holds their bits."""
 
     def known(self, name: str) -> Any:
         """A field by its name, of a packet that may be damaged: ``None`` where reading stopped before it."""
@@ -186,22 +198,16 @@ def declaration_of(cls: type) -> tuple[Declared, ...]:
 
 
 PACKETS: Final[dict[int, type[ControlPacket]]] = {}
-"""Packet class by type, filled by `packet`."""
-
-C = TypeVar("C", bound=ControlPacket)
+"""Packet class by type, filled by `declare`."""
 
 
-@dataclass_transform(field_specifiers=(flag, wire, computed))
-def packet(packet_type: PacketType, fixed_flags: int = 0) -> Callable[[type[C]], type[C]]:
-    """Make a declaration a packet class."""
-
-    def make(cls: type[C]) -> type[C]:
-        made = dataclass(slots=True)(cls)
-        made.packet_type, made.fixed_flags, made.declaration = packet_type, fixed_flags, declaration_of(made)
-        PACKETS[packet_type] = made
-        return made
-
-    return make
+def declare(
+    cls: type[ControlPacket], packet_type: PacketType, fixed_flags: int = 0, byte_of: dict[str, str] | None = None
+) -> None:
+    """Make a class with declared fields the class of a packet type; for the arguments see `Layout`."""
+    cls.packet_type, cls.fixed_flags, cls.declaration = packet_type, fixed_flags, declaration_of(cls)
+    cls.byte_of = byte_of or {}
+    PACKETS[packet_type] = cls
 
 
 def flags_fault(found: int, wanted: int) -> Fault:

@@ -6,10 +6,11 @@ version does not have is ``None``; what is empty is empty, what is zero is zero.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from mqttscope.mqtt.constants import V3_1, V3_1_1, V5, MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, computed, declaration_of, flag, packet, wire
+from mqttscope.mqtt.declare import ControlPacket, Known, computed, declaration_of, declare, flag, wire
 from mqttscope.mqtt.parts import (
     FILTERS,
     Subscription,
@@ -24,29 +25,23 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, Fault
 
 
-@packet(PacketType.CONNECT)
+@dataclass(slots=True)
 class Connect(ControlPacket):
     """CONNECT - connection request.  5.0 section 3.1, 3.1.1 section 3.1."""
 
-    protocol_name: str = wire(UTF8, default="MQTT")
-    protocol_level: int = wire(U8, default=4)
+    protocol_name: Known[str] = wire(UTF8, default="MQTT")
+    protocol_level: Known[int] = wire(U8, default=4)
     connect_flags: int | None = wire(U8, compare=False, repr=False, default=None)
     """The flags byte where it says something else than the other fields do; ``None`` when it follows from them."""
-    clean_start: bool = computed(default=True)
+    clean_start: Known[bool] = computed(default=True)
     """Clean Start of 5.0, CleanSession of 3.1 and 3.1.1."""
-    keep_alive: int = wire(U16, default=0)
+    keep_alive: Known[int] = wire(U16, default=0)
     """Seconds."""
     properties: Properties | None = wire(properties_of(PacketType.CONNECT), since=V5, default=None)
-    client_identifier: str = wire(UTF8, default="")
+    client_identifier: Known[str] = wire(UTF8, default="")
     will: Will | None = wire(will_in, when="connect_flags&0x04", default=None)
     user_name: str | None = wire(UTF8, when="connect_flags&0x80", tail=V3_1, default=None)
     password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, secret=True, default=None)
-
-    byte_of: ClassVar[dict[str, str]] = {
-        "clean_start": "connect_flags",
-        "will.will_qos": "connect_flags",
-        "will.will_retain": "connect_flags",
-    }
 
     @property
     def version(self) -> ProtocolVersion:
@@ -94,6 +89,17 @@ class Connect(ControlPacket):
         return faults
 
 
+declare(
+    Connect,
+    PacketType.CONNECT,
+    byte_of={
+        "clean_start": "connect_flags",
+        "will.will_qos": "connect_flags",
+        "will.will_retain": "connect_flags",
+    },
+)
+
+
 def _flag_fault(reason: MalformedReason, detail: str) -> Fault:
     return Fault(reason, 0, detail, field="connect_flags")
 
@@ -136,7 +142,7 @@ def _protocol_faults(name: str, level: int) -> list[Fault]:
     return [Fault(MalformedReason.PROTOCOL_VERSION_UNKNOWN, 0, detail, field="protocol_level")]
 
 
-@packet(PacketType.CONNACK)
+@dataclass(slots=True)
 class Connack(ControlPacket):
     """CONNACK - connect acknowledgement.  5.0 section 3.2, 3.1.1 section 3.2."""
 
@@ -144,11 +150,9 @@ class Connack(ControlPacket):
     """Byte 1 where bits 7-1 are set; ``None`` when it follows from ``session_present``."""
     session_present: bool | None = computed(default=False)
     """``None`` in 3.1, where the whole byte is reserved (it was kept for a topic compression response)."""
-    reason_code: int = wire(reason_of(PacketType.CONNACK), default=0)
+    reason_code: Known[int] = wire(reason_of(PacketType.CONNACK), default=0)
     """Connect Reason Code of 5.0, Connect Return code of 3.1 and 3.1.1."""
     properties: Properties | None = wire(properties_of(PacketType.CONNACK), since=V5, default=None)
-
-    byte_of: ClassVar[dict[str, str]] = {"session_present": "acknowledge_flags"}
 
     def prepare(self, version: ProtocolVersion) -> dict[str, Any]:
         """Byte 1, derived unless it was set."""
@@ -173,112 +177,151 @@ class Connack(ControlPacket):
         return [Fault(MalformedReason.CONNACK_FLAGS_RESERVED, 0, detail, field="acknowledge_flags")]
 
 
-@packet(PacketType.PUBLISH)
+declare(Connack, PacketType.CONNACK, byte_of={"session_present": "acknowledge_flags"})
+
+
+@dataclass(slots=True)
 class Publish(ControlPacket):
     """PUBLISH - publish message.  5.0 section 3.3, 3.1.1 section 3.3."""
 
-    dup: bool = flag(3, default=False)
-    qos: int = flag(1, width=2, default=0)
-    retain: bool = flag(0, default=False)
-    topic_name: str = wire(UTF8, default="")
+    dup: Known[bool] = flag(3, default=False)
+    qos: Known[int] = flag(1, width=2, default=0)
+    retain: Known[bool] = flag(0, default=False)
+    topic_name: Known[str] = wire(UTF8, default="")
     packet_identifier: int | None = wire(U16, when="qos", default=None)
     """Message ID of 3.1; only with QoS 1 and 2."""
     properties: Properties | None = wire(properties_of(PacketType.PUBLISH), since=V5, default=None)
-    payload: bytes = wire(REST, default=b"")
+    payload: Known[bytes] = wire(REST, default=b"")
 
 
-@packet(PacketType.PUBACK)
+declare(Publish, PacketType.PUBLISH)
+
+
+@dataclass(slots=True)
 class Puback(ControlPacket):
     """PUBACK - QoS 1 acknowledgement.  5.0 section 3.4."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     reason_code: int | None = wire(reason_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
     """``None`` where it was left out, which means 0x00."""
     properties: Properties | None = wire(properties_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
 
 
-@packet(PacketType.PUBREC)
+declare(Puback, PacketType.PUBACK)
+
+
+@dataclass(slots=True)
 class Pubrec(ControlPacket):
     """PUBREC - QoS 2, part 1: received.  5.0 section 3.5."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     reason_code: int | None = wire(reason_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
 
 
-@packet(PacketType.PUBREL, fixed_flags=2)
+declare(Pubrec, PacketType.PUBREC)
+
+
+@dataclass(slots=True)
 class Pubrel(ControlPacket):
     """PUBREL - QoS 2, part 2: release.  5.0 section 3.6.  In 3.1 its flags may carry DUP."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     reason_code: int | None = wire(reason_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
 
 
-@packet(PacketType.PUBCOMP)
+declare(Pubrel, PacketType.PUBREL, fixed_flags=2)
+
+
+@dataclass(slots=True)
 class Pubcomp(ControlPacket):
     """PUBCOMP - QoS 2, part 3: complete.  5.0 section 3.7."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     reason_code: int | None = wire(reason_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
 
 
-@packet(PacketType.SUBSCRIBE, fixed_flags=2)
+declare(Pubcomp, PacketType.PUBCOMP)
+
+
+@dataclass(slots=True)
 class Subscribe(ControlPacket):
     """SUBSCRIBE - subscribe request.  5.0 section 3.8, 3.1.1 section 3.8.  In 3.1 its flags may carry DUP."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     properties: Properties | None = wire(properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
-    subscriptions: list[Subscription] = wire(subscriptions_in, default_factory=list)
+    subscriptions: Known[list[Subscription]] = wire(subscriptions_in, default_factory=list)
 
-    byte_of: ClassVar[dict[str, str]] = {
+
+declare(
+    Subscribe,
+    PacketType.SUBSCRIBE,
+    fixed_flags=2,
+    byte_of={
         f"subscriptions[].{row.name}": "subscriptions[].options"
         for row in declaration_of(Subscription)
         if row.kind == "computed"
-    }
+    },
+)
 
 
-@packet(PacketType.SUBACK)
+@dataclass(slots=True)
 class Suback(ControlPacket):
     """SUBACK - subscribe acknowledgement.  5.0 section 3.9, 3.1.1 section 3.9."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     properties: Properties | None = wire(properties_of(PacketType.SUBACK), since=V5, default=None)
-    reason_codes: list[int] = wire(reasons_of(PacketType.SUBACK), default_factory=list)
+    reason_codes: Known[list[int]] = wire(reasons_of(PacketType.SUBACK), default_factory=list)
     """One per Topic Filter: granted QoS or failure."""
 
 
-@packet(PacketType.UNSUBSCRIBE, fixed_flags=2)
+declare(Suback, PacketType.SUBACK)
+
+
+@dataclass(slots=True)
 class Unsubscribe(ControlPacket):
     """UNSUBSCRIBE - unsubscribe request.  5.0 section 3.10."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     properties: Properties | None = wire(properties_of(PacketType.UNSUBSCRIBE), since=V5, default=None)
-    topic_filters: list[str] = wire(FILTERS, default_factory=list)
+    topic_filters: Known[list[str]] = wire(FILTERS, default_factory=list)
 
 
-@packet(PacketType.UNSUBACK)
+declare(Unsubscribe, PacketType.UNSUBSCRIBE, fixed_flags=2)
+
+
+@dataclass(slots=True)
 class Unsuback(ControlPacket):
     """UNSUBACK - unsubscribe acknowledgement.  5.0 section 3.11."""
 
-    packet_identifier: int = wire(U16, default=0)
+    packet_identifier: Known[int] = wire(U16, default=0)
     properties: Properties | None = wire(properties_of(PacketType.UNSUBACK), since=V5, default=None)
     reason_codes: list[int] | None = wire(reasons_of(PacketType.UNSUBACK), since=V5, default=None)
     """One per Topic Filter; ``None`` before 5.0."""
 
 
-@packet(PacketType.PINGREQ)
+declare(Unsuback, PacketType.UNSUBACK)
+
+
+@dataclass(slots=True)
 class Pingreq(ControlPacket):
     """PINGREQ - ping request.  5.0 section 3.12."""
 
 
-@packet(PacketType.PINGRESP)
+declare(Pingreq, PacketType.PINGREQ)
+
+
+@dataclass(slots=True)
 class Pingresp(ControlPacket):
     """PINGRESP - ping response.  5.0 section 3.13."""
 
 
-@packet(PacketType.DISCONNECT)
+declare(Pingresp, PacketType.PINGRESP)
+
+
+@dataclass(slots=True)
 class Disconnect(ControlPacket):
     """DISCONNECT - disconnect notification.  5.0 section 3.14; before 5.0 sent by clients only, without a body."""
 
@@ -287,12 +330,18 @@ class Disconnect(ControlPacket):
     properties: Properties | None = wire(properties_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
 
 
-@packet(PacketType.AUTH)
+declare(Disconnect, PacketType.DISCONNECT)
+
+
+@dataclass(slots=True)
 class Auth(ControlPacket):
     """AUTH - authentication exchange.  5.0 section 3.15; does not exist before."""
 
     reason_code: int | None = wire(reason_of(PacketType.AUTH), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.AUTH), since=V5, tail=V5, default=None)
+
+
+declare(Auth, PacketType.AUTH)
 
 
 FIXED_LENGTHS: Final[dict[tuple[int, int], tuple[int, int]]] = {

@@ -421,7 +421,7 @@ def test_the_protocol_level_says_the_version(level: int, version: object, known:
 def test_a_connect_without_level_says_nothing_of_the_version() -> None:
     connection = fresh(V5)
 
-    connection.identify(Connect(protocol_level=None))  # type: ignore[arg-type]
+    connection.identify(Connect(protocol_level=None))
 
     assert (connection.version, connection.version_known, connection.version_evidence) == (V5, False, "none")
 

@@ -197,7 +197,7 @@ def test_what_could_not_be_read_makes_the_table_incomplete() -> None:
 def test_a_malformed_subscribe_may_lack_everything() -> None:
     talk = Talk()
     broken = subscribe(1)
-    broken.subscriptions = None  # type: ignore[assignment]
+    broken.subscriptions = None
     talk.tell(broken, suback(1))
 
     assert talk.table.live == {}

@@ -414,9 +414,9 @@ def test_identifiers_and_windows_are_never_broken(
         number = next(identifiers) if qos else None
         lines.append((">", publish(qos=qos, retain=retain, packet_identifier=number)))
         if qos == 1:
-            lines.append(("<", Puback(number)))  # type: ignore[arg-type]
+            lines.append(("<", Puback(number)))
         if qos == 2:
-            lines += [("<", Pubrec(number)), (">", Pubrel(number)), ("<", Pubcomp(number))]  # type: ignore[arg-type]
+            lines += [("<", Pubrec(number)), (">", Pubrel(number)), ("<", Pubcomp(number))]
     one = begun(conversation(*lines, BYE), connack(properties=Properties(receive_maximum=window)))
     limit = window if version == V5 else 65_535
     owed: list[ControlPacket] = []
@@ -425,7 +425,7 @@ def test_identifiers_and_windows_are_never_broken(
         if isinstance(action, Send) and isinstance(action.entry.packet, Publish) and action.entry.packet.qos:
             packet = action.entry.packet
             answer = Puback if packet.qos == 1 else Pubrec
-            owed.append(answer(packet_identifier=packet.packet_identifier))  # type: ignore[arg-type]
+            owed.append(answer(packet_identifier=packet.packet_identifier))
         in_use = [found.packet_identifier for found in owed]  # type: ignore[attr-defined]
         assert len(in_use) == len(set(in_use)) <= limit
         if isinstance(action, Close):
