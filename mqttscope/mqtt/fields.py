@@ -117,13 +117,13 @@ def _walk(
     packet: type[ControlPacket], holder: type, prefix: str, versions: tuple[ProtocolVersion, ...]
 ) -> Iterator[Field]:
     """The fields that a class declares: the packet, or what holds a part of it."""
-    annotations = {one.name: str(one.type).partition(" ")[0] for one in dataclasses.fields(holder)}
+    defaults = {one.name: one.default for one in dataclasses.fields(holder)}
     kind = packet.packet_type
     for row in declaration_of(holder):
         path = prefix + row.name
         own = tuple(one for one in versions if row.exists_in(one))
         if row.kind != "wire":
-            values = bool if annotations[row.name] == "bool" else int
+            values = bool if isinstance(defaults[row.name], bool) else int
             yield Field(kind, path, values, BITS, own, byte=packet.byte_of.get(path, ""))
             continue
         wire = row.wire_in(ProtocolVersion.V5).name
