@@ -45,7 +45,6 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, covers, no_packet_in
 from mqttscope.report.findings.base import counted as count_findings
 from mqttscope.report.findings.shown import Entrance, make_reporter
-from mqttscope.report.findings.statistics import make_statistics
 
 if TYPE_CHECKING:
     from mqttscope.lake.finding_collector import Sums
@@ -267,6 +266,9 @@ class LintRun:
             self.stdout.flush()
 
     def _reporters(self, statistics: bool, colour: bool | None, verbose: bool) -> list[Any]:
+        if statistics:
+            from mqttscope.report.findings.statistics import make_statistics
+
         settings = self.settings
         shape: dict[str, Any] = {"counts": settings.policy().breaks, "ranked": self.sink is None, "verbose": verbose}
         shape |= {"every": settings.every, "live": self.sink is not None or STDIN in self.captures}

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from importlib.metadata import entry_points
+from contextlib import suppress
+from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mqttscope.lint.catalogue import RuleClashError, use_rules
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.rule_check import faults_of_form
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "mqttscope.rules"
 MODULE = "mqttscope_own_rules_"
@@ -69,7 +74,7 @@ def load_file(path: Path) -> list[type[Rule]]:
 
 def load_packages() -> Iterator[tuple[type[Rule], str]]:
     """The rules of packages that are installed, each with the name of its entry point."""
-    for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value)):
+    for point in sorted(entry_points(), key=lambda one: (one.name, one.value)):
         where = f"entry point {point.name} = {point.value}"
         try:
             loaded = point.load()
@@ -82,6 +87,36 @@ def load_packages() -> Iterator[tuple[type[Rule], str]]:
         package = point.module.partition(".")[0]
         for rule in _checked(where, [one for one in _defined(Rule) if one.__module__.partition(".")[0] == package]):
             yield rule, where
+
+
+def entry_points() -> Iterable[EntryPoint]:
+    """The entry points of packages that are installed."""
+    if not _may_be_installed():
+        return ()
+    from importlib import metadata
+
+    return metadata.entry_points(group=GROUP)
+
+
+def _may_be_installed() -> bool:
+    """Whether a package may bring rules: a quick look, since to import `importlib.metadata` takes ten times as long."""
+    if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
+        return True
+    for folder in dict.fromkeys(sys.path):
+        try:
+            names = os.listdir(folder or ".")
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True  # an archive
+        for name in names:
+            if name.lower().endswith(".egg"):
+                return True
+            if name.lower().endswith((".dist-info", ".egg-info")):
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    if GROUP.encode() in Path(folder, name, "entry_points.txt").read_bytes():
+                        return True
+    return False
 
 
 def refuse_on_spark(rules: Iterable[Rule]) -> None:

@@ -101,7 +101,7 @@ def run_tests(files: list[Path]) -> int:
     from mqttscope.lint.catalogue import all_rules
     from mqttscope.lint.rule_check import faults_of_examples
     from mqttscope.report.escape import escape
-    from mqttscope.report.page import plural
+    from mqttscope.report.numbers import plural
     from mqttscope.report.style import encoded
 
     sink, failed = Output(), 0

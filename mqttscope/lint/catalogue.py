@@ -31,13 +31,18 @@ class UnknownRuleError(MqttscopeError, ValueError):
 @cache
 def all_rules() -> dict[str, type[Rule]]:
     """Every rule by code, in the order of codes."""
+    _import_ours()
+    return dict(sorted({**RULES, **_OWN}.items()))
+
+
+@cache
+def _import_ours() -> None:
     from mqttscope.lint import rules
 
     for area in pkgutil.iter_modules(rules.__path__, f"{rules.__name__}."):
         package = importlib.import_module(area.name)
         for one in pkgutil.iter_modules(package.__path__, f"{area.name}."):
             importlib.import_module(one.name)
-    return dict(sorted({**RULES, **_OWN}.items()))
 
 
 _OWN: dict[str, type[Rule]] = {}

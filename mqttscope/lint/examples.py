@@ -27,15 +27,17 @@ MQTT over WebSocket begins with an upgrade, and its packets are framed:
 
 Frames with one packet each are packets of a step; an upgrade and frames without a complete packet are `silent` steps.
 
+A rule has lists of conversations, or, so that linting need not make them, `examples` of a function that makes the list.
+
 `segments` makes of a conversation the TCP segments that a capture of it would have, and `expected` says what its marks
 expect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -114,6 +116,24 @@ def conversation(
         packets = [packet for step in steps for packet in step.packets]
         version = next((packet.version for packet in packets if isinstance(packet, Connect)), V5)
     return Conversation(title, steps, version, handshake, settings or {}, server)
+
+
+class _Later:
+    """The examples of a class of rules, made when they are first read."""
+
+    def __init__(self, make: Callable[[], list[Conversation]]) -> None:
+        self.make = make
+        self.made: list[Conversation] | None = None
+
+    def __get__(self, instance: object, owner: type) -> list[Conversation]:
+        if self.made is None:
+            self.made = self.make()
+        return self.made
+
+
+def examples(make: Callable[[], list[Conversation]]) -> list[Conversation]:
+    """Examples as an attribute of a rule, made only when somebody reads them: what lints reads none."""
+    return cast("list[Conversation]", _Later(make))
 
 
 def client(*packets: ControlPacket | bytes, after: float = 0.01) -> Step:

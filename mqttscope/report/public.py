@@ -20,7 +20,6 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.lint.engine import foreign_protocol
 from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Span
@@ -182,7 +181,7 @@ def public_malformed(event: MalformedEvent, *, spans: bool = False) -> PublicMal
     shown = public_damaged(found, hidden, version) if hidden else found
     return PublicMalformed(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture, shown, event.topic,
-        event.stream_offset, hidden, visible, foreign_protocol(found.raw),
+        event.stream_offset, hidden, visible, _protocol(found.raw),
         spans_of(found.raw, found.packet, version) if spans else [],
     )  # fmt: skip
 
@@ -194,7 +193,7 @@ def public_unparsed(event: UnparsedEvent) -> PublicUnparsed:
     shown = replace(found, raw=covered(found.raw, hidden)) if hidden else found
     return PublicUnparsed(
         connection, event.direction, event.frame, event.timestamp_ns, event.capture, shown, event.stream_offset,
-        hidden, foreign_protocol(found.raw),
+        hidden, _protocol(found.raw),
     )  # fmt: skip
 
 
@@ -240,7 +239,14 @@ def protocol_of(event: MalformedEvent | UnparsedEvent) -> str:
     """Which other protocol the bytes of an event are of, empty where they may be MQTT."""
     if isinstance(event, PublicMalformed | PublicUnparsed):
         return event.protocol
-    return foreign_protocol(event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw)
+    return _protocol(event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw)
+
+
+def _protocol(raw: bytes) -> str:
+    # What is well formed needs no linter.
+    from mqttscope.lint.engine import foreign_protocol
+
+    return foreign_protocol(raw)
 
 
 def make_reporter(name: str, sink: Sink, view: View) -> Reporter:

@@ -22,7 +22,7 @@ from mqttscope.report.escape import cells
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, is_on, needs, switched, versions
 from mqttscope.report.findings.base import STYLES
 from mqttscope.report.jsonl import SCHEMA
-from mqttscope.report.page import plural
+from mqttscope.report.numbers import plural
 from mqttscope.report.style import Line, Painter, Wrapped
 from mqttscope.report.text import TextLines
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.net.segment import unread_groups
 from mqttscope.report.base import View
-from mqttscope.report.page import Column, Page, number, per_second, percent, plural, size
+from mqttscope.report.numbers import number, per_second, percent, plural, size
+from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
 from mqttscope.stats import rows as at
 from mqttscope.stats.as_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span

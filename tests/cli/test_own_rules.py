@@ -6,8 +6,8 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -40,6 +40,16 @@ def file(text: str = TEMPLATE, name: str = "ours.py") -> str:
 
 def configure(*files: str, more: str = "") -> None:
     Path("mqttscope.toml").write_text(f"[lint]\nrules = {json.dumps(files)}\n{more}")
+
+
+def install(folder: Path, value: str) -> None:
+    """Write what pip writes of a package with an entry point."""
+    about = folder / "acme-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: acme\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        f"[console_scripts]\nacme = acme:run\n\n[{own_rules.GROUP}]\nacme = {value}\n"
+    )
 
 
 def alarms(count: int = 5) -> str:
@@ -249,8 +259,7 @@ def test_test_takes_nothing_else() -> None:
 def test_packages_bring_rules(value: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(folder))
     Path("acme_rules.py").write_text(TEMPLATE + "\n\ndef load():\n    pass\n")
-    point = EntryPoint("acme", value, own_rules.GROUP)
-    monkeypatch.setattr(own_rules, "entry_points", lambda group: [point] if group == own_rules.GROUP else [])
+    install(folder, value)
     monkeypatch.delitem(sys.modules, "acme_rules", raising=False)
 
     assert found() == ["ACME201"] * 2
@@ -260,9 +269,19 @@ def test_packages_bring_rules(value: str, folder: Path, monkeypatch: pytest.Monk
     assert "ACME201 is the code of another rule in" in invoke("rules").err
 
 
-def test_a_package_that_cannot_be_loaded_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("acme", "nothing_of_that_name", own_rules.GROUP)
-    monkeypatch.setattr(own_rules, "entry_points", lambda group: [point])
+def test_packages_in_archives_are_looked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(own_rules.entry_points()) == []
+    with ZipFile("acme.zip", "w") as archive:
+        archive.writestr("acme-1.dist-info/METADATA", "Name: acme\nVersion: 1\n")
+        archive.writestr("acme-1.dist-info/entry_points.txt", f"[{own_rules.GROUP}]\nacme = acme_rules\n")
+    monkeypatch.syspath_prepend(str(folder / "acme.zip"))
+
+    assert [one.value for one in own_rules.entry_points()] == ["acme_rules"]
+
+
+def test_a_package_that_cannot_be_loaded_is_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    install(folder, "nothing_of_that_name")
     done = invoke("rules")
 
     assert done.code == 2

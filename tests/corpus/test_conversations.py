@@ -17,7 +17,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, Step, segments
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.mqtt import ProtocolVersion
-from tests.conftest import shared_path
+from tests.conftest import ROOT
 
 STANDARD_WINS = {
     "ALS202": "a Topic Alias of 65,535 where the server's Topic Alias Maximum is 0 (5.0 MQTT-3.3.2-9)",
@@ -35,7 +35,7 @@ STANDARD_WINS = {
 
 
 def conversations() -> list[dict[str, Any]]:
-    path = shared_path("vectors/mosquitto-sequences.jsonl")
+    path = ROOT.parent / "shared" / "vectors" / "mosquitto-sequences.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

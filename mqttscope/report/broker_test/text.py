@@ -16,7 +16,8 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.mutate import Action
 from mqttscope.report.broker_test.outcome import RANK, Reduced, Tried, verdict
-from mqttscope.report.page import Column, Page, number
+from mqttscope.report.numbers import number
+from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
 
 MAX_SHOWN = 200

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from mqttscope.explain.fates import Trace
 from mqttscope.explain.model import Cause, Explanation, Totals
 from mqttscope.report.base import Sink, View
-from mqttscope.report.page import plural
+from mqttscope.report.numbers import plural
 
 _PACKAGE = "mqttscope.report.explanations"
 FORMATS = {"text": ("text", "Text"), "json": ("as_json", "Json"), "markdown": ("markdown", "Markdown")}

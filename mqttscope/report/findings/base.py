@@ -13,7 +13,7 @@ from mqttscope.lint.gate import Entry, Suppression
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.report.page import plural
+from mqttscope.report.numbers import plural
 from mqttscope.report.style import Painter, Wrapped
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)

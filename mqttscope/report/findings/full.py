@@ -38,7 +38,7 @@ from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import MAX_LINES, NOUNS, STYLES, Summary, lines, message, place
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.hexdump import Hexdump, Mark
-from mqttscope.report.page import plural
+from mqttscope.report.numbers import plural
 from mqttscope.report.payload import PayloadView
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary as PacketSummary

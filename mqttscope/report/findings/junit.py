@@ -24,7 +24,7 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, covers, flow, message
 from mqttscope.report.findings.shown import ShownFinding
-from mqttscope.report.page import plural
+from mqttscope.report.numbers import plural
 from mqttscope.report.style import Painter
 
 MAX_TOLD = 100

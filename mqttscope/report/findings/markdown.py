@@ -16,7 +16,7 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
 from mqttscope.report.findings.base import Summary, cited, flow, message, sentences
 from mqttscope.report.findings.shown import ShownFinding
-from mqttscope.report.page import plural
+from mqttscope.report.numbers import plural
 from mqttscope.report.style import Painter
 
 MAX_SHOWN = 10

@@ -12,7 +12,8 @@ from mqttscope.report.findings.base import Summary, lines
 from mqttscope.report.findings.json import line, summary_view
 from mqttscope.report.findings.shown import Entrance, ShownFinding
 from mqttscope.report.jsonl import SCHEMA
-from mqttscope.report.page import Column, Page, number
+from mqttscope.report.numbers import number
+from mqttscope.report.page import Column, Page
 from mqttscope.report.style import Painter, encoded
 
 MAX_CLIENTS = 100_000

@@ -18,7 +18,7 @@ from typing import Any
 from mqttscope.report.escape import cells, escape
 from mqttscope.report.fleet.model import FleetReport, GroupRow, Names, Percentiles, Ranked, RuleRow
 from mqttscope.report.fleet.text import amounts, conditions, doubts, each, moment, named, people, way
-from mqttscope.report.page import number, size
+from mqttscope.report.numbers import number, size
 from mqttscope.report.when import duration
 
 STYLE = """

@@ -14,7 +14,8 @@ from typing import Any
 from mqttscope.report.base import Clock, View
 from mqttscope.report.escape import cut
 from mqttscope.report.fleet.model import DayRow, EndingRow, FleetReport, GroupRow, Names, Percentiles, Ranked, RuleRow
-from mqttscope.report.page import Column, Page, number, plural, size
+from mqttscope.report.numbers import number, plural, size
+from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
 
 WIDEST_PEOPLE = 24

@@ -38,7 +38,8 @@ from mqttscope.replay.verify.difference import DeviceKind, Difference, Differenc
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import Summary
-from mqttscope.report.page import Column, Page, number, plural
+from mqttscope.report.numbers import number, plural
+from mqttscope.report.page import Column, Page
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import TimeColumn
 from mqttscope.session.connection import Connection

@@ -1,7 +1,7 @@
 """ACK203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
@@ -43,73 +43,77 @@ class AckUnknownPacketId(Rule):
     looks_at = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback)
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = [
-        conversation(
-            "identifiers as they came",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(packet_identifier=7)),
-            client(Subscribe(packet_identifier=8, subscriptions=[Subscription("a")])),
-            server(Suback(packet_identifier=8, reason_codes=[0])),
-        ),
-        conversation(
-            "the rest of an exchange of an earlier connection",
-            *opened(clean_start=False, session_present=True),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)),
-            server(Pubrel(packet_identifier=3)),
-            client(Pubcomp(packet_identifier=3)),
-        ),
-        conversation(
-            "MQTT 3.1.1 continues with PUBREL whatever the server remembers",
-            *opened(V3_1_1, clean_start=False, session_present=False),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)),
-        ),
-        conversation(
-            "the PUBLISH is not in the capture",
-            *opened(V3_1_1),
-            lost(client(Publish(qos=1, topic_name="a", packet_identifier=7))),
-            server(Puback(packet_identifier=7)),
-        ),
-        conversation("joined in the middle", server(Puback(packet_identifier=7)), handshake=False),
-    ]
-    bad = [
-        conversation(
-            "PUBACK for another number",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(packet_identifier=8)).marked("packet_identifier"),
-        ),
-        conversation(
-            "PUBREC in MQTT 3.1.1",
-            *opened(V3_1_1),
-            server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Pubrec(packet_identifier=1792)).marked("packet_identifier"),
-        ),
-        conversation(
-            "PUBREL and PUBCOMP of nothing",
-            *opened(),
-            client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
-            client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
-        ),
-        conversation(
-            "SUBACK for another number",
-            *opened(),
-            client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
-            server(Suback(packet_identifier=8, reason_codes=[0])).marked("packet_identifier"),
-        ),
-        conversation(
-            "UNSUBACK in MQTT 3.1", *opened(V3_1), server(Unsuback(packet_identifier=2)).marked("packet_identifier")
-        ),
-        conversation(
-            "PUBCOMP for a message of QoS 1 that has been acknowledged",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)).marked("packet_identifier"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "identifiers as they came",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(packet_identifier=7)),
+                client(Subscribe(packet_identifier=8, subscriptions=[Subscription("a")])),
+                server(Suback(packet_identifier=8, reason_codes=[0])),
+            ),
+            conversation(
+                "the rest of an exchange of an earlier connection",
+                *opened(clean_start=False, session_present=True),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)),
+                server(Pubrel(packet_identifier=3)),
+                client(Pubcomp(packet_identifier=3)),
+            ),
+            conversation(
+                "MQTT 3.1.1 continues with PUBREL whatever the server remembers",
+                *opened(V3_1_1, clean_start=False, session_present=False),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)),
+            ),
+            conversation(
+                "the PUBLISH is not in the capture",
+                *opened(V3_1_1),
+                lost(client(Publish(qos=1, topic_name="a", packet_identifier=7))),
+                server(Puback(packet_identifier=7)),
+            ),
+            conversation("joined in the middle", server(Puback(packet_identifier=7)), handshake=False),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "PUBACK for another number",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(packet_identifier=8)).marked("packet_identifier"),
+            ),
+            conversation(
+                "PUBREC in MQTT 3.1.1",
+                *opened(V3_1_1),
+                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Pubrec(packet_identifier=1792)).marked("packet_identifier"),
+            ),
+            conversation(
+                "PUBREL and PUBCOMP of nothing",
+                *opened(),
+                client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
+                client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
+            ),
+            conversation(
+                "SUBACK for another number",
+                *opened(),
+                client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
+                server(Suback(packet_identifier=8, reason_codes=[0])).marked("packet_identifier"),
+            ),
+            conversation(
+                "UNSUBACK in MQTT 3.1", *opened(V3_1), server(Unsuback(packet_identifier=2)).marked("packet_identifier")
+            ),
+            conversation(
+                "PUBCOMP for a message of QoS 1 that has been acknowledged",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)).marked("packet_identifier"),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for what it may answer; a second answer, or one of the wrong kind, is for other rules."""

@@ -1,7 +1,7 @@
 """ACK204."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
@@ -41,101 +41,105 @@ class AckWrongType(Rule):
     looks_at = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback)
     needs = Needs.WHOLE
 
-    good = [
-        conversation(
-            "the four steps of QoS 2",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)),
-        ),
-        conversation(
-            "QoS 1, SUBSCRIBE and UNSUBSCRIBE",
-            *opened(V3_1_1),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            client(Subscribe(packet_identifier=2, subscriptions=[Subscription("a")])),
-            client(Unsubscribe(packet_identifier=3, topic_filters=["a"])),
-            server(Puback(packet_identifier=1)),
-            server(Suback(packet_identifier=2, reason_codes=[0])),
-            server(Unsuback(packet_identifier=3)),
-        ),
-        conversation(
-            "a late second PUBACK meets the next message",
-            *opened(V3_1_1),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20),
-            server(Puback(packet_identifier=7)),
-            client(Publish(qos=2, topic_name="b", packet_identifier=7)),
-            crossing(server(Puback(packet_identifier=7))),
-            server(Pubrec(packet_identifier=7)),
-        ),
-        conversation(
-            "a PUBREC again, to a repeated PUBLISH",
-            *opened(V3_1_1),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
-            server(Pubrec(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7)),
-            crossing(server(Pubrec(packet_identifier=7))),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)),
-        ),
-        conversation(
-            "the PUBREC is not in the capture",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            lost(server(Pubrec(packet_identifier=7))),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "PUBACK for QoS 2",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Puback(packet_identifier=7)).marked(""),
-        ),
-        conversation(
-            "PUBREC for QoS 1, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            server(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            client(Pubrec(packet_identifier=7)).marked(""),
-        ),
-        conversation(
-            "PUBCOMP before PUBREL",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)).marked(""),
-        ),
-        conversation(
-            "PUBREL before PUBREC",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Pubrel(packet_identifier=7)).marked(""),
-        ),
-        conversation(
-            "PUBREL for QoS 1, in MQTT 3.1",
-            *opened(V3_1),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            client(Pubrel(packet_identifier=7)).marked(""),
-        ),
-        conversation(
-            "SUBACK for UNSUBSCRIBE",
-            *opened(V3_1_1),
-            client(Unsubscribe(packet_identifier=7, topic_filters=["a"])),
-            server(Suback(packet_identifier=7, reason_codes=[0])).marked(""),
-        ),
-        conversation(
-            "UNSUBACK for a message",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Unsuback(packet_identifier=7, reason_codes=[0])).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the four steps of QoS 2",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)),
+            ),
+            conversation(
+                "QoS 1, SUBSCRIBE and UNSUBSCRIBE",
+                *opened(V3_1_1),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                client(Subscribe(packet_identifier=2, subscriptions=[Subscription("a")])),
+                client(Unsubscribe(packet_identifier=3, topic_filters=["a"])),
+                server(Puback(packet_identifier=1)),
+                server(Suback(packet_identifier=2, reason_codes=[0])),
+                server(Unsuback(packet_identifier=3)),
+            ),
+            conversation(
+                "a late second PUBACK meets the next message",
+                *opened(V3_1_1),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20),
+                server(Puback(packet_identifier=7)),
+                client(Publish(qos=2, topic_name="b", packet_identifier=7)),
+                crossing(server(Puback(packet_identifier=7))),
+                server(Pubrec(packet_identifier=7)),
+            ),
+            conversation(
+                "a PUBREC again, to a repeated PUBLISH",
+                *opened(V3_1_1),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
+                server(Pubrec(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7)),
+                crossing(server(Pubrec(packet_identifier=7))),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)),
+            ),
+            conversation(
+                "the PUBREC is not in the capture",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                lost(server(Pubrec(packet_identifier=7))),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "PUBACK for QoS 2",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Puback(packet_identifier=7)).marked(""),
+            ),
+            conversation(
+                "PUBREC for QoS 1, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                server(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                client(Pubrec(packet_identifier=7)).marked(""),
+            ),
+            conversation(
+                "PUBCOMP before PUBREL",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)).marked(""),
+            ),
+            conversation(
+                "PUBREL before PUBREC",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Pubrel(packet_identifier=7)).marked(""),
+            ),
+            conversation(
+                "PUBREL for QoS 1, in MQTT 3.1",
+                *opened(V3_1),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                client(Pubrel(packet_identifier=7)).marked(""),
+            ),
+            conversation(
+                "SUBACK for UNSUBSCRIBE",
+                *opened(V3_1_1),
+                client(Unsubscribe(packet_identifier=7, topic_filters=["a"])),
+                server(Suback(packet_identifier=7, reason_codes=[0])).marked(""),
+            ),
+            conversation(
+                "UNSUBACK for a message",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Unsuback(packet_identifier=7, reason_codes=[0])).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with what the exchange of this identifier waits for."""

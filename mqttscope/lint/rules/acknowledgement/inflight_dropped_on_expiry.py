@@ -1,7 +1,7 @@
 """ACK314."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5
 from mqttscope.lint.session_model import Carried, ResumptionRule
@@ -39,56 +39,67 @@ class InflightDroppedOnExpiry(ResumptionRule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.3.3-7": ""}}
 
-    good = [
-        conversation(
-            "sent again, though it has expired",
-            *_BEGINS,
-            *_ASKS,
-            server(_message(2)),
-            _BREAKS,
-            client(after=20),
-            *on(1, *_RESUMES, server(_message(2, dup=True)), client(Pubrec(7)), server(Pubrel(7)), client(Pubcomp(7))),
-            *on(1, *_LATER, *_LATER),
-        ),
-        conversation(
-            "QoS 1, which only ACK311 looks at while it has not expired",
-            *_BEGINS,
-            *_ASKS,
-            server(_message(1)),
-            _BREAKS,
-            *on(1, *_RESUMES, *_LATER, *_LATER),
-        ),
-        conversation(
-            "too early to tell",
-            *_BEGINS,
-            *_ASKS,
-            server(_message(2)),
-            _BREAKS,
-            client(after=20),
-            *on(1, *_RESUMES, client(Pingreq()), server(Pingresp())),
-        ),
-    ]
-    bad = [
-        conversation(
-            "PUBLISH",
-            *_BEGINS,
-            *_ASKS,
-            server(_message(2)),
-            _BREAKS,
-            client(after=20),
-            *on(1, *_RESUMES, *_LATER, client(Pingreq()).marked("", at=None)),
-        ),
-        conversation(
-            "PUBREL",
-            *_BEGINS,
-            *_ASKS,
-            server(_message(2)),
-            client(Pubrec(7)),
-            _BREAKS,
-            client(after=20),
-            *on(1, *_RESUMES, *_LATER, client(Pingreq()).marked("", at=None)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "sent again, though it has expired",
+                *_BEGINS,
+                *_ASKS,
+                server(_message(2)),
+                _BREAKS,
+                client(after=20),
+                *on(
+                    1,
+                    *_RESUMES,
+                    server(_message(2, dup=True)),
+                    client(Pubrec(7)),
+                    server(Pubrel(7)),
+                    client(Pubcomp(7)),
+                ),
+                *on(1, *_LATER, *_LATER),
+            ),
+            conversation(
+                "QoS 1, which only ACK311 looks at while it has not expired",
+                *_BEGINS,
+                *_ASKS,
+                server(_message(1)),
+                _BREAKS,
+                *on(1, *_RESUMES, *_LATER, *_LATER),
+            ),
+            conversation(
+                "too early to tell",
+                *_BEGINS,
+                *_ASKS,
+                server(_message(2)),
+                _BREAKS,
+                client(after=20),
+                *on(1, *_RESUMES, client(Pingreq()), server(Pingresp())),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "PUBLISH",
+                *_BEGINS,
+                *_ASKS,
+                server(_message(2)),
+                _BREAKS,
+                client(after=20),
+                *on(1, *_RESUMES, *_LATER, client(Pingreq()).marked("", at=None)),
+            ),
+            conversation(
+                "PUBREL",
+                *_BEGINS,
+                *_ASKS,
+                server(_message(2)),
+                client(Pubrec(7)),
+                _BREAKS,
+                client(after=20),
+                *on(1, *_RESUMES, *_LATER, client(Pingreq()).marked("", at=None)),
+            ),
+        ]
+    )
 
     def blames(self, one: Carried, direction: Direction, at: RuleContext) -> bool:
         """QoS 2 whose time was over."""

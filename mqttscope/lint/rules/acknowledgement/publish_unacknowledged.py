@@ -8,6 +8,7 @@ from mqttscope.lint.examples import (
     client,
     closes,
     conversation,
+    examples,
     hexadecimal,
     lost,
     on,
@@ -55,92 +56,96 @@ class PublishUnacknowledged(AnswerRule):
     settings = {"timeout": 30}
     Memory = Waiting
 
-    good = [
-        conversation("acknowledged", *opened(), _ASKS, server(Puback(7)), *_PING, *_PING, closes("client")),
-        conversation(
-            "received, and not yet released",
-            *opened(V3_1_1),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(7)),
-            client(Pubrel(7)),
-            acknowledges("server"),
-            *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=25)),
-        ),
-        conversation("the connection ends before long", *opened(), _ASKS, *_PING, closes("client", after=5)),
-        conversation(
-            "the client takes leave before long",
-            *opened(),
-            _ASKS,
-            client(Disconnect(), after=28),
-            acknowledges("server"),
-            closes("client", after=4),
-        ),
-        conversation("the capture ends before long", *opened(), _ASKS, *_PING),
-        conversation(
-            "the server never got it",
-            *opened(),
-            _ASKS,
-            *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=60)),
-        ),
-        conversation(
-            "the capture lost bytes of the server",
-            *opened(),
-            _ASKS,
-            lost(server(Puback(7))),
-            *_PING,
-            *_PING,
-            closes("client"),
-        ),
-        conversation(
-            "the acknowledgment of the last bytes shows that they are missing",
-            *opened(),
-            _ASKS,
-            lost(server(Puback(7))),
-            *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=60)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "pings are answered, and the message is not",
-            *opened(),
-            _ASKS,
-            *_PING,
-            *_PING,
-            closes("client").marked(""),
-        ),
-        conversation(
-            "beside a message with a QoS that does not exist, which is no reason for an answer",
-            *opened(),
-            client(hexadecimal("36 06 00 01 61 00 08 00")),
-            _ASKS,
-            acknowledges("server"),
-            closes("client", after=50).marked(""),
-        ),
-        conversation(
-            "a later message is acknowledged, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=8)),
-            server(Puback(8)),
-            *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=40).marked("", at=None)),
-        ),
-        conversation(
-            "both sides, in MQTT 3.1",
-            *opened(V3_1),
-            server(Publish(qos=1, topic_name="b", packet_identifier=1)),
-            _ASKS,
-            acknowledges("server"),
-            closes("client", after=50).marked("", ""),
-        ),
-        conversation(
-            "another limit",
-            *opened(),
-            _ASKS,
-            acknowledges("server"),
-            closes("client", after=9).marked(""),
-            settings={"timeout": 5},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("acknowledged", *opened(), _ASKS, server(Puback(7)), *_PING, *_PING, closes("client")),
+            conversation(
+                "received, and not yet released",
+                *opened(V3_1_1),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(7)),
+                client(Pubrel(7)),
+                acknowledges("server"),
+                *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=25)),
+            ),
+            conversation("the connection ends before long", *opened(), _ASKS, *_PING, closes("client", after=5)),
+            conversation(
+                "the client takes leave before long",
+                *opened(),
+                _ASKS,
+                client(Disconnect(), after=28),
+                acknowledges("server"),
+                closes("client", after=4),
+            ),
+            conversation("the capture ends before long", *opened(), _ASKS, *_PING),
+            conversation(
+                "the server never got it",
+                *opened(),
+                _ASKS,
+                *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=60)),
+            ),
+            conversation(
+                "the capture lost bytes of the server",
+                *opened(),
+                _ASKS,
+                lost(server(Puback(7))),
+                *_PING,
+                *_PING,
+                closes("client"),
+            ),
+            conversation(
+                "the acknowledgment of the last bytes shows that they are missing",
+                *opened(),
+                _ASKS,
+                lost(server(Puback(7))),
+                *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=60)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "pings are answered, and the message is not",
+                *opened(),
+                _ASKS,
+                *_PING,
+                *_PING,
+                closes("client").marked(""),
+            ),
+            conversation(
+                "beside a message with a QoS that does not exist, which is no reason for an answer",
+                *opened(),
+                client(hexadecimal("36 06 00 01 61 00 08 00")),
+                _ASKS,
+                acknowledges("server"),
+                closes("client", after=50).marked(""),
+            ),
+            conversation(
+                "a later message is acknowledged, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=8)),
+                server(Puback(8)),
+                *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=40).marked("", at=None)),
+            ),
+            conversation(
+                "both sides, in MQTT 3.1",
+                *opened(V3_1),
+                server(Publish(qos=1, topic_name="b", packet_identifier=1)),
+                _ASKS,
+                acknowledges("server"),
+                closes("client", after=50).marked("", ""),
+            ),
+            conversation(
+                "another limit",
+                *opened(),
+                _ASKS,
+                acknowledges("server"),
+                closes("client", after=9).marked(""),
+                settings={"timeout": 5},
+            ),
+        ]
+    )
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
         """What has had no answer at all."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Needs
 from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
@@ -35,64 +35,68 @@ class PubrecUnanswered(AnswerRule):
     begun_by_debtor = True
     Memory = Waiting
 
-    good = [
-        conversation(
-            "released", *opened(), *_BEGUN, client(Pubrel(7)), server(Pubcomp(7)), *_PING, *_PING, closes("client")
-        ),
-        conversation(
-            "refused",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(7, reason_code=0x87)),
-            *_PING,
-            *_PING,
-            closes("client"),
-        ),
-        conversation("the connection ends before long", *opened(), *_BEGUN, *_PING, closes("client", after=5)),
-        conversation(
-            "somebody takes leave before long",
-            *opened(),
-            *_BEGUN,
-            *_PING,
-            server(Disconnect(0x8B), after=8),
-            acknowledges("client"),
-            closes("server", after=4),
-        ),
-        conversation(
-            "the client never got it",
-            *opened(V3_1_1),
-            *_BEGUN,
-            *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=60)),
-        ),
-        conversation(
-            "the capture lost bytes of the client",
-            *opened(),
-            *_BEGUN,
-            lost(client(Pubrel(7))),
-            *_PING,
-            *_PING,
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation("the client continues", *opened(), *_BEGUN, *_PING, *_PING, closes("client").marked("")),
-        conversation(
-            "in MQTT 3.1.1, by the server",
-            *opened(V3_1_1),
-            server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Pubrec(7)),
-            acknowledges("server"),
-            closes("client", after=50).marked(""),
-        ),
-        conversation(
-            "another limit",
-            *opened(),
-            *_BEGUN,
-            acknowledges("client"),
-            closes("client", after=9).marked(""),
-            settings={"timeout": 5},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "released", *opened(), *_BEGUN, client(Pubrel(7)), server(Pubcomp(7)), *_PING, *_PING, closes("client")
+            ),
+            conversation(
+                "refused",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(7, reason_code=0x87)),
+                *_PING,
+                *_PING,
+                closes("client"),
+            ),
+            conversation("the connection ends before long", *opened(), *_BEGUN, *_PING, closes("client", after=5)),
+            conversation(
+                "somebody takes leave before long",
+                *opened(),
+                *_BEGUN,
+                *_PING,
+                server(Disconnect(0x8B), after=8),
+                acknowledges("client"),
+                closes("server", after=4),
+            ),
+            conversation(
+                "the client never got it",
+                *opened(V3_1_1),
+                *_BEGUN,
+                *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=60)),
+            ),
+            conversation(
+                "the capture lost bytes of the client",
+                *opened(),
+                *_BEGUN,
+                lost(client(Pubrel(7))),
+                *_PING,
+                *_PING,
+                closes("client"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("the client continues", *opened(), *_BEGUN, *_PING, *_PING, closes("client").marked("")),
+            conversation(
+                "in MQTT 3.1.1, by the server",
+                *opened(V3_1_1),
+                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Pubrec(7)),
+                acknowledges("server"),
+                closes("client", after=50).marked(""),
+            ),
+            conversation(
+                "another limit",
+                *opened(),
+                *_BEGUN,
+                acknowledges("client"),
+                closes("client", after=9).marked(""),
+                settings={"timeout": 5},
+            ),
+        ]
+    )
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
         """PUBREC packets that a side has not answered."""

@@ -1,7 +1,7 @@
 """ACK208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import PacketType, reason_name
@@ -24,38 +24,42 @@ class PubrelAfterNegativePubrec(Rule):
     looks_at = Pubrel
     needs = Needs.WHOLE
 
-    good = [
-        conversation(
-            "the refusal is the end",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(packet_identifier=7, reason_code=0x97)),
-        ),
-        conversation(
-            "0x10 is no refusal",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(packet_identifier=7, reason_code=0x10)),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "PUBREL after 0x97",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(packet_identifier=7, reason_code=0x97)),
-            client(Pubrel(packet_identifier=7)).marked(""),
-        ),
-        conversation(
-            "from the server, perhaps before the refusal had arrived",
-            *opened(),
-            server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Pubrec(packet_identifier=7, reason_code=0x83)),
-            crossing(server(Pubrel(packet_identifier=7))).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the refusal is the end",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(packet_identifier=7, reason_code=0x97)),
+            ),
+            conversation(
+                "0x10 is no refusal",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(packet_identifier=7, reason_code=0x10)),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "PUBREL after 0x97",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(packet_identifier=7, reason_code=0x97)),
+                client(Pubrel(packet_identifier=7)).marked(""),
+            ),
+            conversation(
+                "from the server, perhaps before the refusal had arrived",
+                *opened(),
+                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Pubrec(packet_identifier=7, reason_code=0x83)),
+                crossing(server(Pubrel(packet_identifier=7))).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Pubrel, at: RuleContext) -> Findings:
         """Look at how the exchange of this identifier ended."""

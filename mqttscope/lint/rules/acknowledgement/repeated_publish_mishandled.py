@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, opened, server
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, packet_name
 from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
@@ -47,75 +47,79 @@ class RepeatedPublishMishandled(AnswerRule):
     settings = {"timeout": 30}
     Memory = Waiting
 
-    good = [
-        conversation(
-            "PUBREC again",
-            *opened(V3_1),
-            _ONCE,
-            server(Pubrec(7)),
-            _AGAIN,
-            server(Pubrec(7)),
-            client(Pubrel(7), Pubrel(7)),
-            server(Pubcomp(7), Pubcomp(7)),
-            *_PING,
-            *_PING,
-            closes("client"),
-        ),
-        conversation(
-            "a new message with an identifier that is free again",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7)),
-            client(Publish(qos=1, topic_name="b", packet_identifier=7)),
-            server(Puback(7, reason_code=0x97)),
-            *_PING,
-            *_PING,
-            closes("client"),
-        ),
-        conversation(
-            "in use from before the reconnect, as far as the capture tells",
-            *opened(clean_start=False, session_present=True),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7, reason_code=0x91)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "0x91 for the repeat",
-            *opened(),
-            _ONCE,
-            server(Pubrec(7)),
-            _AGAIN,
-            server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
-        ),
-        conversation(
-            "0x91 though the identifier was free again",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7)),
-            client(Publish(qos=1, topic_name="b", packet_identifier=7)),
-            server(Puback(7, reason_code=0x91)).marked("reason_code"),
-        ),
-        conversation(
-            "0x91 after PUBCOMP",
-            *opened(),
-            _ONCE,
-            server(Pubrec(7)),
-            client(Pubrel(7)),
-            server(Pubcomp(7)),
-            client(Publish(qos=2, topic_name="b", packet_identifier=7)),
-            server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
-        ),
-        conversation(
-            "no answer in 3.1.1",
-            *opened(V3_1_1),
-            _ONCE,
-            server(Pubrec(7)),
-            _AGAIN,
-            acknowledges("server"),
-            closes("client", after=60).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "PUBREC again",
+                *opened(V3_1),
+                _ONCE,
+                server(Pubrec(7)),
+                _AGAIN,
+                server(Pubrec(7)),
+                client(Pubrel(7), Pubrel(7)),
+                server(Pubcomp(7), Pubcomp(7)),
+                *_PING,
+                *_PING,
+                closes("client"),
+            ),
+            conversation(
+                "a new message with an identifier that is free again",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(7)),
+                client(Publish(qos=1, topic_name="b", packet_identifier=7)),
+                server(Puback(7, reason_code=0x97)),
+                *_PING,
+                *_PING,
+                closes("client"),
+            ),
+            conversation(
+                "in use from before the reconnect, as far as the capture tells",
+                *opened(clean_start=False, session_present=True),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(7, reason_code=0x91)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "0x91 for the repeat",
+                *opened(),
+                _ONCE,
+                server(Pubrec(7)),
+                _AGAIN,
+                server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
+            ),
+            conversation(
+                "0x91 though the identifier was free again",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(7)),
+                client(Publish(qos=1, topic_name="b", packet_identifier=7)),
+                server(Puback(7, reason_code=0x91)).marked("reason_code"),
+            ),
+            conversation(
+                "0x91 after PUBCOMP",
+                *opened(),
+                _ONCE,
+                server(Pubrec(7)),
+                client(Pubrel(7)),
+                server(Pubcomp(7)),
+                client(Publish(qos=2, topic_name="b", packet_identifier=7)),
+                server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
+            ),
+            conversation(
+                "no answer in 3.1.1",
+                *opened(V3_1_1),
+                _ONCE,
+                server(Pubrec(7)),
+                _AGAIN,
+                acknowledges("server"),
+                closes("client", after=60).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Begin to wait for the answer to a repeat; look at what refuses one."""

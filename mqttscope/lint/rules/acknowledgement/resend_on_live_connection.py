@@ -1,7 +1,7 @@
 """ACK206."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules import may_be_3_1
@@ -29,69 +29,73 @@ class ResendOnLiveConnection(Rule):
     always = (Pubrel,)
     needs = Needs.WHOLE
 
-    good = [
-        conversation(
-            "sent again after a reconnect",
-            *opened(clean_start=False, session_present=True),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)),
-            client(Pubrel(packet_identifier=8)),
-            server(Puback(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=8)),
-        ),
-        conversation(
-            "the retry of MQTT 3.1",
-            *opened(V3_1),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
-            server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7), Pubrel(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7, header_flags=10), after=20),
-            server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-        ),
-        conversation(
-            "a PUBREL for each PUBREC",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubrec(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7)),
-            server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "PUBLISH after 20 seconds",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20).marked("dup"),
-            server(Puback(packet_identifier=7), Puback(packet_identifier=7)),
-        ),
-        conversation(
-            "PUBLISH of the server that has been acknowledged",
-            *opened(),
-            server(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            client(Puback(packet_identifier=7)),
-            server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
-            client(Puback(packet_identifier=7)),
-        ),
-        conversation(
-            "PUBREL",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7)),
-            client(Pubrel(packet_identifier=7), after=20).marked(""),
-            server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-        ),
-        conversation(
-            "information in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked("dup"),
-            server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "sent again after a reconnect",
+                *opened(clean_start=False, session_present=True),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)),
+                client(Pubrel(packet_identifier=8)),
+                server(Puback(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=8)),
+            ),
+            conversation(
+                "the retry of MQTT 3.1",
+                *opened(V3_1),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
+                server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7), Pubrel(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7, header_flags=10), after=20),
+                server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
+            ),
+            conversation(
+                "a PUBREL for each PUBREC",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubrec(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7)),
+                server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "PUBLISH after 20 seconds",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20).marked("dup"),
+                server(Puback(packet_identifier=7), Puback(packet_identifier=7)),
+            ),
+            conversation(
+                "PUBLISH of the server that has been acknowledged",
+                *opened(),
+                server(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                client(Puback(packet_identifier=7)),
+                server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
+                client(Puback(packet_identifier=7)),
+            ),
+            conversation(
+                "PUBREL",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7)),
+                client(Pubrel(packet_identifier=7), after=20).marked(""),
+                server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
+            ),
+            conversation(
+                "information in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked("dup"),
+                server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Pubrel, at: RuleContext) -> Findings:
         """Look for the first transmission on this connection."""

@@ -1,7 +1,7 @@
 """ACK312."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
@@ -45,77 +45,81 @@ class ResendOrder(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)
 
-    good = [
-        conversation(
-            "in the old order, though their identifiers are not",
-            *_BEGINS,
-            client(_message(9), _message(1)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(9, dup=True), _message(1, dup=True)), server(Puback(9), Puback(1))),
-        ),
-        conversation(
-            "in the order of the first connection, on the third",
-            *_BEGINS,
-            client(_message(1), _message(2)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(1, dup=True)), _BREAKS),
-            *on(2, *_RESUMES, client(_message(1, dup=True), _message(2, dup=True)), server(Puback(1), Puback(2))),
-        ),
-        conversation(
-            "other topics of a server",
-            *_BEGINS,
-            *_ASKS,
-            server(_message(1), _message(2, topic="b")),
-            _BREAKS,
-            *on(1, *_RESUMES, server(_message(2, dup=True, topic="b"), _message(1, dup=True))),
-        ),
-        conversation(
-            "QoS 2 that PUBREC had answered is over with its PUBLISH",
-            *_BEGINS,
-            client(_message(1), _message(2, qos=2)),
-            server(Pubrec(2)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(1, dup=True)), server(Puback(1))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the second message first",
-            *_BEGINS,
-            client(_message(1), _message(2)),
-            _BREAKS,
-            *on(
-                1,
-                *_RESUMES,
-                client(_message(2, dup=True), _message(1, dup=True)).marked("packet_identifier"),
+    good = examples(
+        lambda: [
+            conversation(
+                "in the old order, though their identifiers are not",
+                *_BEGINS,
+                client(_message(9), _message(1)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(9, dup=True), _message(1, dup=True)), server(Puback(9), Puback(1))),
             ),
-        ),
-        conversation(
-            "sorted by identifier, by the server, in MQTT 3.1.1",
-            *opened(V3_1_1, clean_start=False),
-            *_ASKS,
-            server(_message(65_535), _message(1)),
-            _BREAKS,
-            *on(
-                1,
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                server(_message(1, dup=True)),
-                client(Puback(1)),
-                server(_message(65_535, dup=True)).marked("packet_identifier"),
+            conversation(
+                "in the order of the first connection, on the third",
+                *_BEGINS,
+                client(_message(1), _message(2)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(1, dup=True)), _BREAKS),
+                *on(2, *_RESUMES, client(_message(1, dup=True), _message(2, dup=True)), server(Puback(1), Puback(2))),
             ),
-        ),
-        conversation(
-            "in MQTT 3.1",
-            *opened(V3_1, clean_start=False),
-            client(_message(1), _message(2)),
-            _BREAKS,
-            *on(
-                1,
+            conversation(
+                "other topics of a server",
+                *_BEGINS,
+                *_ASKS,
+                server(_message(1), _message(2, topic="b")),
+                _BREAKS,
+                *on(1, *_RESUMES, server(_message(2, dup=True, topic="b"), _message(1, dup=True))),
+            ),
+            conversation(
+                "QoS 2 that PUBREC had answered is over with its PUBLISH",
+                *_BEGINS,
+                client(_message(1), _message(2, qos=2)),
+                server(Pubrec(2)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(1, dup=True)), server(Puback(1))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the second message first",
+                *_BEGINS,
+                client(_message(1), _message(2)),
+                _BREAKS,
+                *on(
+                    1,
+                    *_RESUMES,
+                    client(_message(2, dup=True), _message(1, dup=True)).marked("packet_identifier"),
+                ),
+            ),
+            conversation(
+                "sorted by identifier, by the server, in MQTT 3.1.1",
+                *opened(V3_1_1, clean_start=False),
+                *_ASKS,
+                server(_message(65_535), _message(1)),
+                _BREAKS,
+                *on(
+                    1,
+                    *opened(V3_1_1, clean_start=False, session_present=True),
+                    server(_message(1, dup=True)),
+                    client(Puback(1)),
+                    server(_message(65_535, dup=True)).marked("packet_identifier"),
+                ),
+            ),
+            conversation(
+                "in MQTT 3.1",
                 *opened(V3_1, clean_start=False),
-                client(_message(2, dup=True), _message(1, dup=True)).marked("packet_identifier"),
+                client(_message(1), _message(2)),
+                _BREAKS,
+                *on(
+                    1,
+                    *opened(V3_1, clean_start=False),
+                    client(_message(2, dup=True), _message(1, dup=True)).marked("packet_identifier"),
+                ),
             ),
-        ),
-    ]
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a message that was sent later at first and has been sent again already."""

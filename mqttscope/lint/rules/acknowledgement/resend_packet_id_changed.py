@@ -1,7 +1,7 @@
 """ACK313."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
@@ -41,56 +41,60 @@ class ResendPacketIdChanged(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
 
-    good = [
-        conversation(
-            "the same identifier",
-            *_BEGINS,
-            client(_message(7)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(7, dup=True)), server(Puback(7))),
-        ),
-        conversation(
-            "equal content twice",
-            *_BEGINS,
-            client(_message(7), _message(8)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(7, dup=True), _message(8, dup=True)), server(Puback(7), Puback(8))),
-        ),
-        conversation(
-            "an unfinished message of before the capture may be alike",
-            *_RESUMES,
-            client(_message(7)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(3, dup=True)), server(Puback(3))),
-        ),
-        conversation(
-            "a new message of equal content",
-            *_BEGINS,
-            client(_message(7)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(8)), server(Puback(8))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the next identifier",
-            *_BEGINS,
-            client(_message(7)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(8, dup=True)).marked("packet_identifier"), server(Puback(8))),
-        ),
-        conversation(
-            "by the server, in MQTT 3.1.1",
-            *opened(V3_1_1, clean_start=False),
-            server(_message(7, b"B"), _message(8)),
-            _BREAKS,
-            *on(
-                1,
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                server(_message(1, b"B", dup=True)).marked("packet_identifier"),
+    good = examples(
+        lambda: [
+            conversation(
+                "the same identifier",
+                *_BEGINS,
+                client(_message(7)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(7, dup=True)), server(Puback(7))),
             ),
-        ),
-    ]
+            conversation(
+                "equal content twice",
+                *_BEGINS,
+                client(_message(7), _message(8)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(7, dup=True), _message(8, dup=True)), server(Puback(7), Puback(8))),
+            ),
+            conversation(
+                "an unfinished message of before the capture may be alike",
+                *_RESUMES,
+                client(_message(7)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(3, dup=True)), server(Puback(3))),
+            ),
+            conversation(
+                "a new message of equal content",
+                *_BEGINS,
+                client(_message(7)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(8)), server(Puback(8))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the next identifier",
+                *_BEGINS,
+                client(_message(7)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(8, dup=True)).marked("packet_identifier"), server(Puback(8))),
+            ),
+            conversation(
+                "by the server, in MQTT 3.1.1",
+                *opened(V3_1_1, clean_start=False),
+                server(_message(7, b"B"), _message(8)),
+                _BREAKS,
+                *on(
+                    1,
+                    *opened(V3_1_1, clean_start=False, session_present=True),
+                    server(_message(1, b"B", dup=True)).marked("packet_identifier"),
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message under another identifier."""

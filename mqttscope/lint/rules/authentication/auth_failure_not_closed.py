@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
@@ -52,39 +52,43 @@ class AuthFailureNotClosed(Rule):
     settings = {"timeout": 30, "close_timeout": 5}
     Memory = Reauthentication
 
-    good = [
-        conversation("it succeeds", *_OPENED, _BEGINS, server(Auth(0, _METHOD)), *_PING, *_PING, closes("client")),
-        conversation("closed", *_OPENED, _BEGINS, server(Disconnect(0x87)), closes("server"), *_LATER),
-        conversation(
-            "another reason to leave, later",
-            *_OPENED,
-            _BEGINS,
-            server(Auth(0, _METHOD)),
-            server(Disconnect(0x8B)),
-            closes("server"),
-            *_LATER,
-        ),
-        conversation(
-            "in several steps",
-            *_OPENED,
-            _BEGINS,
-            server(Auth(0x18, _METHOD), after=20),
-            client(Auth(0x18, _METHOD)),
-            server(Auth(0, _METHOD), after=20),
-            *_LATER,
-        ),
-    ]
-    bad = [
-        conversation(
-            "DISCONNECT, and it stays open",
-            *_OPENED,
-            _BEGINS,
-            server(Disconnect(0x87)),
-            acknowledges("client"),
-            closes("client", after=10).marked(""),
-        ),
-        conversation("it is never finished", *_OPENED, _BEGINS, *_PING, *_PING, closes("client").marked("")),
-    ]
+    good = examples(
+        lambda: [
+            conversation("it succeeds", *_OPENED, _BEGINS, server(Auth(0, _METHOD)), *_PING, *_PING, closes("client")),
+            conversation("closed", *_OPENED, _BEGINS, server(Disconnect(0x87)), closes("server"), *_LATER),
+            conversation(
+                "another reason to leave, later",
+                *_OPENED,
+                _BEGINS,
+                server(Auth(0, _METHOD)),
+                server(Disconnect(0x8B)),
+                closes("server"),
+                *_LATER,
+            ),
+            conversation(
+                "in several steps",
+                *_OPENED,
+                _BEGINS,
+                server(Auth(0x18, _METHOD), after=20),
+                client(Auth(0x18, _METHOD)),
+                server(Auth(0, _METHOD), after=20),
+                *_LATER,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "DISCONNECT, and it stays open",
+                *_OPENED,
+                _BEGINS,
+                server(Disconnect(0x87)),
+                acknowledges("client"),
+                closes("client", after=10).marked(""),
+            ),
+            conversation("it is never finished", *_OPENED, _BEGINS, *_PING, *_PING, closes("client").marked("")),
+        ]
+    )
 
     def check(self, packet: Auth | Disconnect, at: RuleContext) -> Findings:
         """Follow the exchange."""

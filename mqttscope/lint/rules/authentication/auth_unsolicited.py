@@ -1,7 +1,7 @@
 """AUT203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Auth, Connack
@@ -25,25 +25,29 @@ class AuthUnsolicited(Rule):
     statements = {V5: {"MQTT-4.12.0-6": "server", "MQTT-4.12.0-7": "client"}}
     looks_at = (Auth, Connack)
 
-    good = [
-        conversation(
-            "asked for in CONNECT",
-            client(make_connect(properties=_METHOD)),
-            server(Auth(0x18, _METHOD)),
-            client(Auth(0x18, _METHOD)),
-            server(Connack(properties=_METHOD)),
-        ),
-        conversation("not asked for and not used", *opened()),
-    ]
-    bad = [
-        conversation("AUTH of the server", client(make_connect()), server(Auth(0x18, _METHOD)).marked("")),
-        conversation("AUTH of the client", *opened(), client(Auth(0x19, _METHOD)).marked("")),
-        conversation(
-            "a method in CONNACK",
-            client(make_connect()),
-            server(Connack(properties=_METHOD)).marked("properties.authentication_method"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "asked for in CONNECT",
+                client(make_connect(properties=_METHOD)),
+                server(Auth(0x18, _METHOD)),
+                client(Auth(0x18, _METHOD)),
+                server(Connack(properties=_METHOD)),
+            ),
+            conversation("not asked for and not used", *opened()),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("AUTH of the server", client(make_connect()), server(Auth(0x18, _METHOD)).marked("")),
+            conversation("AUTH of the client", *opened(), client(Auth(0x19, _METHOD)).marked("")),
+            conversation(
+                "a method in CONNACK",
+                client(make_connect()),
+                server(Connack(properties=_METHOD)).marked("properties.authentication_method"),
+            ),
+        ]
+    )
 
     def check(self, packet: Auth | Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT, if that could be read."""

@@ -2,7 +2,7 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, make_connect, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.live_clients import InUse, LiveClients
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
@@ -56,71 +56,77 @@ class AssignedClientIdNotUnique(Rule):
     needs = Needs.OPENING
     models = (LiveClients,)
 
-    good = [
-        conversation("another identifier", *_assigned(), *on(1, *_assigned("auto-2"))),
-        conversation(
-            "the other one has left, and its session with it",
-            *_assigned(),
-            client(Disconnect()),
-            closes("client"),
-            *on(1, *_assigned()),
-        ),
-        conversation(
-            "its session has expired",
-            *_assigned(session_expiry_interval=60),
-            client(Disconnect()),
-            closes("client"),
-            client(after=100),
-            *on(1, *_assigned()),
-        ),
-        conversation("silent for so long that it may be gone", *_assigned(), client(after=200), *on(1, *_assigned())),
-        conversation(
-            "the other one is not known to have been accepted",
-            client(make_connect(client_identifier="auto-1")),
-            *on(1, *_assigned()),
-        ),
-        conversation(
-            "the client itself gives the identifier that it was assigned",
-            *_assigned(session_expiry_interval=60),
-            *on(1, *opened(client_identifier="auto-1", clean_start=False, session_present=True)),
-        ),
-        conversation(
-            "how long the session is kept was in bytes that were lost",
-            *_assigned(session_expiry_interval=600),
-            lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
-            closes("client"),
-            *on(2, *opened(client_identifier="c3"), client(Pingreq(), after=10)),
-            *on(1, *_assigned()),
-        ),
-    ]
-    bad = [
-        conversation("of a client that is connected", *_assigned(), *on(1, *_marked())),
-        conversation(
-            "of a client that gave it itself, in 3.1.1",
-            *opened(V3_1_1, client_identifier="auto-1"),
-            client(Pingreq(), after=50),
-            server(Pingresp()),
-            client(after=50),
-            *on(1, *_marked()),
-        ),
-        conversation(
-            "of a client that is thrown out because of it",
-            *_assigned(),
-            *on(1, _marked()[0]),
-            _TAKEN_OVER,
-            closes("server"),
-            *on(1, _marked()[1]),
-        ),
-        conversation(
-            "of a session that has not expired",
-            *_assigned(session_expiry_interval=600),
-            client(Disconnect()),
-            closes("client"),
-            client(after=100),
-            *on(1, *_marked()),
-        ),
-        conversation("of the same user: only a warning", *_assigned("bob", "bob"), *on(1, *_marked("bob", "bob"))),
-    ]
+    good = examples(
+        lambda: [
+            conversation("another identifier", *_assigned(), *on(1, *_assigned("auto-2"))),
+            conversation(
+                "the other one has left, and its session with it",
+                *_assigned(),
+                client(Disconnect()),
+                closes("client"),
+                *on(1, *_assigned()),
+            ),
+            conversation(
+                "its session has expired",
+                *_assigned(session_expiry_interval=60),
+                client(Disconnect()),
+                closes("client"),
+                client(after=100),
+                *on(1, *_assigned()),
+            ),
+            conversation(
+                "silent for so long that it may be gone", *_assigned(), client(after=200), *on(1, *_assigned())
+            ),
+            conversation(
+                "the other one is not known to have been accepted",
+                client(make_connect(client_identifier="auto-1")),
+                *on(1, *_assigned()),
+            ),
+            conversation(
+                "the client itself gives the identifier that it was assigned",
+                *_assigned(session_expiry_interval=60),
+                *on(1, *opened(client_identifier="auto-1", clean_start=False, session_present=True)),
+            ),
+            conversation(
+                "how long the session is kept was in bytes that were lost",
+                *_assigned(session_expiry_interval=600),
+                lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
+                closes("client"),
+                *on(2, *opened(client_identifier="c3"), client(Pingreq(), after=10)),
+                *on(1, *_assigned()),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("of a client that is connected", *_assigned(), *on(1, *_marked())),
+            conversation(
+                "of a client that gave it itself, in 3.1.1",
+                *opened(V3_1_1, client_identifier="auto-1"),
+                client(Pingreq(), after=50),
+                server(Pingresp()),
+                client(after=50),
+                *on(1, *_marked()),
+            ),
+            conversation(
+                "of a client that is thrown out because of it",
+                *_assigned(),
+                *on(1, _marked()[0]),
+                _TAKEN_OVER,
+                closes("server"),
+                *on(1, _marked()[1]),
+            ),
+            conversation(
+                "of a session that has not expired",
+                *_assigned(session_expiry_interval=600),
+                client(Disconnect()),
+                closes("client"),
+                client(after=100),
+                *on(1, *_marked()),
+            ),
+            conversation("of the same user: only a warning", *_assigned("bob", "bob"), *on(1, *_marked("bob", "bob"))),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Look the assigned identifier up."""

@@ -1,7 +1,7 @@
 """CON218."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -28,28 +28,32 @@ class AssignedClientIdUnexpected(Rule):
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 
-    good = [
-        conversation("none is needed", *opened()),
-        conversation(
-            "one is needed", *opened(client_identifier="", connack=Properties(assigned_client_identifier="x9"))
-        ),
-    ]
-    bad = [
-        conversation(
-            "replaced",
-            client(make_connect()),
-            server(Connack(properties=Properties(assigned_client_identifier="x9"))).marked(
-                "properties.assigned_client_identifier"
+    good = examples(
+        lambda: [
+            conversation("none is needed", *opened()),
+            conversation(
+                "one is needed", *opened(client_identifier="", connack=Properties(assigned_client_identifier="x9"))
             ),
-        ),
-        conversation(
-            "returned as it was",
-            client(make_connect()),
-            server(Connack(properties=Properties(assigned_client_identifier="c1"))).marked(
-                "properties.assigned_client_identifier"
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "replaced",
+                client(make_connect()),
+                server(Connack(properties=Properties(assigned_client_identifier="x9"))).marked(
+                    "properties.assigned_client_identifier"
+                ),
             ),
-        ),
-    ]
+            conversation(
+                "returned as it was",
+                client(make_connect()),
+                server(Connack(properties=Properties(assigned_client_identifier="c1"))).marked(
+                    "properties.assigned_client_identifier"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""

@@ -1,7 +1,7 @@
 """CON220."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
@@ -33,37 +33,41 @@ class ConnackAfterMalformedConnect(Rule):
     looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
-    good = [
-        conversation("a CONNECT as it should be", *opened(V3_1_1)),
-        conversation(
-            "a refusal has its reasons",
-            client(make_connect(V3_1_1)),
-            server(Connack(reason_code=5)),
-            closes("server"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the reserved flag, accepted",
-            client(hexadecimal("10 0e 00 04 4d 51 54 54 04 03 00 3c 00 02 63 31")),
-            server(hexadecimal("20 02 00 00")).marked("reason_code"),
-        ),
-        conversation(
-            "bytes after the last field, refused with 0x03",
-            client(make_connect(V3_1_1, connect_flags=0x02, user_name="u")),
-            server(hexadecimal("20 02 00 03")).marked("reason_code"),
-        ),
-        conversation(
-            "a password without a user name, accepted",
-            client(make_connect(V3_1_1, password=b"p")),
-            server(Connack()).marked("reason_code"),
-        ),
-        conversation(
-            "a wildcard in the Will Topic, accepted",
-            client(make_connect(V3_1_1, will=Will("a/#", b"x"))),
-            server(Connack()).marked("reason_code"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("a CONNECT as it should be", *opened(V3_1_1)),
+            conversation(
+                "a refusal has its reasons",
+                client(make_connect(V3_1_1)),
+                server(Connack(reason_code=5)),
+                closes("server"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the reserved flag, accepted",
+                client(hexadecimal("10 0e 00 04 4d 51 54 54 04 03 00 3c 00 02 63 31")),
+                server(hexadecimal("20 02 00 00")).marked("reason_code"),
+            ),
+            conversation(
+                "bytes after the last field, refused with 0x03",
+                client(make_connect(V3_1_1, connect_flags=0x02, user_name="u")),
+                server(hexadecimal("20 02 00 03")).marked("reason_code"),
+            ),
+            conversation(
+                "a password without a user name, accepted",
+                client(make_connect(V3_1_1, password=b"p")),
+                server(Connack()).marked("reason_code"),
+            ),
+            conversation(
+                "a wildcard in the Will Topic, accepted",
+                client(make_connect(V3_1_1, will=Will("a/#", b"x"))),
+                server(Connack()).marked("reason_code"),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Find what is wrong with the CONNECT."""

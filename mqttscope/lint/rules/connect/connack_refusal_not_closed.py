@@ -1,7 +1,18 @@
 """CON528."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, lost, make_connect, on, opened, server
+from mqttscope.lint.examples import (
+    acknowledges,
+    client,
+    closes,
+    conversation,
+    examples,
+    lost,
+    make_connect,
+    on,
+    opened,
+    server,
+)
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns
@@ -55,64 +66,72 @@ class ConnackRefusalNotClosed(Rule):
     needs = Needs.WHOLE
     settings = {"timeout": 5}
 
-    good = [
-        conversation(
-            "the server closes", client(make_connect()), server(Connack(reason_code=0x86)), closes("server"), *_LATER
-        ),
-        conversation(
-            "the server closes a little later",
-            client(make_connect(V3_1_1)),
-            server(Connack(reason_code=5)),
-            acknowledges("client"),
-            closes("server", after=4),
-            *_LATER,
-        ),
-        conversation(
-            "the client closes first",
-            client(make_connect()),
-            server(Connack(reason_code=0x86)),
-            closes("client", after=1),
-            *_LATER,
-        ),
-        conversation("the client never got it", client(make_connect()), server(Connack(reason_code=0x86)), *_LATER),
-        conversation(
-            "the capture ends before long",
-            client(make_connect()),
-            server(Connack(reason_code=0x86)),
-            acknowledges("client"),
-        ),
-        conversation(
-            "the capture lacks bytes of the server",
-            client(make_connect()),
-            server(Connack(reason_code=0x86)),
-            lost(server(Connack(reason_code=0x86))),
-            *_LATER,
-        ),
-        conversation("accepted", *opened(), acknowledges("client"), *_LATER),
-    ]
-    bad = [
-        conversation(
-            "nobody closes",
-            client(make_connect()),
-            server(Connack(reason_code=0x86)),
-            acknowledges("client"),
-            *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
-        ),
-        conversation(
-            "the client gives up in the end, in MQTT 3.1.1",
-            client(make_connect(V3_1_1)),
-            server(Connack(reason_code=5)),
-            acknowledges("client"),
-            closes("client", after=20).marked(""),
-        ),
-        conversation(
-            "the server closes late, in MQTT 3.1",
-            client(make_connect(V3_1)),
-            server(Connack(reason_code=4)),
-            acknowledges("client"),
-            closes("server", after=20).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the server closes",
+                client(make_connect()),
+                server(Connack(reason_code=0x86)),
+                closes("server"),
+                *_LATER,
+            ),
+            conversation(
+                "the server closes a little later",
+                client(make_connect(V3_1_1)),
+                server(Connack(reason_code=5)),
+                acknowledges("client"),
+                closes("server", after=4),
+                *_LATER,
+            ),
+            conversation(
+                "the client closes first",
+                client(make_connect()),
+                server(Connack(reason_code=0x86)),
+                closes("client", after=1),
+                *_LATER,
+            ),
+            conversation("the client never got it", client(make_connect()), server(Connack(reason_code=0x86)), *_LATER),
+            conversation(
+                "the capture ends before long",
+                client(make_connect()),
+                server(Connack(reason_code=0x86)),
+                acknowledges("client"),
+            ),
+            conversation(
+                "the capture lacks bytes of the server",
+                client(make_connect()),
+                server(Connack(reason_code=0x86)),
+                lost(server(Connack(reason_code=0x86))),
+                *_LATER,
+            ),
+            conversation("accepted", *opened(), acknowledges("client"), *_LATER),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "nobody closes",
+                client(make_connect()),
+                server(Connack(reason_code=0x86)),
+                acknowledges("client"),
+                *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
+            ),
+            conversation(
+                "the client gives up in the end, in MQTT 3.1.1",
+                client(make_connect(V3_1_1)),
+                server(Connack(reason_code=5)),
+                acknowledges("client"),
+                closes("client", after=20).marked(""),
+            ),
+            conversation(
+                "the server closes late, in MQTT 3.1",
+                client(make_connect(V3_1)),
+                server(Connack(reason_code=4)),
+                acknowledges("client"),
+                closes("server", after=20).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Begin to wait."""

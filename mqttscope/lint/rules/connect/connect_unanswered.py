@@ -6,6 +6,7 @@ from mqttscope.lint.examples import (
     client,
     closes,
     conversation,
+    examples,
     lost,
     make_connect,
     on,
@@ -44,48 +45,54 @@ class ConnectUnanswered(Rule):
     needs = Needs.WHOLE
     settings = {"timeout": 30}
 
-    good = [
-        conversation("answered", *opened(), closes("client", after=60)),
-        conversation("answered late", client(make_connect()), server(Connack(), after=29), closes("client", after=60)),
-        conversation(
-            "AUTH is an answer, too",
-            client(make_connect(properties=Properties(authentication_method="m"))),
-            server(Auth(0x18, Properties(authentication_method="m"))),
-            acknowledges("client"),
-            closes("client", after=60),
-        ),
-        conversation("the client gives up before long", client(make_connect()), closes("client", after=20)),
-        conversation(
-            "the server never got it",
-            client(make_connect()),
-            *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
-        ),
-        conversation(
-            "the capture lost the CONNACK",
-            client(make_connect()),
-            lost(server(Connack())),
-            *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "nothing comes",
-            client(make_connect()),
-            acknowledges("server"),
-            closes("client", after=40).marked(""),
-        ),
-        conversation(
-            "nothing comes in 3.1.1, and others are served",
-            client(make_connect(V3_1_1)),
-            acknowledges("server"),
-            *on(1, *opened(V3_1_1, client_identifier="c2"), closes("client", after=60).marked("")),
-        ),
-        conversation(
-            "the server closes instead",
-            client(make_connect(V3_1)),
-            closes("server").marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("answered", *opened(), closes("client", after=60)),
+            conversation(
+                "answered late", client(make_connect()), server(Connack(), after=29), closes("client", after=60)
+            ),
+            conversation(
+                "AUTH is an answer, too",
+                client(make_connect(properties=Properties(authentication_method="m"))),
+                server(Auth(0x18, Properties(authentication_method="m"))),
+                acknowledges("client"),
+                closes("client", after=60),
+            ),
+            conversation("the client gives up before long", client(make_connect()), closes("client", after=20)),
+            conversation(
+                "the server never got it",
+                client(make_connect()),
+                *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
+            ),
+            conversation(
+                "the capture lost the CONNACK",
+                client(make_connect()),
+                lost(server(Connack())),
+                *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "nothing comes",
+                client(make_connect()),
+                acknowledges("server"),
+                closes("client", after=40).marked(""),
+            ),
+            conversation(
+                "nothing comes in 3.1.1, and others are served",
+                client(make_connect(V3_1_1)),
+                acknowledges("server"),
+                *on(1, *opened(V3_1_1, client_identifier="c2"), closes("client", after=60).marked("")),
+            ),
+            conversation(
+                "the server closes instead",
+                client(make_connect(V3_1)),
+                closes("server").marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Begin to wait."""

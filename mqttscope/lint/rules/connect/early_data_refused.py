@@ -1,7 +1,7 @@
 """CON225."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
@@ -27,42 +27,49 @@ class EarlyDataRefused(Rule):
     looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
-    good = [
-        conversation("accepted", client(make_connect(), Publish(topic_name="a")), server(Connack())),
-        conversation("nothing sent before", *opened(), client(Publish(topic_name="a"))),
-        conversation(
-            "refused, but nothing was lost", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")
-        ),
-        conversation(
-            "AUTH is no data",
-            client(make_connect(properties=_METHOD)),
-            server(Auth(0x18, _METHOD)),
-            client(Auth(0x18, _METHOD)),
-            server(Connack(reason_code=0x87)),
-            closes("server"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a message",
-            client(make_connect(), Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Connack(reason_code=0x87)).marked("reason_code"),
-            closes("server"),
-        ),
-        conversation(
-            "several packets in 3.1.1",
-            client(make_connect(V3_1_1), Subscribe(1, None, [Subscription("a")])),
-            client(Publish(topic_name="a"), Publish(topic_name="b")),
-            server(Connack(reason_code=5)).marked("reason_code"),
-            closes("server"),
-        ),
-        conversation(
-            "in 3.1",
-            client(make_connect(V3_1), Pingreq()),
-            server(Connack(reason_code=4)).marked("reason_code"),
-            closes("server"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("accepted", client(make_connect(), Publish(topic_name="a")), server(Connack())),
+            conversation("nothing sent before", *opened(), client(Publish(topic_name="a"))),
+            conversation(
+                "refused, but nothing was lost",
+                client(make_connect()),
+                server(Connack(reason_code=0x87)),
+                closes("server"),
+            ),
+            conversation(
+                "AUTH is no data",
+                client(make_connect(properties=_METHOD)),
+                server(Auth(0x18, _METHOD)),
+                client(Auth(0x18, _METHOD)),
+                server(Connack(reason_code=0x87)),
+                closes("server"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a message",
+                client(make_connect(), Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Connack(reason_code=0x87)).marked("reason_code"),
+                closes("server"),
+            ),
+            conversation(
+                "several packets in 3.1.1",
+                client(make_connect(V3_1_1), Subscribe(1, None, [Subscription("a")])),
+                client(Publish(topic_name="a"), Publish(topic_name="b")),
+                server(Connack(reason_code=5)).marked("reason_code"),
+                closes("server"),
+            ),
+            conversation(
+                "in 3.1",
+                client(make_connect(V3_1), Pingreq()),
+                server(Connack(reason_code=4)).marked("reason_code"),
+                closes("server"),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Count what came before a refusal."""

@@ -1,7 +1,7 @@
 """CON106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -24,16 +24,20 @@ class EmptyClientIdWithoutCleanSession(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("empty with CleanSession 1", *opened(V3_1_1, client_identifier="")),
-        conversation("a kept session with a name", *opened(V3_1_1, clean_start=False)),
-    ]
-    bad = [
-        conversation(
-            "empty with CleanSession 0",
-            client(make_connect(V3_1_1, client_identifier="", clean_start=False)).marked("client_identifier"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("empty with CleanSession 1", *opened(V3_1_1, client_identifier="")),
+            conversation("a kept session with a name", *opened(V3_1_1, clean_start=False)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "empty with CleanSession 0",
+                client(make_connect(V3_1_1, client_identifier="", clean_start=False)).marked("client_identifier"),
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare identifier and flag."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.live_clients import TAKEN_OVER, LiveClients, Unnamed
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
@@ -54,54 +54,58 @@ class EmptyClientIdsCollide(Rule):
     models = (LiveClients,)
     Memory = Chain
 
-    good = [
-        conversation("both stay connected", *_EMPTY, *on(1, *_EMPTY), client(after=20), closes("server")),
-        conversation("the client leaves", *_EMPTY, *on(1, *_EMPTY), client(Disconnect()), closes("server")),
-        conversation("the client closes", *_EMPTY, *on(1, *_EMPTY), closes("client")),
-        conversation(
-            "the other one is refused",
-            *_EMPTY,
-            *on(1, client(make_connect(V3_1_1, client_identifier="")), server(Connack(reason_code=5))),
-            closes("server"),
-        ),
-        conversation(
-            "the other one has an identifier",
-            *_EMPTY,
-            *on(1, *opened(V3_1_1, client_identifier="c2")),
-            closes("server"),
-        ),
-        conversation(
-            "silent for about as long as its Keep Alive allows",
-            *opened(V3_1_1, client_identifier="", keep_alive=10),
-            *on(1, client(make_connect(V3_1_1, client_identifier=""), after=9.9), server(Connack())),
-            closes("server"),
-        ),
-        conversation(
-            "different identifiers from the server, and no word of a session",
-            *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
-            *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a2"))),
-            server(Disconnect(reason_code=0x98)),
-            closes("server"),
-        ),
-        conversation(
-            "the server ends all connections",
-            *_EMPTY,
-            *on(1, *_EMPTY),
-            *on(1, closes("server")),
-            closes("server"),
-        ),
-    ]
-    bad = [
-        conversation("closed: only a warning", *_EMPTY, *on(1, *_EMPTY), _ENDS),
-        conversation("twice in a row", *_EMPTY, *on(1, *_EMPTY), _ENDS, *on(2, *_EMPTY), *on(1, _ENDS)),
-        conversation(
-            "taken over, in 5.0",
-            *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
-            *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1"))),
-            server(Disconnect(reason_code=TAKEN_OVER)),
-            _ENDS,
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("both stay connected", *_EMPTY, *on(1, *_EMPTY), client(after=20), closes("server")),
+            conversation("the client leaves", *_EMPTY, *on(1, *_EMPTY), client(Disconnect()), closes("server")),
+            conversation("the client closes", *_EMPTY, *on(1, *_EMPTY), closes("client")),
+            conversation(
+                "the other one is refused",
+                *_EMPTY,
+                *on(1, client(make_connect(V3_1_1, client_identifier="")), server(Connack(reason_code=5))),
+                closes("server"),
+            ),
+            conversation(
+                "the other one has an identifier",
+                *_EMPTY,
+                *on(1, *opened(V3_1_1, client_identifier="c2")),
+                closes("server"),
+            ),
+            conversation(
+                "silent for about as long as its Keep Alive allows",
+                *opened(V3_1_1, client_identifier="", keep_alive=10),
+                *on(1, client(make_connect(V3_1_1, client_identifier=""), after=9.9), server(Connack())),
+                closes("server"),
+            ),
+            conversation(
+                "different identifiers from the server, and no word of a session",
+                *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
+                *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a2"))),
+                server(Disconnect(reason_code=0x98)),
+                closes("server"),
+            ),
+            conversation(
+                "the server ends all connections",
+                *_EMPTY,
+                *on(1, *_EMPTY),
+                *on(1, closes("server")),
+                closes("server"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("closed: only a warning", *_EMPTY, *on(1, *_EMPTY), _ENDS),
+            conversation("twice in a row", *_EMPTY, *on(1, *_EMPTY), _ENDS, *on(2, *_EMPTY), *on(1, _ENDS)),
+            conversation(
+                "taken over, in 5.0",
+                *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
+                *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1"))),
+                server(Disconnect(reason_code=TAKEN_OVER)),
+                _ENDS,
+            ),
+        ]
+    )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Look who came just before the server closed the connection."""

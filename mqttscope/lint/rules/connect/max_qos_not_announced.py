@@ -1,7 +1,7 @@
 """CON224."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -29,31 +29,35 @@ class MaxQosNotAnnounced(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = [
-        conversation(
-            "announced and kept",
-            *opened(connack=Properties(maximum_qos=1)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(1)),
-        ),
-        conversation("another reason", *opened(), server(Disconnect(0x8B)), closes("server")),
-    ]
-    bad = [
-        conversation(
-            "no Maximum QoS announced",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-            server(Disconnect(0x9B)).marked("reason_code"),
-            closes("server"),
-        ),
-        conversation(
-            "just as much as was announced",
-            *opened(connack=Properties(maximum_qos=1)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(hexadecimal("e0 01 9b")).marked("reason_code"),
-            closes("server"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "announced and kept",
+                *opened(connack=Properties(maximum_qos=1)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(1)),
+            ),
+            conversation("another reason", *opened(), server(Disconnect(0x8B)), closes("server")),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "no Maximum QoS announced",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+                server(Disconnect(0x9B)).marked("reason_code"),
+                closes("server"),
+            ),
+            conversation(
+                "just as much as was announced",
+                *opened(connack=Properties(maximum_qos=1)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(hexadecimal("e0 01 9b")).marked("reason_code"),
+                closes("server"),
+            ),
+        ]
+    )
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Compare what was announced with what the client has sent; broken packets may have had QoS 3."""

@@ -1,7 +1,17 @@
 """CON531."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.examples import (
+    acknowledges,
+    client,
+    closes,
+    conversation,
+    examples,
+    make_connect,
+    on,
+    opened,
+    server,
+)
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
@@ -34,34 +44,40 @@ class NoConnackTolerated(Rule):
         "timeout": 60
     }
 
-    good = [
-        conversation("closed", client(make_connect()), acknowledges("server"), closes("client", after=20)),
-        conversation("answered", *opened(keep_alive=0), *on(1, *_OTHER, closes("client", after=90))),
-        conversation(
-            "AUTH is an answer, too",
-            client(make_connect(properties=Properties(authentication_method="m"))),
-            server(Auth(0x18, Properties(authentication_method="m"))),
-            *on(1, *_OTHER, closes("client", after=90)),
-        ),
-        conversation("the server is not there", client(make_connect()), *on(1, *_OTHER, closes("client", after=90))),
-    ]
-    bad = [
-        conversation(
-            "two minutes", client(make_connect()), acknowledges("server"), closes("client", after=120).marked("")
-        ),
-        conversation(
-            "in 3.1.1, and it comes in the end",
-            client(make_connect(V3_1_1)),
-            acknowledges("server"),
-            server(Connack(), after=120).marked("", at=None),
-        ),
-        conversation(
-            "in 3.1",
-            client(make_connect(V3_1)),
-            acknowledges("server"),
-            *on(1, *_OTHER, closes("client", after=90).marked("")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("closed", client(make_connect()), acknowledges("server"), closes("client", after=20)),
+            conversation("answered", *opened(keep_alive=0), *on(1, *_OTHER, closes("client", after=90))),
+            conversation(
+                "AUTH is an answer, too",
+                client(make_connect(properties=Properties(authentication_method="m"))),
+                server(Auth(0x18, Properties(authentication_method="m"))),
+                *on(1, *_OTHER, closes("client", after=90)),
+            ),
+            conversation(
+                "the server is not there", client(make_connect()), *on(1, *_OTHER, closes("client", after=90))
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "two minutes", client(make_connect()), acknowledges("server"), closes("client", after=120).marked("")
+            ),
+            conversation(
+                "in 3.1.1, and it comes in the end",
+                client(make_connect(V3_1_1)),
+                acknowledges("server"),
+                server(Connack(), after=120).marked("", at=None),
+            ),
+            conversation(
+                "in 3.1",
+                client(make_connect(V3_1)),
+                acknowledges("server"),
+                *on(1, *_OTHER, closes("client", after=90).marked("")),
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Begin to wait."""

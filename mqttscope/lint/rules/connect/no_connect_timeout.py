@@ -6,6 +6,7 @@ from mqttscope.lint.examples import (
     client,
     closes,
     conversation,
+    examples,
     make_connect,
     on,
     opened,
@@ -43,27 +44,35 @@ class NoConnectTimeout(Rule):
     version_matters = False
     settings = {"timeout": 60}
 
-    good = [
-        conversation("in time", client(make_connect(), after=50), server(Connack())),
-        conversation("late, and the server has closed", client(make_connect(), after=90), closes("server", "reset")),
-        conversation(
-            "the capture joins in the middle", client(make_connect(), after=90), server(Connack()), handshake=False
-        ),
-        conversation("in time, in a WebSocket", *upgraded(), closes("server", after=50), *on(1, *_OTHER)),
-    ]
-    bad = [
-        conversation("late, and answered", client(make_connect(), after=90), server(Connack()).marked("", at=None)),
-        conversation(
-            "late in 3.1.1", client(make_connect(V3_1_1), after=61), server(Connack(reason_code=5)).marked("", at=None)
-        ),
-        conversation("late in 3.1", client(make_connect(V3_1), after=3_600), server(Connack()).marked("", at=None)),
-        conversation(
-            "never, in a WebSocket",
-            *upgraded(),
-            acknowledges("client"),
-            *on(1, _OTHER[0], server(Connack(), after=90).marked("", at=None)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("in time", client(make_connect(), after=50), server(Connack())),
+            conversation(
+                "late, and the server has closed", client(make_connect(), after=90), closes("server", "reset")
+            ),
+            conversation(
+                "the capture joins in the middle", client(make_connect(), after=90), server(Connack()), handshake=False
+            ),
+            conversation("in time, in a WebSocket", *upgraded(), closes("server", after=50), *on(1, *_OTHER)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("late, and answered", client(make_connect(), after=90), server(Connack()).marked("", at=None)),
+            conversation(
+                "late in 3.1.1",
+                client(make_connect(V3_1_1), after=61),
+                server(Connack(reason_code=5)).marked("", at=None),
+            ),
+            conversation("late in 3.1", client(make_connect(V3_1), after=3_600), server(Connack()).marked("", at=None)),
+            conversation(
+                "never, in a WebSocket",
+                *upgraded(),
+                acknowledges("client"),
+                *on(1, _OTHER[0], server(Connack(), after=90).marked("", at=None)),
+            ),
+        ]
+    )
 
     def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
         """Begin to wait in what carries MQTT and has said so before its first packet."""

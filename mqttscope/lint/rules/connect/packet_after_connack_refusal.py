@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, crossing, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import (
+    client,
+    closes,
+    conversation,
+    crossing,
+    examples,
+    hexadecimal,
+    make_connect,
+    opened,
+    server,
+)
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType, reason_name
@@ -38,63 +48,67 @@ class PacketAfterConnackRefusal(Rule):
     settled = False
     Memory = _Memory
 
-    good = [
-        conversation(
-            "sent together with the CONNECT",
-            client(make_connect(), Subscribe(1, None, [Subscription("a")])),
-            server(Connack(reason_code=0x87)),
-            closes("server"),
-        ),
-        conversation(
-            "on its way when the refusal came",
-            client(make_connect()),
-            server(Connack(reason_code=0x87)),
-            crossing(client(Publish(topic_name="a"))),
-            closes("server"),
-        ),
-        conversation(
-            "a client that takes leave",
-            client(make_connect(V3_1_1)),
-            server(Connack(reason_code=5)),
-            client(Disconnect()),
-            closes("server"),
-        ),
-        conversation("accepted", *opened(), client(Publish(topic_name="a"))),
-    ]
-    bad = [
-        conversation(
-            "the server answers a refused client",
-            client(make_connect(), Subscribe(1, None, [Subscription("a")])),
-            server(Connack(reason_code=0x87), Suback(1, None, [0])).marked(""),
-        ),
-        conversation(
-            "the server answers a refused client of 3.1.1",
-            client(make_connect(V3_1_1), Pingreq()),
-            server(Connack(reason_code=5)),
-            server(hexadecimal("d0 00")).marked(""),
-            server(hexadecimal("d0 00")),
-        ),
-        conversation(
-            "the client knew",
-            client(make_connect()),
-            server(Connack(reason_code=0x86)),
-            client(Publish(topic_name="a")).marked(""),
-            client(Publish(topic_name="a")),
-        ),
-        conversation(
-            "the client knew in 3.1",
-            client(make_connect(V3_1)),
-            server(Connack(reason_code=4)),
-            client(Pingreq()).marked(""),
-        ),
-        conversation(
-            "both continue",
-            client(make_connect()),
-            server(Connack(reason_code=0x86)),
-            client(Pingreq()).marked(""),
-            server(hexadecimal("d0 00")).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "sent together with the CONNECT",
+                client(make_connect(), Subscribe(1, None, [Subscription("a")])),
+                server(Connack(reason_code=0x87)),
+                closes("server"),
+            ),
+            conversation(
+                "on its way when the refusal came",
+                client(make_connect()),
+                server(Connack(reason_code=0x87)),
+                crossing(client(Publish(topic_name="a"))),
+                closes("server"),
+            ),
+            conversation(
+                "a client that takes leave",
+                client(make_connect(V3_1_1)),
+                server(Connack(reason_code=5)),
+                client(Disconnect()),
+                closes("server"),
+            ),
+            conversation("accepted", *opened(), client(Publish(topic_name="a"))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the server answers a refused client",
+                client(make_connect(), Subscribe(1, None, [Subscription("a")])),
+                server(Connack(reason_code=0x87), Suback(1, None, [0])).marked(""),
+            ),
+            conversation(
+                "the server answers a refused client of 3.1.1",
+                client(make_connect(V3_1_1), Pingreq()),
+                server(Connack(reason_code=5)),
+                server(hexadecimal("d0 00")).marked(""),
+                server(hexadecimal("d0 00")),
+            ),
+            conversation(
+                "the client knew",
+                client(make_connect()),
+                server(Connack(reason_code=0x86)),
+                client(Publish(topic_name="a")).marked(""),
+                client(Publish(topic_name="a")),
+            ),
+            conversation(
+                "the client knew in 3.1",
+                client(make_connect(V3_1)),
+                server(Connack(reason_code=4)),
+                client(Pingreq()).marked(""),
+            ),
+            conversation(
+                "both continue",
+                client(make_connect()),
+                server(Connack(reason_code=0x86)),
+                client(Pingreq()).marked(""),
+                server(hexadecimal("d0 00")).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """After a refusal."""

@@ -1,7 +1,7 @@
 """CON105."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -25,22 +25,26 @@ class PasswordWithoutUsername(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("both", *opened(V3_1_1, user_name="u", password=b"p")),
-        conversation("an empty user name counts", *opened(V3_1_1, user_name="", password=b"p")),
-        conversation("a user name alone", *opened(V3_1_1, user_name="u")),
-        conversation("MQTT 5.0 allows a password alone", *opened(password=b"p")),
-        conversation(
-            "3.1: both flags, both fields left out",
-            client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 c2 00 3c 00 02 63 31")),
-            server(Connack()),
-            version=V3_1,
-        ),
-    ]
-    bad = [
-        conversation("a password alone", client(make_connect(V3_1_1, password=b"secret")).marked("password")),
-        conversation("a password alone in 3.1", client(make_connect(V3_1, password=b"secret")).marked("password")),
-    ]
+    good = examples(
+        lambda: [
+            conversation("both", *opened(V3_1_1, user_name="u", password=b"p")),
+            conversation("an empty user name counts", *opened(V3_1_1, user_name="", password=b"p")),
+            conversation("a user name alone", *opened(V3_1_1, user_name="u")),
+            conversation("MQTT 5.0 allows a password alone", *opened(password=b"p")),
+            conversation(
+                "3.1: both flags, both fields left out",
+                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 c2 00 3c 00 02 63 31")),
+                server(Connack()),
+                version=V3_1,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("a password alone", client(make_connect(V3_1_1, password=b"secret")).marked("password")),
+            conversation("a password alone in 3.1", client(make_connect(V3_1, password=b"secret")).marked("password")),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Look at the flags."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules import nothing_understood
@@ -40,48 +40,52 @@ class ServerPacketBeforeConnack(Rule):
     needs = Needs.WHOLE_SENDER
     Memory = _Memory
 
-    good = [
-        conversation(
-            "CONNACK first",
-            *opened(clean_start=False, session_present=True),
-            server(Publish(topic_name="a/b")),
-        ),
-        conversation(
-            "AUTH may come before it",
-            client(make_connect(properties=_METHOD)),
-            server(Auth(0x18, _METHOD)),
-            client(Auth(0x18, _METHOD)),
-            server(Connack(properties=_METHOD)),
-        ),
-        conversation(
-            "a capture that joins later", server(Publish(topic_name="a"), Publish(topic_name="b")), handshake=False
-        ),
-    ]
-    bad = [
-        conversation(
-            "a message before CONNACK",
-            client(make_connect(clean_start=False)),
-            server(Publish(topic_name="a/b")).marked(""),
-            server(Publish(topic_name="a/c")),
-            server(Connack(session_present=True)),
-        ),
-        conversation(
-            "a message before CONNACK in 3.1.1",
-            client(make_connect(V3_1_1, clean_start=False)),
-            server(Publish(topic_name="a/b"), Connack(session_present=True)).marked("", at=0),
-        ),
-        conversation(
-            "an answer before CONNACK in 3.1",
-            client(make_connect(V3_1), hexadecimal("c0 00")),
-            server(hexadecimal("d0 00")).marked(""),
-        ),
-        conversation(
-            "a message after AUTH",
-            client(make_connect(properties=_METHOD)),
-            server(Auth(0x18, _METHOD)),
-            server(Publish(topic_name="a")).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "CONNACK first",
+                *opened(clean_start=False, session_present=True),
+                server(Publish(topic_name="a/b")),
+            ),
+            conversation(
+                "AUTH may come before it",
+                client(make_connect(properties=_METHOD)),
+                server(Auth(0x18, _METHOD)),
+                client(Auth(0x18, _METHOD)),
+                server(Connack(properties=_METHOD)),
+            ),
+            conversation(
+                "a capture that joins later", server(Publish(topic_name="a"), Publish(topic_name="b")), handshake=False
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a message before CONNACK",
+                client(make_connect(clean_start=False)),
+                server(Publish(topic_name="a/b")).marked(""),
+                server(Publish(topic_name="a/c")),
+                server(Connack(session_present=True)),
+            ),
+            conversation(
+                "a message before CONNACK in 3.1.1",
+                client(make_connect(V3_1_1, clean_start=False)),
+                server(Publish(topic_name="a/b"), Connack(session_present=True)).marked("", at=0),
+            ),
+            conversation(
+                "an answer before CONNACK in 3.1",
+                client(make_connect(V3_1), hexadecimal("c0 00")),
+                server(hexadecimal("d0 00")).marked(""),
+            ),
+            conversation(
+                "a message after AUTH",
+                client(make_connect(properties=_METHOD)),
+                server(Auth(0x18, _METHOD)),
+                server(Publish(topic_name="a")).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The beginning of the connection was captured, and no CONNACK came yet."""

@@ -3,7 +3,17 @@
 from dataclasses import replace
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.examples import (
+    acknowledges,
+    client,
+    closes,
+    conversation,
+    examples,
+    make_connect,
+    on,
+    opened,
+    server,
+)
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import S2C, has_arrived, is_over, patience_ns
@@ -38,28 +48,32 @@ class UnsupportedVersionNotRefused(Rule):
     version_matters = False
     settings = {"timeout": 30}
 
-    bad = [
-        conversation("accepted", _UNKNOWN, server(Connack()).marked("reason_code")),
-        conversation("the server closes without a word", _UNKNOWN, closes("server").marked("")),
-        conversation(
-            "no reaction",
-            _UNKNOWN,
-            acknowledges("server"),
-            *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
-        ),
-    ]
-    good = [
-        conversation(
-            "a client that closes first",
-            client(make_connect()),
-            closes("client"),
-            *_LATER,
-        ),
-        conversation("a version that is known", *opened(V3_1_1)),
-        conversation(
-            "the mark of a bridge", client(replace(make_connect(V3_1_1), protocol_level=0x84)), server(Connack())
-        ),
-    ]
+    bad = examples(
+        lambda: [
+            conversation("accepted", _UNKNOWN, server(Connack()).marked("reason_code")),
+            conversation("the server closes without a word", _UNKNOWN, closes("server").marked("")),
+            conversation(
+                "no reaction",
+                _UNKNOWN,
+                acknowledges("server"),
+                *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
+            ),
+        ]
+    )
+    good = examples(
+        lambda: [
+            conversation(
+                "a client that closes first",
+                client(make_connect()),
+                closes("client"),
+                *_LATER,
+            ),
+            conversation("a version that is known", *opened(V3_1_1)),
+            conversation(
+                "the mark of a bridge", client(replace(make_connect(V3_1_1), protocol_level=0x84)), server(Connack())
+            ),
+        ]
+    )
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """Begin to wait; look at the answer."""

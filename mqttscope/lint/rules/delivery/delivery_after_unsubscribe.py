@@ -3,7 +3,7 @@
 import zlib
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import SECOND_NS
@@ -35,69 +35,73 @@ class DeliveryAfterUnsubscribe(Rule):
     needs = Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
     settings = {"grace": 5}
 
-    good = [
-        conversation("nothing comes any more", *opened(), *_SUBSCRIBED, *_ENDED),
-        conversation("queued before", *opened(), *_SUBSCRIBED, *_ENDED, server(_MESSAGE, after=4.9)),
-        conversation(
-            "sent again, since it was not acknowledged",
-            *opened(V3_1_1),
-            *_SUBSCRIBED,
-            server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            client(Unsubscribe(11, topic_filters=["a"])),
-            server(Unsuback(11)),
-            server(Publish(qos=1, dup=True, topic_name="a", packet_identifier=1), after=20),
-            client(Puback(1)),
-        ),
-        conversation(
-            "another filter matches as well",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("+", 1)])),
-            server(Suback(10, reason_codes=[1, 1])),
-            *_ENDED,
-            server(_MESSAGE, after=9),
-        ),
-        conversation(
-            "subscribed again",
-            *opened(),
-            *_SUBSCRIBED,
-            *_ENDED,
-            *_SUBSCRIBED,
-            server(_MESSAGE, after=9),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a new message after 10 s",
-            *opened(),
-            *_SUBSCRIBED,
-            *_ENDED,
-            server(_MESSAGE, after=10).marked("topic_name"),
-        ),
-        conversation(
-            "published by the client after the UNSUBACK",
-            *opened(),
-            *_SUBSCRIBED,
-            *_ENDED,
-            client(_MESSAGE),
-            server(_MESSAGE).marked("topic_name"),
-        ),
-        conversation(
-            "in 3.1.1",
-            *opened(V3_1_1),
-            *_SUBSCRIBED,
-            client(Unsubscribe(11, topic_filters=["a"])),
-            server(Unsuback(11)),
-            server(_MESSAGE, after=6).marked("topic_name"),
-        ),
-        conversation(
-            "in 3.1",
-            *opened(V3_1),
-            *_SUBSCRIBED,
-            client(Unsubscribe(11, topic_filters=["a"])),
-            server(Unsuback(11)),
-            server(_MESSAGE, after=6).marked("topic_name"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("nothing comes any more", *opened(), *_SUBSCRIBED, *_ENDED),
+            conversation("queued before", *opened(), *_SUBSCRIBED, *_ENDED, server(_MESSAGE, after=4.9)),
+            conversation(
+                "sent again, since it was not acknowledged",
+                *opened(V3_1_1),
+                *_SUBSCRIBED,
+                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                client(Unsubscribe(11, topic_filters=["a"])),
+                server(Unsuback(11)),
+                server(Publish(qos=1, dup=True, topic_name="a", packet_identifier=1), after=20),
+                client(Puback(1)),
+            ),
+            conversation(
+                "another filter matches as well",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("+", 1)])),
+                server(Suback(10, reason_codes=[1, 1])),
+                *_ENDED,
+                server(_MESSAGE, after=9),
+            ),
+            conversation(
+                "subscribed again",
+                *opened(),
+                *_SUBSCRIBED,
+                *_ENDED,
+                *_SUBSCRIBED,
+                server(_MESSAGE, after=9),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a new message after 10 s",
+                *opened(),
+                *_SUBSCRIBED,
+                *_ENDED,
+                server(_MESSAGE, after=10).marked("topic_name"),
+            ),
+            conversation(
+                "published by the client after the UNSUBACK",
+                *opened(),
+                *_SUBSCRIBED,
+                *_ENDED,
+                client(_MESSAGE),
+                server(_MESSAGE).marked("topic_name"),
+            ),
+            conversation(
+                "in 3.1.1",
+                *opened(V3_1_1),
+                *_SUBSCRIBED,
+                client(Unsubscribe(11, topic_filters=["a"])),
+                server(Unsuback(11)),
+                server(_MESSAGE, after=6).marked("topic_name"),
+            ),
+            conversation(
+                "in 3.1",
+                *opened(V3_1),
+                *_SUBSCRIBED,
+                client(Unsubscribe(11, topic_filters=["a"])),
+                server(Unsuback(11)),
+                server(_MESSAGE, after=6).marked("topic_name"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Only ended subscriptions match, and the grace time is over."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
@@ -65,84 +65,95 @@ class DeliveryOrder(Rule):
     models = (Messages,)
     Memory = Newest
 
-    good = [
-        conversation(
-            "in their order",
-            *subscriber(),
-            *opened(),
-            *publishes(_ONE, _TWO),
-            *on(1, server(_ONE), server(_TWO), *_ACKS),
-        ),
-        conversation(
-            "sent again",
-            *subscriber(),
-            *opened(),
-            *publishes(_ONE, _TWO),
-            *on(1, server(_ONE), server(_TWO), server(message(b"one", packet_identifier=3)), *_ACKS, client(Puback(3))),
-        ),
-        conversation(
-            "of two publishers",
-            *subscriber(),
-            *opened(),
-            *publishes(_ONE),
-            *on(2, *opened(client_identifier="c3"), *publishes(_TWO)),
-            *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-        ),
-        conversation(
-            "with different QoS",
-            *subscriber(),
-            *opened(),
-            *publishes(_ONE, message(b"two", qos=0)),
-            *on(1, server(message(b"two", qos=0)), server(_ONE), _ACKS[0]),
-        ),
-        conversation(
-            "a share",
-            *subscriber(V5, "$share/g/a"),
-            *opened(),
-            *publishes(_ONE, _TWO),
-            *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-        ),
-        conversation(
-            "a queue for each of two subscriptions",
-            *subscriber(V5, "a", "#"),
-            *opened(),
-            *publishes(_ONE, _TWO),
-            *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-        ),
-        conversation(
-            "a payload that came before: nobody can tell them apart",
-            *subscriber(),
-            *opened(),
-            *publishes(_ONE, _TWO, message(b"one", packet_identifier=3)),
-            *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-        ),
-        conversation(
-            "the publisher has sent it again after the other one",
-            *subscriber(),
-            *opened(),
-            client(_ONE, after=2),
-            closes("client"),
-            *on(2, *opened(clean_start=False, session_present=True), *publishes(_TWO)),
-            *on(2, client(message(b"one", dup=True)), server(Puback(1))),
-            *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the second one first",
-            *subscriber(),
-            *opened(),
-            *publishes(_ONE, _TWO),
-            *on(1, server(_TWO), server(_ONE).marked(""), *_ACKS[::-1]),
-        ),
-        conversation(
-            "QoS 0, in 3.1.1, by a wildcard",
-            *subscriber(V3_1_1, "#"),
-            *opened(V3_1_1),
-            *publishes(message(b"one", qos=0), message(b"two", qos=0)),
-            *on(1, server(message(b"two", qos=0)), server(message(b"one", qos=0)).marked("")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "in their order",
+                *subscriber(),
+                *opened(),
+                *publishes(_ONE, _TWO),
+                *on(1, server(_ONE), server(_TWO), *_ACKS),
+            ),
+            conversation(
+                "sent again",
+                *subscriber(),
+                *opened(),
+                *publishes(_ONE, _TWO),
+                *on(
+                    1,
+                    server(_ONE),
+                    server(_TWO),
+                    server(message(b"one", packet_identifier=3)),
+                    *_ACKS,
+                    client(Puback(3)),
+                ),
+            ),
+            conversation(
+                "of two publishers",
+                *subscriber(),
+                *opened(),
+                *publishes(_ONE),
+                *on(2, *opened(client_identifier="c3"), *publishes(_TWO)),
+                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
+            ),
+            conversation(
+                "with different QoS",
+                *subscriber(),
+                *opened(),
+                *publishes(_ONE, message(b"two", qos=0)),
+                *on(1, server(message(b"two", qos=0)), server(_ONE), _ACKS[0]),
+            ),
+            conversation(
+                "a share",
+                *subscriber(V5, "$share/g/a"),
+                *opened(),
+                *publishes(_ONE, _TWO),
+                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
+            ),
+            conversation(
+                "a queue for each of two subscriptions",
+                *subscriber(V5, "a", "#"),
+                *opened(),
+                *publishes(_ONE, _TWO),
+                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
+            ),
+            conversation(
+                "a payload that came before: nobody can tell them apart",
+                *subscriber(),
+                *opened(),
+                *publishes(_ONE, _TWO, message(b"one", packet_identifier=3)),
+                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
+            ),
+            conversation(
+                "the publisher has sent it again after the other one",
+                *subscriber(),
+                *opened(),
+                client(_ONE, after=2),
+                closes("client"),
+                *on(2, *opened(clean_start=False, session_present=True), *publishes(_TWO)),
+                *on(2, client(message(b"one", dup=True)), server(Puback(1))),
+                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the second one first",
+                *subscriber(),
+                *opened(),
+                *publishes(_ONE, _TWO),
+                *on(1, server(_TWO), server(_ONE).marked(""), *_ACKS[::-1]),
+            ),
+            conversation(
+                "QoS 0, in 3.1.1, by a wildcard",
+                *subscriber(V3_1_1, "#"),
+                *opened(V3_1_1),
+                *publishes(message(b"one", qos=0), message(b"two", qos=0)),
+                *on(1, server(message(b"two", qos=0)), server(message(b"one", qos=0)).marked("")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the newest message of the same publisher that the client has got."""

@@ -1,7 +1,7 @@
 """DLV202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
@@ -34,79 +34,83 @@ class DeliveryQosAboveGranted(Rule):
     when = "qos"
     needs = ALL_SUBSCRIPTIONS
 
-    good = [
-        conversation("as granted", *opened(), *_QOS_1, server(_MESSAGE), client(Puback(1))),
-        conversation(
-            "the highest of several counts",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("#", 1)])),
-            server(Suback(10, reason_codes=[0, 1])),
-            server(_MESSAGE),
-            client(Puback(1)),
-        ),
-        conversation(
-            "sent before the SUBACK",
-            *opened(V3_1_1),
-            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-            server(_MESSAGE, Suback(10, reason_codes=[0])),
-            client(Puback(1)),
-        ),
-        conversation(
-            "the subscription is being replaced",
-            *opened(),
-            *_QOS_1,
-            client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
-            server(_MESSAGE),
-            client(Puback(1)),
-            server(Suback(11, reason_codes=[0])),
-        ),
-        conversation(
-            "queued for a subscription that is over",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("#", 1)])),
-            server(Suback(10, reason_codes=[0, 1])),
-            client(Unsubscribe(11, topic_filters=["#"])),
-            server(Unsuback(11, reason_codes=[0])),
-            server(_MESSAGE),
-            client(Puback(1)),
-        ),
-        conversation(
-            "a retained message in 3.1",
-            *opened(V3_1),
-            *_QOS_0,
-            server(Publish(qos=1, topic_name="a", packet_identifier=1, retain=True, payload=b"x")),
-            client(Puback(1)),
-        ),
-        conversation(
-            "a session from before may have another subscription",
-            *opened(V3_1_1, clean_start=False, session_present=True),
-            *_QOS_0,
-            server(_MESSAGE),
-            client(Puback(1)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "QoS 1 where 0 was granted", *opened(), *_QOS_0, server(_MESSAGE).marked("qos"), client(Puback(1))
-        ),
-        conversation(
-            "granted lower than requested, in 3.1.1",
-            *opened(V3_1_1),
-            client(Subscribe(10, subscriptions=[Subscription("a", 2)])),
-            server(Suback(10, reason_codes=[1])),
-            server(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
-            client(Pubrec(1)),
-        ),
-        conversation(
-            "a Shared Subscription",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
-            server(Suback(10, reason_codes=[0])),
-            server(_MESSAGE).marked("qos"),
-            client(Puback(1)),
-        ),
-        conversation("in 3.1", *opened(V3_1), *_QOS_0, server(_MESSAGE).marked("qos"), client(Puback(1))),
-    ]
+    good = examples(
+        lambda: [
+            conversation("as granted", *opened(), *_QOS_1, server(_MESSAGE), client(Puback(1))),
+            conversation(
+                "the highest of several counts",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("#", 1)])),
+                server(Suback(10, reason_codes=[0, 1])),
+                server(_MESSAGE),
+                client(Puback(1)),
+            ),
+            conversation(
+                "sent before the SUBACK",
+                *opened(V3_1_1),
+                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+                server(_MESSAGE, Suback(10, reason_codes=[0])),
+                client(Puback(1)),
+            ),
+            conversation(
+                "the subscription is being replaced",
+                *opened(),
+                *_QOS_1,
+                client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
+                server(_MESSAGE),
+                client(Puback(1)),
+                server(Suback(11, reason_codes=[0])),
+            ),
+            conversation(
+                "queued for a subscription that is over",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("#", 1)])),
+                server(Suback(10, reason_codes=[0, 1])),
+                client(Unsubscribe(11, topic_filters=["#"])),
+                server(Unsuback(11, reason_codes=[0])),
+                server(_MESSAGE),
+                client(Puback(1)),
+            ),
+            conversation(
+                "a retained message in 3.1",
+                *opened(V3_1),
+                *_QOS_0,
+                server(Publish(qos=1, topic_name="a", packet_identifier=1, retain=True, payload=b"x")),
+                client(Puback(1)),
+            ),
+            conversation(
+                "a session from before may have another subscription",
+                *opened(V3_1_1, clean_start=False, session_present=True),
+                *_QOS_0,
+                server(_MESSAGE),
+                client(Puback(1)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "QoS 1 where 0 was granted", *opened(), *_QOS_0, server(_MESSAGE).marked("qos"), client(Puback(1))
+            ),
+            conversation(
+                "granted lower than requested, in 3.1.1",
+                *opened(V3_1_1),
+                client(Subscribe(10, subscriptions=[Subscription("a", 2)])),
+                server(Suback(10, reason_codes=[1])),
+                server(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
+                client(Pubrec(1)),
+            ),
+            conversation(
+                "a Shared Subscription",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
+                server(Suback(10, reason_codes=[0])),
+                server(_MESSAGE).marked("qos"),
+                client(Puback(1)),
+            ),
+            conversation("in 3.1", *opened(V3_1), *_QOS_0, server(_MESSAGE).marked("qos"), client(Puback(1))),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the highest QoS of all that the topic belongs to."""

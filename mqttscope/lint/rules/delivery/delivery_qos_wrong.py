@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.examples import client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import MAX_OF_TOPIC, MAX_WAITING, SETTLE_NS, Messages, Sent
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Rule
@@ -86,99 +86,103 @@ class DeliveryQosWrong(Rule):
     models = (Messages,)
     Memory = Others
 
-    good = [
-        conversation(
-            "as granted, and as published",
-            *subscriber(),
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), _ACKED),
-            *publishes(message(b"other", qos=0)),
-            *on(1, server(message(b"other", qos=0))),
-            *_LATER,
-        ),
-        conversation(
-            "a copy for each subscription",
-            *_TWO,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message(qos=0)), server(message()), _ACKED),
-            *_LATER,
-        ),
-        conversation(
-            "the copy with the right QoS comes when the message is forgotten",
-            *_TWO,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message(qos=0))),
-            *publishes(*(message(f"{number}".encode(), qos=0) for number in range(2 * MAX_OF_TOPIC))),
-            *on(1, server(message()), _ACKED),
-            *_LATER,
-        ),
-        conversation(
-            "of another publisher too, who was not captured",
-            *subscriber(),
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message(qos=0)), server(message()), _ACKED),
-            *_LATER,
-        ),
-        conversation(
-            "retained",
-            *opened(),
-            *publishes(message(retain=True)),
-            *subscriber(V5, granted=0),
-            *on(1, server(message(qos=0, retain=True))),
-            *_LATER,
-        ),
-        conversation(
-            "the subscription has changed since",
-            *subscriber(),
-            *opened(),
-            *publishes(message()),
-            *on(
-                1,
-                client(Subscribe(2, subscriptions=[Subscription("a", 0)])),
-                server(Suback(2, reason_codes=[0])),
-                server(message(qos=0)),
+    good = examples(
+        lambda: [
+            conversation(
+                "as granted, and as published",
+                *subscriber(),
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), _ACKED),
+                *publishes(message(b"other", qos=0)),
+                *on(1, server(message(b"other", qos=0))),
+                *_LATER,
             ),
-            *_LATER,
-        ),
-        conversation(
-            "the same payload with different QoS",
-            *subscriber(),
-            *opened(),
-            *publishes(message(), message(qos=0)),
-            *on(1, server(message(qos=0))),
-            *_LATER,
-        ),
-    ]
-    bad = [
-        conversation(
-            "QoS 0 of two that match",
-            *_TWO,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message(qos=0))),
-            *_FOUND,
-        ),
-        conversation(
-            "lower than published and granted, in 3.1.1",
-            *subscriber(V3_1_1),
-            *opened(V3_1_1),
-            *publishes(message()),
-            *on(1, server(message(qos=0))),
-            *_FOUND,
-        ),
-        conversation(
-            "higher than published",
-            *subscriber(),
-            *opened(),
-            *publishes(message(qos=0)),
-            *on(1, server(message()), _ACKED),
-            *_FOUND,
-        ),
-    ]
+            conversation(
+                "a copy for each subscription",
+                *_TWO,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message(qos=0)), server(message()), _ACKED),
+                *_LATER,
+            ),
+            conversation(
+                "the copy with the right QoS comes when the message is forgotten",
+                *_TWO,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message(qos=0))),
+                *publishes(*(message(f"{number}".encode(), qos=0) for number in range(2 * MAX_OF_TOPIC))),
+                *on(1, server(message()), _ACKED),
+                *_LATER,
+            ),
+            conversation(
+                "of another publisher too, who was not captured",
+                *subscriber(),
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message(qos=0)), server(message()), _ACKED),
+                *_LATER,
+            ),
+            conversation(
+                "retained",
+                *opened(),
+                *publishes(message(retain=True)),
+                *subscriber(V5, granted=0),
+                *on(1, server(message(qos=0, retain=True))),
+                *_LATER,
+            ),
+            conversation(
+                "the subscription has changed since",
+                *subscriber(),
+                *opened(),
+                *publishes(message()),
+                *on(
+                    1,
+                    client(Subscribe(2, subscriptions=[Subscription("a", 0)])),
+                    server(Suback(2, reason_codes=[0])),
+                    server(message(qos=0)),
+                ),
+                *_LATER,
+            ),
+            conversation(
+                "the same payload with different QoS",
+                *subscriber(),
+                *opened(),
+                *publishes(message(), message(qos=0)),
+                *on(1, server(message(qos=0))),
+                *_LATER,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "QoS 0 of two that match",
+                *_TWO,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message(qos=0))),
+                *_FOUND,
+            ),
+            conversation(
+                "lower than published and granted, in 3.1.1",
+                *subscriber(V3_1_1),
+                *opened(V3_1_1),
+                *publishes(message()),
+                *on(1, server(message(qos=0))),
+                *_FOUND,
+            ),
+            conversation(
+                "higher than published",
+                *subscriber(),
+                *opened(),
+                *publishes(message(qos=0)),
+                *on(1, server(message()), _ACKED),
+                *_FOUND,
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Note a delivery with another QoS, and forget it where one with the right QoS comes."""

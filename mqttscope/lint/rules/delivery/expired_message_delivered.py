@@ -4,7 +4,7 @@ from typing import Any
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, make_connect, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
@@ -46,81 +46,85 @@ class ExpiredMessageDelivered(Rule):
     settings = {"tolerance": 2}
     models = (Messages,)
 
-    good = [
-        conversation(
-            "in time",
-            *_AWAY,
-            *opened(),
-            *publishes(message(properties={"message_expiry_interval": 100})),
-            *_returns(),
-            *on(2, server(message(properties={"message_expiry_interval": 40})), client(Puback(1))),
-        ),
-        conversation(
-            "it may have waited in the network",
-            *subscriber(),
-            *opened(),
-            *publishes(message(**_EXPIRES)),
-            *on(1, server(message(**_EXPIRES), after=30), client(Puback(1))),
-        ),
-        conversation(
-            "published again since",
-            *_AWAY,
-            *opened(),
-            *publishes(message(**_EXPIRES)),
-            *publishes(message(), after=40),
-            *_returns(),
-            *on(2, server(message()), client(Puback(1))),
-        ),
-        conversation(
-            "first sent in time",
-            *subscriber(connect=_LASTING),
-            *opened(),
-            *publishes(message(**_EXPIRES)),
-            *on(1, server(message(**_EXPIRES)), closes("client")),
-            *_returns(),
-            *on(2, server(message(dup=True, **_EXPIRES)), client(Puback(1))),
-        ),
-        conversation(
-            "published again in bytes that were lost",
-            *_AWAY,
-            *opened(),
-            *publishes(message(**_EXPIRES)),
-            client(Pingreq(), after=40),
-            server(Pingresp()),
-            lost(client(message())),
-            client(Pingreq()),
-            server(Pingresp()),
-            *_returns(),
-            *on(2, server(message(**_EXPIRES)), client(Puback(1))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "to a client that was away",
-            *_AWAY,
-            *opened(),
-            *publishes(message(**_EXPIRES)),
-            *_returns(),
-            *on(2, server(message(properties={"message_expiry_interval": 0})).marked(""), client(Puback(1))),
-        ),
-        conversation(
-            "a retained message, as if it were new",
-            *opened(),
-            *publishes(message(retain=True, **_EXPIRES)),
-            client(Pingreq(), after=40),
-            server(Pingresp()),
-            *subscriber(),
-            *on(1, server(message(retain=True, **_EXPIRES)).marked(""), client(Puback(1))),
-        ),
-        conversation(
-            "without an interval: only a warning",
-            *_AWAY,
-            *opened(),
-            *publishes(message(**_EXPIRES)),
-            *_returns(),
-            *on(2, server(message()).marked(""), client(Puback(1))),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "in time",
+                *_AWAY,
+                *opened(),
+                *publishes(message(properties={"message_expiry_interval": 100})),
+                *_returns(),
+                *on(2, server(message(properties={"message_expiry_interval": 40})), client(Puback(1))),
+            ),
+            conversation(
+                "it may have waited in the network",
+                *subscriber(),
+                *opened(),
+                *publishes(message(**_EXPIRES)),
+                *on(1, server(message(**_EXPIRES), after=30), client(Puback(1))),
+            ),
+            conversation(
+                "published again since",
+                *_AWAY,
+                *opened(),
+                *publishes(message(**_EXPIRES)),
+                *publishes(message(), after=40),
+                *_returns(),
+                *on(2, server(message()), client(Puback(1))),
+            ),
+            conversation(
+                "first sent in time",
+                *subscriber(connect=_LASTING),
+                *opened(),
+                *publishes(message(**_EXPIRES)),
+                *on(1, server(message(**_EXPIRES)), closes("client")),
+                *_returns(),
+                *on(2, server(message(dup=True, **_EXPIRES)), client(Puback(1))),
+            ),
+            conversation(
+                "published again in bytes that were lost",
+                *_AWAY,
+                *opened(),
+                *publishes(message(**_EXPIRES)),
+                client(Pingreq(), after=40),
+                server(Pingresp()),
+                lost(client(message())),
+                client(Pingreq()),
+                server(Pingresp()),
+                *_returns(),
+                *on(2, server(message(**_EXPIRES)), client(Puback(1))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "to a client that was away",
+                *_AWAY,
+                *opened(),
+                *publishes(message(**_EXPIRES)),
+                *_returns(),
+                *on(2, server(message(properties={"message_expiry_interval": 0})).marked(""), client(Puback(1))),
+            ),
+            conversation(
+                "a retained message, as if it were new",
+                *opened(),
+                *publishes(message(retain=True, **_EXPIRES)),
+                client(Pingreq(), after=40),
+                server(Pingresp()),
+                *subscriber(),
+                *on(1, server(message(retain=True, **_EXPIRES)).marked(""), client(Puback(1))),
+            ),
+            conversation(
+                "without an interval: only a warning",
+                *_AWAY,
+                *opened(),
+                *publishes(message(**_EXPIRES)),
+                *_returns(),
+                *on(2, server(message()).marked(""), client(Puback(1))),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the time that the message has waited with its interval."""

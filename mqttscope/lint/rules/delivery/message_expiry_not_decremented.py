@@ -6,7 +6,7 @@ from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs
 from mqttscope.lint.rules.delivery import waited_until_ns
@@ -97,110 +97,114 @@ class MessageExpiryNotDecremented(BrokerRule):
     settings = {"tolerance": 2}
     Memory = Waiting
 
-    good = [
-        conversation(
-            "waited for a client that was away",
-            *_AWAY,
-            *opened(),
-            _publish(100),
-            _ACKED,
-            *_RETURNS,
-            *on(2, server(_message(40))),
-        ),
-        conversation(
-            "retained, and retained again",
-            *opened(),
-            _publish(100, retain=True),
-            _ACKED,
-            client(Pingreq(), after=50),
-            server(Pingresp()),
-            _publish(100, retain=True),
-            _ACKED,
-            *_READS_LATER,
-            *on(1, server(_message(100, retain=True))),
-        ),
-        conversation(
-            "delivered at once, and shorter than published",
-            *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
-            *opened(),
-            _publish(100),
-            _ACKED,
-            *on(1, server(_message(100)), client(Puback(1))),
-            _publish(1_000),
-            _ACKED,
-            *on(1, server(_message(60))),
-        ),
-        conversation(
-            "sent again, with the same bytes",
-            *_AWAY,
-            *opened(),
-            _publish(100),
-            _ACKED,
-            *_RETURNS,
-            *on(2, server(Publish(True, 1, False, "a", 1, Properties(message_expiry_interval=100), b"21"))),
-        ),
-        conversation(
-            "published again in bytes that were lost",
-            *_AWAY,
-            *opened(),
-            _publish(100),
-            _ACKED,
-            client(Pingreq(), after=50),
-            server(Pingresp()),
-            lost(_publish(100)),
-            client(Pingreq()),
-            server(Pingresp()),
-            client(Pingreq(), after=3),
-            server(Pingresp()),
-            *_RETURNS,
-            *on(2, server(_message(100))),
-        ),
-        conversation(
-            "it may have waited in the network",
-            *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
-            *opened(),
-            _publish(100),
-            _ACKED,
-            *on(1, server(_message(100), after=30)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "unchanged after a minute",
-            *_AWAY,
-            *opened(),
-            _publish(100),
-            _ACKED,
-            *_RETURNS,
-            *on(2, server(_message(100)).marked("properties.message_expiry_interval")),
-        ),
-        conversation(
-            "a retained message",
-            *opened(),
-            _publish(100, retain=True),
-            _ACKED,
-            client(Pingreq(), after=50),
-            server(Pingresp()),
-            *_READS_LATER,
-            *on(1, server(_message(100, retain=True)).marked("properties.message_expiry_interval")),
-        ),
-        conversation(
-            "a piece too little, and none at all: only warnings",
-            *opened(),
-            _publish(100, retain=True),
-            _ACKED,
-            client(Pingreq(), after=50),
-            server(Pingresp()),
-            *_READS_LATER,
-            *on(1, server(_message(80, retain=True)).marked("properties.message_expiry_interval")),
-            *on(
-                2,
-                *opened(client_identifier="c3"),
-                *_SUBSCRIBES,
-                server(_message(None, retain=True)).marked("properties"),
+    good = examples(
+        lambda: [
+            conversation(
+                "waited for a client that was away",
+                *_AWAY,
+                *opened(),
+                _publish(100),
+                _ACKED,
+                *_RETURNS,
+                *on(2, server(_message(40))),
             ),
-        ),
-    ]
+            conversation(
+                "retained, and retained again",
+                *opened(),
+                _publish(100, retain=True),
+                _ACKED,
+                client(Pingreq(), after=50),
+                server(Pingresp()),
+                _publish(100, retain=True),
+                _ACKED,
+                *_READS_LATER,
+                *on(1, server(_message(100, retain=True))),
+            ),
+            conversation(
+                "delivered at once, and shorter than published",
+                *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
+                *opened(),
+                _publish(100),
+                _ACKED,
+                *on(1, server(_message(100)), client(Puback(1))),
+                _publish(1_000),
+                _ACKED,
+                *on(1, server(_message(60))),
+            ),
+            conversation(
+                "sent again, with the same bytes",
+                *_AWAY,
+                *opened(),
+                _publish(100),
+                _ACKED,
+                *_RETURNS,
+                *on(2, server(Publish(True, 1, False, "a", 1, Properties(message_expiry_interval=100), b"21"))),
+            ),
+            conversation(
+                "published again in bytes that were lost",
+                *_AWAY,
+                *opened(),
+                _publish(100),
+                _ACKED,
+                client(Pingreq(), after=50),
+                server(Pingresp()),
+                lost(_publish(100)),
+                client(Pingreq()),
+                server(Pingresp()),
+                client(Pingreq(), after=3),
+                server(Pingresp()),
+                *_RETURNS,
+                *on(2, server(_message(100))),
+            ),
+            conversation(
+                "it may have waited in the network",
+                *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
+                *opened(),
+                _publish(100),
+                _ACKED,
+                *on(1, server(_message(100), after=30)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "unchanged after a minute",
+                *_AWAY,
+                *opened(),
+                _publish(100),
+                _ACKED,
+                *_RETURNS,
+                *on(2, server(_message(100)).marked("properties.message_expiry_interval")),
+            ),
+            conversation(
+                "a retained message",
+                *opened(),
+                _publish(100, retain=True),
+                _ACKED,
+                client(Pingreq(), after=50),
+                server(Pingresp()),
+                *_READS_LATER,
+                *on(1, server(_message(100, retain=True)).marked("properties.message_expiry_interval")),
+            ),
+            conversation(
+                "a piece too little, and none at all: only warnings",
+                *opened(),
+                _publish(100, retain=True),
+                _ACKED,
+                client(Pingreq(), after=50),
+                server(Pingresp()),
+                *_READS_LATER,
+                *on(1, server(_message(80, retain=True)).marked("properties.message_expiry_interval")),
+                *on(
+                    2,
+                    *opened(client_identifier="c3"),
+                    *_SUBSCRIBES,
+                    server(_message(None, retain=True)).marked("properties"),
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Remember what is published with an interval, and compare it with what is delivered."""

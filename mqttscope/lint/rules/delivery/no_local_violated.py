@@ -3,7 +3,7 @@
 import zlib
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
@@ -41,43 +41,47 @@ class NoLocalViolated(Rule):
     needs = ALL_SUBSCRIPTIONS
     settings = {"window": 60}
 
-    good = [
-        conversation("it does not come back", *opened(), *_NO_LOCAL, client(_OWN)),
-        conversation(
-            "other content",
-            *opened(),
-            *_NO_LOCAL,
-            client(_OWN),
-            server(Publish(topic_name="a", payload=b'{"t":21.54,"n":1888}')),
-        ),
-        conversation(
-            "another subscription without No Local",
-            *opened(),
-            *_NO_LOCAL,
-            client(Subscribe(11, subscriptions=[Subscription("#", 0)])),
-            server(Suback(11, reason_codes=[0])),
-            client(_OWN),
-            server(_OWN),
-        ),
-        conversation(
-            "two clients delete a retained message",
-            *opened(),
-            *_NO_LOCAL,
-            client(Publish(topic_name="a", retain=True)),
-            server(Publish(topic_name="a")),
-        ),
-        conversation("more than a minute later", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN, after=61)),
-    ]
-    bad = [
-        conversation("its own message", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN).marked("")),
-        conversation(
-            "a payload that anybody may have sent",
-            *opened(),
-            *_NO_LOCAL,
-            client(Publish(topic_name="a", payload=b"x")),
-            server(Publish(topic_name="a", payload=b"x")).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("it does not come back", *opened(), *_NO_LOCAL, client(_OWN)),
+            conversation(
+                "other content",
+                *opened(),
+                *_NO_LOCAL,
+                client(_OWN),
+                server(Publish(topic_name="a", payload=b'{"t":21.54,"n":1888}')),
+            ),
+            conversation(
+                "another subscription without No Local",
+                *opened(),
+                *_NO_LOCAL,
+                client(Subscribe(11, subscriptions=[Subscription("#", 0)])),
+                server(Suback(11, reason_codes=[0])),
+                client(_OWN),
+                server(_OWN),
+            ),
+            conversation(
+                "two clients delete a retained message",
+                *opened(),
+                *_NO_LOCAL,
+                client(Publish(topic_name="a", retain=True)),
+                server(Publish(topic_name="a")),
+            ),
+            conversation("more than a minute later", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN, after=61)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("its own message", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN).marked("")),
+            conversation(
+                "a payload that anybody may have sent",
+                *opened(),
+                *_NO_LOCAL,
+                client(Publish(topic_name="a", payload=b"x")),
+                server(Publish(topic_name="a", payload=b"x")).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message among those that the client sent lately."""

@@ -1,7 +1,7 @@
 """DLV413."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.examples import client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
@@ -42,92 +42,98 @@ class PropertyAltered(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
 
-    good = [
-        conversation(
-            "as they came, in another order",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties=_ALL)),
-            *on(1, server(message(properties=dict(reversed(_ALL.items())))), client(Puback(1))),
-        ),
-        conversation(
-            "no Payload Format Indicator is the same as 0",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties={"payload_format_indicator": 0})),
-            *on(1, server(message()), client(Puback(1))),
-        ),
-        conversation(
-            "a subscriber of 3.1.1 gets none",
-            *subscriber(V3_1_1),
-            *opened(),
-            *publishes(message(properties=_ALL)),
-            *on(1, server(message()), client(Puback(1))),
-        ),
-        conversation(
-            "a publisher of 3.1.1 sends none",
-            *subscriber(),
-            *opened(V3_1_1),
-            *publishes(message()),
-            *on(1, server(message(properties=_TEXT)), client(Puback(1))),
-        ),
-        conversation(
-            "the same payload with and without",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties=_TEXT), message(packet_identifier=2)),
-            *on(1, server(message()), client(Puback(1))),
-        ),
-        conversation(
-            "it comes again from elsewhere",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties=_TEXT)),
-            *on(1, server(message(properties=_TEXT)), client(Puback(1)), server(message()), client(Puback(1))),
-        ),
-        conversation(
-            "a message that nobody was seen to publish",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties=_TEXT)),
-            *on(1, server(message(b"other")), client(Puback(1))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the content type is lost",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties=_TEXT)),
-            *on(1, server(message()).marked("properties.content_type"), client(Puback(1))),
-        ),
-        conversation(
-            "several are changed",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties=_ALL)),
-            *on(
-                1,
-                server(message(properties={"correlation_data": b"\x00", "response_topic": "r/2", **_TEXT})).marked(
-                    "properties.payload_format_indicator", "properties.response_topic", "properties.correlation_data"
+    good = examples(
+        lambda: [
+            conversation(
+                "as they came, in another order",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties=_ALL)),
+                *on(1, server(message(properties=dict(reversed(_ALL.items())))), client(Puback(1))),
+            ),
+            conversation(
+                "no Payload Format Indicator is the same as 0",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties={"payload_format_indicator": 0})),
+                *on(1, server(message()), client(Puback(1))),
+            ),
+            conversation(
+                "a subscriber of 3.1.1 gets none",
+                *subscriber(V3_1_1),
+                *opened(),
+                *publishes(message(properties=_ALL)),
+                *on(1, server(message()), client(Puback(1))),
+            ),
+            conversation(
+                "a publisher of 3.1.1 sends none",
+                *subscriber(),
+                *opened(V3_1_1),
+                *publishes(message()),
+                *on(1, server(message(properties=_TEXT)), client(Puback(1))),
+            ),
+            conversation(
+                "the same payload with and without",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties=_TEXT), message(packet_identifier=2)),
+                *on(1, server(message()), client(Puback(1))),
+            ),
+            conversation(
+                "it comes again from elsewhere",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties=_TEXT)),
+                *on(1, server(message(properties=_TEXT)), client(Puback(1)), server(message()), client(Puback(1))),
+            ),
+            conversation(
+                "a message that nobody was seen to publish",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties=_TEXT)),
+                *on(1, server(message(b"other")), client(Puback(1))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the content type is lost",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties=_TEXT)),
+                *on(1, server(message()).marked("properties.content_type"), client(Puback(1))),
+            ),
+            conversation(
+                "several are changed",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties=_ALL)),
+                *on(
+                    1,
+                    server(message(properties={"correlation_data": b"\x00", "response_topic": "r/2", **_TEXT})).marked(
+                        "properties.payload_format_indicator",
+                        "properties.response_topic",
+                        "properties.correlation_data",
+                    ),
+                    client(Puback(1)),
                 ),
-                client(Puback(1)),
             ),
-        ),
-        conversation(
-            "one is put there, and a retained copy: only warnings",
-            *opened(),
-            *publishes(message(retain=True, properties=_TEXT)),
-            *subscriber(),
-            *on(1, server(message(retain=True)).marked("properties.content_type"), client(Puback(1))),
-            *publishes(message(b"other")),
-            *on(
-                1,
-                server(message(b"other", properties=_TEXT)).marked("properties.content_type"),
-                client(Puback(1)),
+            conversation(
+                "one is put there, and a retained copy: only warnings",
+                *opened(),
+                *publishes(message(retain=True, properties=_TEXT)),
+                *subscriber(),
+                *on(1, server(message(retain=True)).marked("properties.content_type"), client(Puback(1))),
+                *publishes(message(b"other")),
+                *on(
+                    1,
+                    server(message(b"other", properties=_TEXT)).marked("properties.content_type"),
+                    client(Puback(1)),
+                ),
             ),
-        ),
-    ]
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the properties of a delivery with those of the messages that it may be of."""

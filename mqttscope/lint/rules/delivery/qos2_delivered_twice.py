@@ -1,7 +1,7 @@
 """DLV417."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
@@ -55,65 +55,69 @@ class Qos2DeliveredTwice(Rule):
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)
 
-    good = [
-        conversation(
-            "sent again by the publisher, delivered once",
-            *subscriber(granted=2),
-            *opened(V3_1_1),
-            *_published(again=True),
-            *_gets(3),
-        ),
-        conversation(
-            "a copy for each subscription",
-            *subscriber(V5, "a", "#", granted=2),
-            *opened(V3_1_1),
-            *_published(again=True),
-            *_gets(3),
-            *_gets(4),
-        ),
-        conversation(
-            "published twice",
-            *subscriber(granted=2),
-            *opened(),
-            *_published(again=False),
-            *_published(again=False, identifier=8),
-            *_gets(3),
-            *_gets(4),
-        ),
-        conversation(
-            "delivered with QoS 1",
-            *subscriber(granted=1),
-            *opened(V3_1_1),
-            *_published(again=False),
-            *on(1, server(message()), client(Puback(1)), server(message(packet_identifier=2)), client(Puback(2))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "sent again by the publisher",
-            *subscriber(granted=2),
-            *opened(V3_1_1),
-            *_published(again=True),
-            *_gets(3),
-            *_gets(4, "packet_identifier"),
-        ),
-        conversation(
-            "sent again by the publisher, in 3.1",
-            *subscriber(V3_1, granted=2),
-            *opened(V3_1),
-            *_published(again=True),
-            *_gets(3),
-            *_gets(4, "packet_identifier"),
-        ),
-        conversation(
-            "published once: only a warning",
-            *subscriber(granted=2),
-            *opened(),
-            *_published(again=False),
-            *_gets(3),
-            *_gets(4, "packet_identifier"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "sent again by the publisher, delivered once",
+                *subscriber(granted=2),
+                *opened(V3_1_1),
+                *_published(again=True),
+                *_gets(3),
+            ),
+            conversation(
+                "a copy for each subscription",
+                *subscriber(V5, "a", "#", granted=2),
+                *opened(V3_1_1),
+                *_published(again=True),
+                *_gets(3),
+                *_gets(4),
+            ),
+            conversation(
+                "published twice",
+                *subscriber(granted=2),
+                *opened(),
+                *_published(again=False),
+                *_published(again=False, identifier=8),
+                *_gets(3),
+                *_gets(4),
+            ),
+            conversation(
+                "delivered with QoS 1",
+                *subscriber(granted=1),
+                *opened(V3_1_1),
+                *_published(again=False),
+                *on(1, server(message()), client(Puback(1)), server(message(packet_identifier=2)), client(Puback(2))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "sent again by the publisher",
+                *subscriber(granted=2),
+                *opened(V3_1_1),
+                *_published(again=True),
+                *_gets(3),
+                *_gets(4, "packet_identifier"),
+            ),
+            conversation(
+                "sent again by the publisher, in 3.1",
+                *subscriber(V3_1, granted=2),
+                *opened(V3_1),
+                *_published(again=True),
+                *_gets(3),
+                *_gets(4, "packet_identifier"),
+            ),
+            conversation(
+                "published once: only a warning",
+                *subscriber(granted=2),
+                *opened(),
+                *_published(again=False),
+                *_gets(3),
+                *_gets(4, "packet_identifier"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the copies that the client has got of the message, each with its packet identifier."""

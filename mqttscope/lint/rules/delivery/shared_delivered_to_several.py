@@ -1,7 +1,7 @@
 """DLV419."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages, share_of
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
@@ -37,69 +37,73 @@ class SharedDeliveredToSeveral(Rule):
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)
 
-    good = [
-        conversation(
-            "one member",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message(), message(b"other", packet_identifier=2)),
-            *on(1, server(message()), _ACKED),
-            *on(2, server(message(b"other")), _ACKED),
-        ),
-        conversation(
-            "the first one is gone",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), closes("client", "reset")),
-            *on(2, server(message()), _ACKED),
-        ),
-        conversation(
-            "an ordinary subscription beside it",
-            *subscriber(V5, _SHARE, "a"),
-            *subscriber(V5, _SHARE, connection=2, identifier="c3"),
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), _ACKED),
-            *on(2, server(message()), _ACKED),
-        ),
-        conversation(
-            "another share",
-            *subscriber(V5, _SHARE),
-            *subscriber(V5, "$share/h/a", connection=2, identifier="c3"),
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), _ACKED),
-            *on(2, server(message()), _ACKED),
-        ),
-        conversation(
-            "the same payload again",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message(), message()),
-            *on(1, server(message()), _ACKED),
-            *on(2, server(message()), _ACKED),
-        ),
-    ]
-    bad = [
-        conversation(
-            "two members",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), _ACKED),
-            *on(2, server(message()).marked(""), _ACKED),
-        ),
-        conversation(
-            "a wildcard, QoS 0",
-            *subscriber(V5, "$share/g/#"),
-            *subscriber(V5, "$share/g/#", connection=2, identifier="c3"),
-            *opened(),
-            *publishes(message(qos=0)),
-            *on(1, server(message(qos=0))),
-            *on(2, server(message(qos=0)).marked("")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "one member",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message(), message(b"other", packet_identifier=2)),
+                *on(1, server(message()), _ACKED),
+                *on(2, server(message(b"other")), _ACKED),
+            ),
+            conversation(
+                "the first one is gone",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), closes("client", "reset")),
+                *on(2, server(message()), _ACKED),
+            ),
+            conversation(
+                "an ordinary subscription beside it",
+                *subscriber(V5, _SHARE, "a"),
+                *subscriber(V5, _SHARE, connection=2, identifier="c3"),
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), _ACKED),
+                *on(2, server(message()), _ACKED),
+            ),
+            conversation(
+                "another share",
+                *subscriber(V5, _SHARE),
+                *subscriber(V5, "$share/h/a", connection=2, identifier="c3"),
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), _ACKED),
+                *on(2, server(message()), _ACKED),
+            ),
+            conversation(
+                "the same payload again",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message(), message()),
+                *on(1, server(message()), _ACKED),
+                *on(2, server(message()), _ACKED),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "two members",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), _ACKED),
+                *on(2, server(message()).marked(""), _ACKED),
+            ),
+            conversation(
+                "a wildcard, QoS 0",
+                *subscriber(V5, "$share/g/#"),
+                *subscriber(V5, "$share/g/#", connection=2, identifier="c3"),
+                *opened(),
+                *publishes(message(qos=0)),
+                *on(1, server(message(qos=0))),
+                *on(2, server(message(qos=0)).marked("")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look which members of the share have got the message."""

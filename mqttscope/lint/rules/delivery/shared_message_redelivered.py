@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages, share_of
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
@@ -69,69 +69,73 @@ class SharedMessageRedelivered(Rule):
     models = (Messages,)
     Memory = Refusals
 
-    good = [
-        conversation(
-            "it is dropped",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-            *publishes(message(b"other")),
-            *on(2, server(message(b"other")), client(Puback(1))),
-        ),
-        conversation(
-            "the member is gone, and QoS 1 goes to another one",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), closes("client", "reset")),
-            *on(2, server(message()), client(Puback(1))),
-        ),
-        conversation(
-            "an ordinary subscription has a copy of its own",
-            *subscriber(V5, _SHARE),
-            *subscriber(connection=2, identifier="c3"),
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-            *on(2, server(message()), client(Puback(1))),
-        ),
-        conversation(
-            "published again",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-            *publishes(message()),
-            *on(2, server(message()), client(Puback(1))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "refused by one, offered to the next",
-            *_MEMBERS,
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-            *on(2, server(message()).marked(""), client(Puback(1))),
-        ),
-        conversation(
-            "QoS 2, refused",
-            *_MEMBERS_2,
-            *opened(),
-            *_SENT_2,
-            *on(1, server(message(qos=2)), client(Pubrec(1, reason_code=0x99))),
-            *on(2, server(message(qos=2)).marked(""), client(Pubrec(1))),
-        ),
-        conversation(
-            "QoS 2, under way when the connection broke",
-            *_MEMBERS_2,
-            *opened(),
-            *_SENT_2,
-            *on(1, server(message(qos=2)), closes("client", "reset")),
-            *on(2, server(message(qos=2)).marked(""), client(Pubrec(1))),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "it is dropped",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
+                *publishes(message(b"other")),
+                *on(2, server(message(b"other")), client(Puback(1))),
+            ),
+            conversation(
+                "the member is gone, and QoS 1 goes to another one",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), closes("client", "reset")),
+                *on(2, server(message()), client(Puback(1))),
+            ),
+            conversation(
+                "an ordinary subscription has a copy of its own",
+                *subscriber(V5, _SHARE),
+                *subscriber(connection=2, identifier="c3"),
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
+                *on(2, server(message()), client(Puback(1))),
+            ),
+            conversation(
+                "published again",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
+                *publishes(message()),
+                *on(2, server(message()), client(Puback(1))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "refused by one, offered to the next",
+                *_MEMBERS,
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
+                *on(2, server(message()).marked(""), client(Puback(1))),
+            ),
+            conversation(
+                "QoS 2, refused",
+                *_MEMBERS_2,
+                *opened(),
+                *_SENT_2,
+                *on(1, server(message(qos=2)), client(Pubrec(1, reason_code=0x99))),
+                *on(2, server(message(qos=2)).marked(""), client(Pubrec(1))),
+            ),
+            conversation(
+                "QoS 2, under way when the connection broke",
+                *_MEMBERS_2,
+                *opened(),
+                *_SENT_2,
+                *on(1, server(message(qos=2)), closes("client", "reset")),
+                *on(2, server(message(qos=2)).marked(""), client(Pubrec(1))),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Puback | Pubrec, at: RuleContext) -> Findings:
         """Note what is refused, and compare it with what the server sends to others."""

@@ -3,7 +3,7 @@
 import zlib
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
@@ -68,74 +68,78 @@ class StaleSubscriptionUsed(Rule):
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
 
-    good = [
-        conversation("the new ones", *opened(), *_REPLACED, server(_message(2, 0))),
-        conversation(
-            "sent before the SUBACK",
-            *opened(),
-            *_REPLACED[:3],
-            server(_message(1), Suback(11, reason_codes=[0])),
-            client(Puback(1)),
-        ),
-        conversation(
-            "a part of the server learns of the SUBSCRIBE a moment after the SUBACK",
-            *opened(),
-            *_REPLACED,
-            server(_message(1), after=0.5),
-            client(Puback(1)),
-        ),
-        conversation(
-            "a message sent again",
-            *opened(V3_1_1),
-            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-            server(Suback(10, reason_codes=[1])),
-            server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
-            server(Suback(11, reason_codes=[0])),
-            server(Publish(qos=1, dup=True, topic_name="a", packet_identifier=1), after=9),
-            client(Puback(1)),
-        ),
-        conversation("each message once", *opened(V3_1_1), *_AGAIN, server(*_twice(b"1", b"2")[::2])),
-        conversation(
-            "two messages with the same content",
-            *opened(V3_1_1),
-            *_AGAIN,
-            server(*_twice(b"1", b"1", b"1")),
-        ),
-        conversation(
-            "the SUBSCRIBE that should replace it was refused",
-            *opened(),
-            *_REPLACED[:3],
-            server(Suback(11, reason_codes=[0x97])),
-            server(_message(1)),
-            client(Puback(1)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "old identifier and old QoS",
-            *opened(),
-            *_REPLACED,
-            server(_message(1), after=2).marked("properties.subscription_identifier"),
-            client(Puback(1)),
-        ),
-        conversation(
-            "old QoS",
-            *opened(V3_1_1),
-            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-            server(Suback(10, reason_codes=[1])),
-            client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
-            server(Suback(11, reason_codes=[0])),
-            server(Publish(qos=1, topic_name="a", packet_identifier=1), after=6).marked("qos"),
-            client(Puback(1)),
-        ),
-        conversation(
-            "two copies of each message, in 3.1",
-            *opened(V3_1),
-            *_AGAIN,
-            server(*_twice(b"1", b"2", b"3"), after=6).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("the new ones", *opened(), *_REPLACED, server(_message(2, 0))),
+            conversation(
+                "sent before the SUBACK",
+                *opened(),
+                *_REPLACED[:3],
+                server(_message(1), Suback(11, reason_codes=[0])),
+                client(Puback(1)),
+            ),
+            conversation(
+                "a part of the server learns of the SUBSCRIBE a moment after the SUBACK",
+                *opened(),
+                *_REPLACED,
+                server(_message(1), after=0.5),
+                client(Puback(1)),
+            ),
+            conversation(
+                "a message sent again",
+                *opened(V3_1_1),
+                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+                server(Suback(10, reason_codes=[1])),
+                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
+                server(Suback(11, reason_codes=[0])),
+                server(Publish(qos=1, dup=True, topic_name="a", packet_identifier=1), after=9),
+                client(Puback(1)),
+            ),
+            conversation("each message once", *opened(V3_1_1), *_AGAIN, server(*_twice(b"1", b"2")[::2])),
+            conversation(
+                "two messages with the same content",
+                *opened(V3_1_1),
+                *_AGAIN,
+                server(*_twice(b"1", b"1", b"1")),
+            ),
+            conversation(
+                "the SUBSCRIBE that should replace it was refused",
+                *opened(),
+                *_REPLACED[:3],
+                server(Suback(11, reason_codes=[0x97])),
+                server(_message(1)),
+                client(Puback(1)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "old identifier and old QoS",
+                *opened(),
+                *_REPLACED,
+                server(_message(1), after=2).marked("properties.subscription_identifier"),
+                client(Puback(1)),
+            ),
+            conversation(
+                "old QoS",
+                *opened(V3_1_1),
+                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+                server(Suback(10, reason_codes=[1])),
+                client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
+                server(Suback(11, reason_codes=[0])),
+                server(Publish(qos=1, topic_name="a", packet_identifier=1), after=6).marked("qos"),
+                client(Puback(1)),
+            ),
+            conversation(
+                "two copies of each message, in 3.1",
+                *opened(V3_1),
+                *_AGAIN,
+                server(*_twice(b"1", b"2", b"3"), after=6).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Only for topics of subscriptions that were replaced."""

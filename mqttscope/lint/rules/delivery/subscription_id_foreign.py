@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
@@ -46,60 +46,64 @@ class SubscriptionIdForeign(Rule):
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
 
-    good = [
-        conversation("its own", *opened(), *_SEVEN, server(_message(7))),
-        conversation(
-            "those of two subscriptions",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(8, "#", 11)),
-            server(Suback(11, reason_codes=[0])),
-            server(_message(8, 7)),
-        ),
-        conversation(
-            "the old one while the new SUBSCRIBE is under way",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(8, "a", 11)),
-            server(_message(7), Suback(11, reason_codes=[0])),
-        ),
-        conversation(
-            "shortly after the UNSUBACK",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(8, "#", 11)),
-            server(Suback(11, reason_codes=[0])),
-            client(Unsubscribe(12, topic_filters=["a"])),
-            server(Unsuback(12, reason_codes=[0])),
-            server(_message(7, 8), after=4.9),
-        ),
-    ]
-    bad = [
-        conversation(
-            "one that nobody asked for",
-            *opened(),
-            *_SEVEN,
-            server(_message(9)).marked("properties.subscription_identifier"),
-        ),
-        conversation(
-            "that of a subscription that does not match",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(8, "b", 11)),
-            server(Suback(11, reason_codes=[0])),
-            server(_message(7, 8)).marked("properties.subscription_identifier"),
-        ),
-        conversation(
-            "that of a subscription that ended long ago",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(8, "#", 11)),
-            server(Suback(11, reason_codes=[0])),
-            client(Unsubscribe(12, topic_filters=["a"])),
-            server(Unsuback(12, reason_codes=[0])),
-            server(_message(7, 8), after=5.5).marked("properties.subscription_identifier"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("its own", *opened(), *_SEVEN, server(_message(7))),
+            conversation(
+                "those of two subscriptions",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(8, "#", 11)),
+                server(Suback(11, reason_codes=[0])),
+                server(_message(8, 7)),
+            ),
+            conversation(
+                "the old one while the new SUBSCRIBE is under way",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(8, "a", 11)),
+                server(_message(7), Suback(11, reason_codes=[0])),
+            ),
+            conversation(
+                "shortly after the UNSUBACK",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(8, "#", 11)),
+                server(Suback(11, reason_codes=[0])),
+                client(Unsubscribe(12, topic_filters=["a"])),
+                server(Unsuback(12, reason_codes=[0])),
+                server(_message(7, 8), after=4.9),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "one that nobody asked for",
+                *opened(),
+                *_SEVEN,
+                server(_message(9)).marked("properties.subscription_identifier"),
+            ),
+            conversation(
+                "that of a subscription that does not match",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(8, "b", 11)),
+                server(Suback(11, reason_codes=[0])),
+                server(_message(7, 8)).marked("properties.subscription_identifier"),
+            ),
+            conversation(
+                "that of a subscription that ended long ago",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(8, "#", 11)),
+                server(Suback(11, reason_codes=[0])),
+                client(Unsubscribe(12, topic_filters=["a"])),
+                server(Unsuback(12, reason_codes=[0])),
+                server(_message(7, 8), after=5.5).marked("properties.subscription_identifier"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Iterator[Report] | None:
         """Look up who has the identifiers."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules import properties_lost
@@ -81,90 +81,96 @@ class SubscriptionIdMissing(Rule):
     settings = {"grace": 5}
     Memory = Waiting
 
-    good = [
-        conversation("the identifier of its subscription", *opened(), *_SEVEN, server(_message(7))),
-        conversation("all identifiers in one copy", *opened(), *_SEVEN, *_EIGHT, server(_message(8, 7), after=9)),
-        conversation(
-            "a copy for each subscription",
-            *opened(),
-            *_SEVEN,
-            *_EIGHT,
-            server(_message(7), _message(8), after=9),
-            server(_message(8, payload=b"22"), _message(7, payload=b"22")),
-            closes("client", after=9),
-        ),
-        conversation(
-            "one subscription has none, and its copy comes too",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(None, "#", 11)),
-            server(Suback(11, reason_codes=[0])),
-            server(_message(), _message(7), after=9),
-            closes("client", after=9),
-        ),
-        conversation(
-            "subscribed again without an identifier",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(None, "a/+", 11)),
-            server(Suback(11, reason_codes=[0])),
-            server(_message()),
-        ),
-        conversation(
-            "sent before it got its identifier",
-            *opened(),
-            client(_subscribe(None, "a/+", 10)),
-            server(Suback(10, reason_codes=[0])),
-            client(_subscribe(7, "a/+", 11)),
-            server(_message(), Suback(11, reason_codes=[0])),
-        ),
-        conversation(
-            "a message sent again that had none the first time",
-            *opened(clean_start=False, session_present=True),
-            client(Subscribe(11, Properties(subscription_identifier=7), [Subscription("a/b", 1)])),
-            server(Suback(11, reason_codes=[1])),
-            server(Publish(qos=1, dup=True, topic_name="a/b", packet_identifier=1), after=9),
-            client(Puback(1)),
-        ),
-        conversation(
-            "a retained message of one of two subscriptions",
-            *opened(),
-            *_SEVEN,
-            *_EIGHT,
-            server(
-                Publish(topic_name="a/b", retain=True, payload=b"x", properties=Properties(subscription_identifier=[8]))
+    good = examples(
+        lambda: [
+            conversation("the identifier of its subscription", *opened(), *_SEVEN, server(_message(7))),
+            conversation("all identifiers in one copy", *opened(), *_SEVEN, *_EIGHT, server(_message(8, 7), after=9)),
+            conversation(
+                "a copy for each subscription",
+                *opened(),
+                *_SEVEN,
+                *_EIGHT,
+                server(_message(7), _message(8), after=9),
+                server(_message(8, payload=b"22"), _message(7, payload=b"22")),
+                closes("client", after=9),
             ),
-            closes("client", after=9),
-        ),
-    ]
-    bad = [
-        conversation("no identifier at all", *opened(), *_SEVEN, server(_message()).marked("properties")),
-        conversation(
-            "two subscriptions with identifiers, and none comes",
-            *opened(),
-            *_SEVEN,
-            *_EIGHT,
-            server(_message()).marked("properties"),
-        ),
-        conversation(
-            "one copy with one of two identifiers",
-            *opened(),
-            *_SEVEN,
-            *_EIGHT,
-            server(_message(7), after=9),
-            server(_message(7, payload=b"22")),
-            closes("client", after=9).marked(""),
-        ),
-        conversation(
-            "one copy without the identifier that one of two has",
-            *opened(),
-            *_SEVEN,
-            client(_subscribe(None, "#", 11)),
-            server(Suback(11, reason_codes=[0])),
-            server(_message(), after=9),
-            closes("client", after=9).marked(""),
-        ),
-    ]
+            conversation(
+                "one subscription has none, and its copy comes too",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(None, "#", 11)),
+                server(Suback(11, reason_codes=[0])),
+                server(_message(), _message(7), after=9),
+                closes("client", after=9),
+            ),
+            conversation(
+                "subscribed again without an identifier",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(None, "a/+", 11)),
+                server(Suback(11, reason_codes=[0])),
+                server(_message()),
+            ),
+            conversation(
+                "sent before it got its identifier",
+                *opened(),
+                client(_subscribe(None, "a/+", 10)),
+                server(Suback(10, reason_codes=[0])),
+                client(_subscribe(7, "a/+", 11)),
+                server(_message(), Suback(11, reason_codes=[0])),
+            ),
+            conversation(
+                "a message sent again that had none the first time",
+                *opened(clean_start=False, session_present=True),
+                client(Subscribe(11, Properties(subscription_identifier=7), [Subscription("a/b", 1)])),
+                server(Suback(11, reason_codes=[1])),
+                server(Publish(qos=1, dup=True, topic_name="a/b", packet_identifier=1), after=9),
+                client(Puback(1)),
+            ),
+            conversation(
+                "a retained message of one of two subscriptions",
+                *opened(),
+                *_SEVEN,
+                *_EIGHT,
+                server(
+                    Publish(
+                        topic_name="a/b", retain=True, payload=b"x", properties=Properties(subscription_identifier=[8])
+                    )
+                ),
+                closes("client", after=9),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("no identifier at all", *opened(), *_SEVEN, server(_message()).marked("properties")),
+            conversation(
+                "two subscriptions with identifiers, and none comes",
+                *opened(),
+                *_SEVEN,
+                *_EIGHT,
+                server(_message()).marked("properties"),
+            ),
+            conversation(
+                "one copy with one of two identifiers",
+                *opened(),
+                *_SEVEN,
+                *_EIGHT,
+                server(_message(7), after=9),
+                server(_message(7, payload=b"22")),
+                closes("client", after=9).marked(""),
+            ),
+            conversation(
+                "one copy without the identifier that one of two has",
+                *opened(),
+                *_SEVEN,
+                client(_subscribe(None, "#", 11)),
+                server(Suback(11, reason_codes=[0])),
+                server(_message(), after=9),
+                closes("client", after=9).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without any identifier at once, with some of them when no other copy can come."""

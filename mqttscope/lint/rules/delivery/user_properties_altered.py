@@ -3,7 +3,7 @@
 from collections import Counter
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.examples import client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
@@ -38,77 +38,83 @@ class UserPropertiesAltered(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
 
-    good = [
-        conversation(
-            "all in their order, one of them twice",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties={"user_property": [_K1, _K2, _K1]})),
-            *on(1, server(message(properties={"user_property": [_K1, _K2, _K1]})), _ACKED),
-        ),
-        conversation(
-            "a subscriber of 3.1.1 gets none",
-            *subscriber(V3_1_1),
-            *opened(),
-            *publishes(message(properties={"user_property": [_K1]})),
-            *on(1, server(message()), _ACKED),
-        ),
-        conversation(
-            "the same payload with others",
-            *subscriber(),
-            *opened(),
-            *publishes(
-                message(properties={"user_property": [_K1]}),
-                message(properties={"user_property": [_K2]}, packet_identifier=2),
+    good = examples(
+        lambda: [
+            conversation(
+                "all in their order, one of them twice",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties={"user_property": [_K1, _K2, _K1]})),
+                *on(1, server(message(properties={"user_property": [_K1, _K2, _K1]})), _ACKED),
             ),
-            *on(1, server(message(properties={"user_property": [_K2]})), _ACKED),
-        ),
-        conversation(
-            "it comes again from elsewhere",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties={"user_property": [_K1]})),
-            *on(1, server(message(properties={"user_property": [_K1]})), _ACKED, server(message()), _ACKED),
-        ),
-    ]
-    bad = [
-        conversation(
-            "another order",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties={"user_property": [_K1, _K2]})),
-            *on(
-                1, server(message(properties={"user_property": [_K2, _K1]})).marked("properties.user_property"), _ACKED
+            conversation(
+                "a subscriber of 3.1.1 gets none",
+                *subscriber(V3_1_1),
+                *opened(),
+                *publishes(message(properties={"user_property": [_K1]})),
+                *on(1, server(message()), _ACKED),
             ),
-        ),
-        conversation(
-            "one of two alike is lost",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties={"user_property": [_K1, _K1]})),
-            *on(1, server(message(properties={"user_property": [_K1]})).marked("properties.user_property"), _ACKED),
-        ),
-        conversation(
-            "one of the server's own: only a note",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties={"user_property": [_K1]})),
-            *on(
-                1,
-                server(message(properties={"user_property": [_K1, ("timestamp", "1")]})).marked(
-                    "properties.user_property"
+            conversation(
+                "the same payload with others",
+                *subscriber(),
+                *opened(),
+                *publishes(
+                    message(properties={"user_property": [_K1]}),
+                    message(properties={"user_property": [_K2]}, packet_identifier=2),
                 ),
-                _ACKED,
+                *on(1, server(message(properties={"user_property": [_K2]})), _ACKED),
             ),
-        ),
-        conversation(
-            "a retained copy: only a warning",
-            *opened(),
-            *publishes(message(retain=True, properties={"user_property": [_K1]})),
-            *subscriber(),
-            *on(1, server(message(retain=True)).marked("properties.user_property"), _ACKED),
-        ),
-    ]
+            conversation(
+                "it comes again from elsewhere",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties={"user_property": [_K1]})),
+                *on(1, server(message(properties={"user_property": [_K1]})), _ACKED, server(message()), _ACKED),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "another order",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties={"user_property": [_K1, _K2]})),
+                *on(
+                    1,
+                    server(message(properties={"user_property": [_K2, _K1]})).marked("properties.user_property"),
+                    _ACKED,
+                ),
+            ),
+            conversation(
+                "one of two alike is lost",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties={"user_property": [_K1, _K1]})),
+                *on(1, server(message(properties={"user_property": [_K1]})).marked("properties.user_property"), _ACKED),
+            ),
+            conversation(
+                "one of the server's own: only a note",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties={"user_property": [_K1]})),
+                *on(
+                    1,
+                    server(message(properties={"user_property": [_K1, ("timestamp", "1")]})).marked(
+                        "properties.user_property"
+                    ),
+                    _ACKED,
+                ),
+            ),
+            conversation(
+                "a retained copy: only a warning",
+                *opened(),
+                *publishes(message(retain=True, properties={"user_property": [_K1]})),
+                *subscriber(),
+                *on(1, server(message(retain=True)).marked("properties.user_property"), _ACKED),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the lists: what is missing, what is in another place, what has been added."""

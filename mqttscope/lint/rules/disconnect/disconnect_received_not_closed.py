@@ -1,7 +1,7 @@
 """DIS504."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
@@ -32,37 +32,47 @@ class DisconnectReceivedNotClosed(Rule):
     needs = Needs.WHOLE
     settings = {"timeout": 30}
 
-    good = [
-        conversation("the sender closes", *opened(), client(Disconnect()), closes("client"), *_LATER),
-        conversation("the receiver closes", *opened(V3_1), client(Disconnect()), closes("server", after=2), *_LATER),
-        conversation("it never came", *opened(), client(Disconnect()), *_LATER),
-    ]
-    bad = [
-        conversation(
-            "neither side closes",
-            *opened(),
-            client(Disconnect()),
-            acknowledges("server"),
-            *on(1, *_OTHER, closes("client", after=60).marked("")),
-        ),
-        conversation(
-            "the client keeps it",
-            *opened(),
-            server(Disconnect(0x8B)),
-            acknowledges("client"),
-            *on(1, *_OTHER, closes("client", after=60).marked("")),
-        ),
-        conversation(
-            "in 3.1.1",
-            *opened(V3_1_1),
-            client(Disconnect()),
-            acknowledges("server"),
-            closes("server", after=60).marked(""),
-        ),
-        conversation(
-            "in 3.1", *opened(V3_1), client(Disconnect()), acknowledges("server"), closes("client", after=40).marked("")
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("the sender closes", *opened(), client(Disconnect()), closes("client"), *_LATER),
+            conversation(
+                "the receiver closes", *opened(V3_1), client(Disconnect()), closes("server", after=2), *_LATER
+            ),
+            conversation("it never came", *opened(), client(Disconnect()), *_LATER),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "neither side closes",
+                *opened(),
+                client(Disconnect()),
+                acknowledges("server"),
+                *on(1, *_OTHER, closes("client", after=60).marked("")),
+            ),
+            conversation(
+                "the client keeps it",
+                *opened(),
+                server(Disconnect(0x8B)),
+                acknowledges("client"),
+                *on(1, *_OTHER, closes("client", after=60).marked("")),
+            ),
+            conversation(
+                "in 3.1.1",
+                *opened(V3_1_1),
+                client(Disconnect()),
+                acknowledges("server"),
+                closes("server", after=60).marked(""),
+            ),
+            conversation(
+                "in 3.1",
+                *opened(V3_1),
+                client(Disconnect()),
+                acknowledges("server"),
+                closes("client", after=40).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Begin to wait."""

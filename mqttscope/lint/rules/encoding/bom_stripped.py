@@ -2,7 +2,7 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.examples import client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Messages, Sent
 from mqttscope.lint.properties_passed_on import altered
@@ -36,58 +36,62 @@ class BomStripped(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
 
-    good = [
-        conversation(
-            "it is passed on",
-            *subscriber(V5, "#"),
-            *opened(),
-            *publishes(message(topic_name=_MARKED, properties={"content_type": "\ufefft"})),
-            *on(1, server(message(topic_name=_MARKED, properties={"content_type": "\ufefft"})), _ACKED),
-        ),
-        conversation(
-            "another message with the same payload has the topic without it",
-            *subscriber(V5, "#"),
-            *opened(),
-            *publishes(message(topic_name=_MARKED), message(topic_name="a/b", packet_identifier=2)),
-            *on(1, server(message(topic_name="a/b")), _ACKED, server(message(topic_name=_MARKED)), _ACKED),
-        ),
-        conversation(
-            "a message that nobody was seen to publish",
-            *subscriber(V5, "#"),
-            *opened(),
-            *publishes(message(topic_name=_MARKED)),
-            *on(1, server(message(b"other", topic_name="a/b")), _ACKED),
-        ),
-    ]
-    bad = [
-        conversation(
-            "from the topic",
-            *subscriber(V5, "#"),
-            *opened(),
-            *publishes(message(topic_name=_MARKED)),
-            *on(1, server(message(topic_name="a/b")).marked("topic_name"), _ACKED),
-        ),
-        conversation(
-            "from the topic, in 3.1.1",
-            *subscriber(V3_1_1, "#"),
-            *opened(V3_1_1),
-            *publishes(message(topic_name=_MARKED)),
-            *on(1, server(message(topic_name="a/b")).marked("topic_name"), _ACKED),
-        ),
-        conversation(
-            "from properties",
-            *subscriber(),
-            *opened(),
-            *publishes(message(properties={"content_type": "\ufefft", "user_property": [("k", "\ufeffv")]})),
-            *on(
-                1,
-                server(message(properties={"content_type": "t", "user_property": [("k", "v")]})).marked(
-                    "properties.content_type", "properties.user_property"
-                ),
-                _ACKED,
+    good = examples(
+        lambda: [
+            conversation(
+                "it is passed on",
+                *subscriber(V5, "#"),
+                *opened(),
+                *publishes(message(topic_name=_MARKED, properties={"content_type": "\ufefft"})),
+                *on(1, server(message(topic_name=_MARKED, properties={"content_type": "\ufefft"})), _ACKED),
             ),
-        ),
-    ]
+            conversation(
+                "another message with the same payload has the topic without it",
+                *subscriber(V5, "#"),
+                *opened(),
+                *publishes(message(topic_name=_MARKED), message(topic_name="a/b", packet_identifier=2)),
+                *on(1, server(message(topic_name="a/b")), _ACKED, server(message(topic_name=_MARKED)), _ACKED),
+            ),
+            conversation(
+                "a message that nobody was seen to publish",
+                *subscriber(V5, "#"),
+                *opened(),
+                *publishes(message(topic_name=_MARKED)),
+                *on(1, server(message(b"other", topic_name="a/b")), _ACKED),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "from the topic",
+                *subscriber(V5, "#"),
+                *opened(),
+                *publishes(message(topic_name=_MARKED)),
+                *on(1, server(message(topic_name="a/b")).marked("topic_name"), _ACKED),
+            ),
+            conversation(
+                "from the topic, in 3.1.1",
+                *subscriber(V3_1_1, "#"),
+                *opened(V3_1_1),
+                *publishes(message(topic_name=_MARKED)),
+                *on(1, server(message(topic_name="a/b")).marked("topic_name"), _ACKED),
+            ),
+            conversation(
+                "from properties",
+                *subscriber(),
+                *opened(),
+                *publishes(message(properties={"content_type": "\ufefft", "user_property": [("k", "\ufeffv")]})),
+                *on(
+                    1,
+                    server(message(properties={"content_type": "t", "user_property": [("k", "v")]})).marked(
+                        "properties.content_type", "properties.user_property"
+                    ),
+                    _ACKED,
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message under the topic with the character, and compare properties."""

@@ -1,7 +1,7 @@
 """ENC109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, server, silent
+from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, server, silent
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -26,45 +26,49 @@ class NotMqtt(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
 
-    good = [
-        conversation("MQTT", *opened(), closes("client")),
-        conversation("the capture ends before anything was sent"),
-        conversation("the server closes before anything was sent", closes("server")),
-    ]
-    bad = [
-        conversation(
-            "an HTTP request",
-            client(b"GET / HTTP/1.1\r\nHost: broker.example\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n").marked(
-                ""
+    good = examples(
+        lambda: [
+            conversation("MQTT", *opened(), closes("client")),
+            conversation("the capture ends before anything was sent"),
+            conversation("the server closes before anything was sent", closes("server")),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "an HTTP request",
+                client(
+                    b"GET / HTTP/1.1\r\nHost: broker.example\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n"
+                ).marked(""),
+                closes("client"),
             ),
-            closes("client"),
-        ),
-        conversation(
-            "TLS on the plain port",
-            silent(
-                client(hexadecimal("16 03 01 00 2f 01 00 00 2b 03 03" + " 11" * 32 + " 00 00 04 13 01 13 02 01 00"))
-            ).marked(""),
-            closes("client"),
-        ),
-        conversation(
-            "a PROXY protocol header, with MQTT after it",
-            silent(client(b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n")).marked(""),
-            *opened(),
-        ),
-        conversation("a probe that connects and closes", closes("client").marked("")),
-        conversation(
-            "a web server answers",
-            opened(V3_1_1)[0],
-            server(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").marked(""),
-            closes("server"),
-        ),
-        conversation(
-            "a port for TLS answers with an alert",
-            opened(V3_1_1)[0],
-            server(hexadecimal("15 03 03 00 02 02 28")).marked(""),
-            closes("server"),
-        ),
-    ]
+            conversation(
+                "TLS on the plain port",
+                silent(
+                    client(hexadecimal("16 03 01 00 2f 01 00 00 2b 03 03" + " 11" * 32 + " 00 00 04 13 01 13 02 01 00"))
+                ).marked(""),
+                closes("client"),
+            ),
+            conversation(
+                "a PROXY protocol header, with MQTT after it",
+                silent(client(b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n")).marked(""),
+                *opened(),
+            ),
+            conversation("a probe that connects and closes", closes("client").marked("")),
+            conversation(
+                "a web server answers",
+                opened(V3_1_1)[0],
+                server(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").marked(""),
+                closes("server"),
+            ),
+            conversation(
+                "a port for TLS answers with an alert",
+                opened(V3_1_1)[0],
+                server(hexadecimal("15 03 03 00 02 02 28")).marked(""),
+                closes("server"),
+            ),
+        ]
+    )
 
     def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
         """Bytes that another protocol begins with."""

@@ -1,6 +1,6 @@
 """ENC108."""
 
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
@@ -27,27 +27,33 @@ class TrailingBytes(Rule):
     }
     malformed = (MalformedReason.TRAILING_BYTES,)
 
-    good = [
-        conversation(
-            "a PUBACK of two bytes",
-            *opened(),
-            server(Publish(qos=1, topic_name="a", packet_identifier=10)),
-            client(Puback(10)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "bytes after the properties of a PUBACK",
-            *opened(),
-            server(Publish(qos=1, topic_name="a", packet_identifier=10)),
-            client(hexadecimal("40 06 00 0a 00 00 de ad")).marked(""),
-        ),
-        conversation(
-            "bytes after the properties of a CONNACK",
-            opened()[0],
-            server(hexadecimal("20 04 00 00 00 2a")).marked(""),
-        ),
-        conversation(
-            "bytes after the properties of a DISCONNECT", *opened(), client(hexadecimal("e0 03 00 00 00")).marked("")
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "a PUBACK of two bytes",
+                *opened(),
+                server(Publish(qos=1, topic_name="a", packet_identifier=10)),
+                client(Puback(10)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "bytes after the properties of a PUBACK",
+                *opened(),
+                server(Publish(qos=1, topic_name="a", packet_identifier=10)),
+                client(hexadecimal("40 06 00 0a 00 00 de ad")).marked(""),
+            ),
+            conversation(
+                "bytes after the properties of a CONNACK",
+                opened()[0],
+                server(hexadecimal("20 04 00 00 00 2a")).marked(""),
+            ),
+            conversation(
+                "bytes after the properties of a DISCONNECT",
+                *opened(),
+                client(hexadecimal("e0 03 00 00 00")).marked(""),
+            ),
+        ]
+    )

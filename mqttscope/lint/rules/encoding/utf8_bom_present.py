@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, examples, opened
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS, find, shown
@@ -29,22 +29,26 @@ class Utf8BomPresent(Rule):
     looks_at = WITH_STRINGS
     when = "odd_strings"
 
-    good = [
-        conversation("without it", *opened(), client(Publish(topic_name="a/b", payload=b"\xef\xbb\xbf"))),
-    ]
-    bad = [
-        conversation(
-            "at the beginning of a topic",
-            *opened(),
-            client(Publish(topic_name="\ufeffa/b", payload=b"hi")).marked("topic_name"),
-        ),
-        conversation(
-            "in the middle of one, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(Publish(topic_name="a/\ufeffb", payload=b"hi")).marked("topic_name"),
-        ),
-        conversation("in MQTT 3.1", *opened(V3_1), client(Publish(topic_name="\ufeffa")).marked("topic_name")),
-    ]
+    good = examples(
+        lambda: [
+            conversation("without it", *opened(), client(Publish(topic_name="a/b", payload=b"\xef\xbb\xbf"))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "at the beginning of a topic",
+                *opened(),
+                client(Publish(topic_name="\ufeffa/b", payload=b"hi")).marked("topic_name"),
+            ),
+            conversation(
+                "in the middle of one, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(Publish(topic_name="a/\ufeffb", payload=b"hi")).marked("topic_name"),
+            ),
+            conversation("in MQTT 3.1", *opened(V3_1), client(Publish(topic_name="\ufeffa")).marked("topic_name")),
+        ]
+    )
 
     def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
         """Look at every string."""

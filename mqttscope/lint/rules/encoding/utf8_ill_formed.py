@@ -1,6 +1,6 @@
 """ENC101."""
 
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
@@ -46,19 +46,23 @@ class Utf8IllFormed(Rule):
     }
     malformed = (MalformedReason.UTF8_ILL_FORMED,)
 
-    good = [
-        conversation("well-formed", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-        conversation("a payload may hold any bytes", *opened(), client(Publish(topic_name="a/b", payload=b"\xff"))),
-    ]
-    bad = [
-        conversation(
-            "0xFF is never part of UTF-8",
-            *opened(),
-            client(hexadecimal("30 08 00 03 61 2f ff 00 68 69")).marked("topic_name"),
-        ),
-        conversation(
-            "the same in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(hexadecimal("30 07 00 03 61 2f ff 68 69")).marked("topic_name"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("well-formed", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
+            conversation("a payload may hold any bytes", *opened(), client(Publish(topic_name="a/b", payload=b"\xff"))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "0xFF is never part of UTF-8",
+                *opened(),
+                client(hexadecimal("30 08 00 03 61 2f ff 00 68 69")).marked("topic_name"),
+            ),
+            conversation(
+                "the same in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(hexadecimal("30 07 00 03 61 2f ff 68 69")).marked("topic_name"),
+            ),
+        ]
+    )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, examples, opened
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS, find, shown
@@ -32,34 +32,42 @@ class Utf8NonCharacter(Rule):
     looks_at = WITH_STRINGS
     when = "odd_strings"
 
-    good = [
-        conversation("an ordinary topic", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-        conversation(
-            "the characters beside the ranges",
-            *opened(),
-            client(Publish(topic_name="\ufdcf\ufdf0\ufffd\U00010000\U0010fffd", payload=b"hi")),
-        ),
-    ]
-    bad = [
-        conversation("U+FFFF", *opened(), client(Publish(topic_name="a\uffff", payload=b"hi")).marked("topic_name")),
-        conversation(
-            "the ends of the ranges",
-            *opened(),
-            client(Publish(topic_name="\ufdd0"), Publish(topic_name="\ufdef"), Publish(topic_name="\U0010fffe"))
-            .marked("topic_name", at=0)
-            .marked("topic_name", at=1)
-            .marked("topic_name", at=2),
-        ),
-        conversation(
-            "in a property",
-            *opened(),
-            client(Publish(topic_name="a", properties=Properties(content_type="\ufffe"))).marked(
-                "properties.content_type"
+    good = examples(
+        lambda: [
+            conversation("an ordinary topic", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
+            conversation(
+                "the characters beside the ranges",
+                *opened(),
+                client(Publish(topic_name="\ufdcf\ufdf0\ufffd\U00010000\U0010fffd", payload=b"hi")),
             ),
-        ),
-        conversation("in MQTT 3.1.1", *opened(V3_1_1), client(Publish(topic_name="a\U0001ffff")).marked("topic_name")),
-        conversation("in MQTT 3.1", *opened(V3_1), client(Publish(topic_name="a\ufffe")).marked("topic_name")),
-    ]
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "U+FFFF", *opened(), client(Publish(topic_name="a\uffff", payload=b"hi")).marked("topic_name")
+            ),
+            conversation(
+                "the ends of the ranges",
+                *opened(),
+                client(Publish(topic_name="\ufdd0"), Publish(topic_name="\ufdef"), Publish(topic_name="\U0010fffe"))
+                .marked("topic_name", at=0)
+                .marked("topic_name", at=1)
+                .marked("topic_name", at=2),
+            ),
+            conversation(
+                "in a property",
+                *opened(),
+                client(Publish(topic_name="a", properties=Properties(content_type="\ufffe"))).marked(
+                    "properties.content_type"
+                ),
+            ),
+            conversation(
+                "in MQTT 3.1.1", *opened(V3_1_1), client(Publish(topic_name="a\U0001ffff")).marked("topic_name")
+            ),
+            conversation("in MQTT 3.1", *opened(V3_1), client(Publish(topic_name="a\ufffe")).marked("topic_name")),
+        ]
+    )
 
     def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
         """Look at every string."""

@@ -1,6 +1,6 @@
 """ENC106."""
 
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
@@ -27,25 +27,31 @@ class VarintTooLong(Rule):
     }
     malformed = (MalformedReason.REMAINING_LENGTH_TOO_LONG, MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG)
 
-    good = [
-        conversation("one byte", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-        conversation("three bytes", *opened(), client(Publish(topic_name="a/b", payload=bytes(16_384)))),
-    ]
-    bad = [
-        conversation(
-            "a Remaining Length of five bytes",
-            *opened(),
-            client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length"),
-        ),
-        conversation(
-            "in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length")
-        ),
-        conversation("in MQTT 3.1", *opened(V3_1), client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length")),
-        conversation(
-            "a Subscription Identifier of five bytes",
-            *opened(),
-            client(hexadecimal("82 0f 00 0a 06 0b 80 80 80 80 01 00 03 61 2f 62 01")).marked(
-                "properties.subscription_identifier"
+    good = examples(
+        lambda: [
+            conversation("one byte", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
+            conversation("three bytes", *opened(), client(Publish(topic_name="a/b", payload=bytes(16_384)))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a Remaining Length of five bytes",
+                *opened(),
+                client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length"),
             ),
-        ),
-    ]
+            conversation(
+                "in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length")
+            ),
+            conversation(
+                "in MQTT 3.1", *opened(V3_1), client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length")
+            ),
+            conversation(
+                "a Subscription Identifier of five bytes",
+                *opened(),
+                client(hexadecimal("82 0f 00 0a 06 0b 80 80 80 80 01 00 03 61 2f 62 01")).marked(
+                    "properties.subscription_identifier"
+                ),
+            ),
+        ]
+    )

@@ -11,6 +11,7 @@ from mqttscope.lint.examples import (
     closes,
     conversation,
     crossing,
+    examples,
     hexadecimal,
     make_connect,
     on,
@@ -127,66 +128,70 @@ class ViolationTolerated(Rule):
     Memory = Tolerated
 
     # Whatever may be tolerated is an error: what excuses a receiver is in the bad examples, on connections of its own.
-    good = [
-        conversation("no violation", *opened(), _ASKS, server(Suback(1, None, [0]))),
-        conversation("a reason of its own", *opened(V3_1_1), client(Publish(topic_name="a")), closes("server")),
-    ]
-    bad = [
-        conversation(
-            "a later SUBSCRIBE is answered",
-            *opened(),
-            client(_QOS_3),
-            _ASKS,
-            server(Suback(1, None, [0])).marked("", at=None),
-            *on(
-                1,
-                *opened(client_identifier="closed-with-reason"),
+    good = examples(
+        lambda: [
+            conversation("no violation", *opened(), _ASKS, server(Suback(1, None, [0]))),
+            conversation("a reason of its own", *opened(V3_1_1), client(Publish(topic_name="a")), closes("server")),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a later SUBSCRIBE is answered",
+                *opened(),
                 client(_QOS_3),
-                server(Disconnect(0x81)),
-                closes("server", after=10),
+                _ASKS,
+                server(Suback(1, None, [0])).marked("", at=None),
+                *on(
+                    1,
+                    *opened(client_identifier="closed-with-reason"),
+                    client(_QOS_3),
+                    server(Disconnect(0x81)),
+                    closes("server", after=10),
+                ),
             ),
-        ),
-        conversation(
-            "a PINGREQ is answered, in 3.1.1; what was on its way, or is no answer, proves nothing",
-            *opened(V3_1_1),
-            client(_QOS_3_OLD),
-            crossing(server(Publish(topic_name="b"))),
-            client(_QOS_3_OLD, Pingreq()),
-            server(Publish(topic_name="b")),
-            server(Pingresp()).marked("", at=None),
-            *on(1, *opened(V3_1_1, client_identifier="closed"), client(_QOS_3_OLD), closes("server", after=10)),
-            *on(2, *opened(V3_1_1, client_identifier="leaves"), client(_QOS_3_OLD), closes("client", after=10)),
-        ),
-        conversation(
-            "a malformed CONNECT is accepted, in 3.1",
-            client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 02 00 3c 00 02 ff 31")),
-            server(Connack()).marked("", at=None),
-            version=V3_1,
-        ),
-        conversation(
-            "nobody closes",
-            *opened(),
-            client(_QOS_3),
-            acknowledges("server"),
-            *on(1, *opened(client_identifier="c2"), closes("client", after=50).marked("")),
-        ),
-        conversation(
-            "a second CONNECT is refused, one is accepted",
-            *opened(),
-            client(make_connect()),
-            server(Connack()).marked("", at=None),
-            *on(1, *opened(client_identifier="c2"), client(make_connect()), server(Connack(reason_code=0x82))),
-        ),
-        conversation(
-            "by the client",
-            *opened(),
-            _ASKS,
-            server(Suback(1, None, [0])),
-            server(hexadecimal("36 08 00 01 61 00 0a 00 68 69")),
-            server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            client(Puback(1)).marked("", at=None),
-        ),
-    ]
+            conversation(
+                "a PINGREQ is answered, in 3.1.1; what was on its way, or is no answer, proves nothing",
+                *opened(V3_1_1),
+                client(_QOS_3_OLD),
+                crossing(server(Publish(topic_name="b"))),
+                client(_QOS_3_OLD, Pingreq()),
+                server(Publish(topic_name="b")),
+                server(Pingresp()).marked("", at=None),
+                *on(1, *opened(V3_1_1, client_identifier="closed"), client(_QOS_3_OLD), closes("server", after=10)),
+                *on(2, *opened(V3_1_1, client_identifier="leaves"), client(_QOS_3_OLD), closes("client", after=10)),
+            ),
+            conversation(
+                "a malformed CONNECT is accepted, in 3.1",
+                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 02 00 3c 00 02 ff 31")),
+                server(Connack()).marked("", at=None),
+                version=V3_1,
+            ),
+            conversation(
+                "nobody closes",
+                *opened(),
+                client(_QOS_3),
+                acknowledges("server"),
+                *on(1, *opened(client_identifier="c2"), closes("client", after=50).marked("")),
+            ),
+            conversation(
+                "a second CONNECT is refused, one is accepted",
+                *opened(),
+                client(make_connect()),
+                server(Connack()).marked("", at=None),
+                *on(1, *opened(client_identifier="c2"), client(make_connect()), server(Connack(reason_code=0x82))),
+            ),
+            conversation(
+                "by the client",
+                *opened(),
+                _ASKS,
+                server(Suback(1, None, [0])),
+                server(hexadecimal("36 08 00 01 61 00 0a 00 68 69")),
+                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                client(Puback(1)).marked("", at=None),
+            ),
+        ]
+    )
 
     def check_violation(self, violation: Violation, at: RuleContext) -> Findings:
         """Begin to wait for what the other side does."""

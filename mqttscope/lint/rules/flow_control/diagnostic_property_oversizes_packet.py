@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Needs, Rule, packet_name
 from mqttscope.mqtt.codec import encode
@@ -69,52 +69,58 @@ class DiagnosticPropertyOversizesPacket(Rule):
     when = "properties"
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "left out",
-            opened(connect=Properties(maximum_packet_size=20))[0],
-            server(Connack(reason_code=0x8C)),
-        ),
-        conversation(
-            "it fits exactly",
-            *opened(connect=Properties(maximum_packet_size=20)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="eleven char"))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a long reason in CONNACK",
-            opened(connect=Properties(maximum_packet_size=20))[0],
-            server(Connack(reason_code=0x8C, properties=Properties(reason_string="x" * 47))).marked(
-                "properties.reason_string"
+    good = examples(
+        lambda: [
+            conversation(
+                "left out",
+                opened(connect=Properties(maximum_packet_size=20))[0],
+                server(Connack(reason_code=0x8C)),
             ),
-        ),
-        conversation(
-            "one byte too many in PUBACK",
-            *opened(connect=Properties(maximum_packet_size=20)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(
-                Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="twelve chars"))
-            ).marked("properties.reason_string"),
-        ),
-        conversation(
-            "both, in DISCONNECT of the client",
-            *opened(connack=Properties(maximum_packet_size=20)),
-            client(
-                Disconnect(
-                    reason_code=0x80, properties=Properties(reason_string="x" * 20, user_property=[("k", "v" * 20)])
-                )
-            ).marked("properties.reason_string", "properties.user_property"),
-        ),
-        conversation(
-            "perhaps sent before the CONNACK had arrived",
-            *opened(connack=Properties(maximum_packet_size=20)),
-            crossing(
-                client(Disconnect(reason_code=0x80, properties=Properties(user_property=[("k", "v" * 20)])))
-            ).marked("properties.user_property"),
-        ),
-    ]
+            conversation(
+                "it fits exactly",
+                *opened(connect=Properties(maximum_packet_size=20)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(
+                    Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="eleven char"))
+                ),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a long reason in CONNACK",
+                opened(connect=Properties(maximum_packet_size=20))[0],
+                server(Connack(reason_code=0x8C, properties=Properties(reason_string="x" * 47))).marked(
+                    "properties.reason_string"
+                ),
+            ),
+            conversation(
+                "one byte too many in PUBACK",
+                *opened(connect=Properties(maximum_packet_size=20)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(
+                    Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="twelve chars"))
+                ).marked("properties.reason_string"),
+            ),
+            conversation(
+                "both, in DISCONNECT of the client",
+                *opened(connack=Properties(maximum_packet_size=20)),
+                client(
+                    Disconnect(
+                        reason_code=0x80, properties=Properties(reason_string="x" * 20, user_property=[("k", "v" * 20)])
+                    )
+                ).marked("properties.reason_string", "properties.user_property"),
+            ),
+            conversation(
+                "perhaps sent before the CONNACK had arrived",
+                *opened(connack=Properties(maximum_packet_size=20)),
+                crossing(
+                    client(Disconnect(reason_code=0x80, properties=Properties(user_property=[("k", "v" * 20)])))
+                ).marked("properties.user_property"),
+            ),
+        ]
+    )
 
     def check(self, packet: Any, at: RuleContext) -> Iterator[Report]:
         """Work out whether the packet fits without what may be left out."""

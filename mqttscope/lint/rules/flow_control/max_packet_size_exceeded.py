@@ -1,7 +1,7 @@
 """FLW202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
@@ -30,38 +30,42 @@ class MaxPacketSizeExceeded(Rule):
     looks_at = ControlPacket
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "exactly the limit, both ways",
-            *opened(connect=Properties(maximum_packet_size=20), connack=Properties(maximum_packet_size=30)),
-            server(Publish(topic_name="a", payload=bytes(14))),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=bytes(22))),
-            server(Puback(packet_identifier=1)),
-        ),
-        conversation("no limit", *opened(), client(Publish(topic_name="a", payload=bytes(100_000)))),
-    ]
-    bad = [
-        conversation(
-            "from the server, by one byte",
-            *opened(connect=Properties(maximum_packet_size=20)),
-            server(Publish(topic_name="a", payload=bytes(15))).marked(""),
-        ),
-        conversation(
-            "from the client",
-            *opened(connack=Properties(maximum_packet_size=30)),
-            client(Publish(topic_name="a", payload=bytes(200))).marked(""),
-        ),
-        conversation(
-            "the CONNACK itself",
-            opened(connect=Properties(maximum_packet_size=20))[0],
-            server(Connack(properties=Properties(assigned_client_identifier="a-long-made-up-name"))).marked(""),
-        ),
-        conversation(
-            "sent before the CONNACK had arrived",
-            *opened(connack=Properties(maximum_packet_size=30)),
-            crossing(client(Publish(topic_name="a", payload=bytes(200)))).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "exactly the limit, both ways",
+                *opened(connect=Properties(maximum_packet_size=20), connack=Properties(maximum_packet_size=30)),
+                server(Publish(topic_name="a", payload=bytes(14))),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=bytes(22))),
+                server(Puback(packet_identifier=1)),
+            ),
+            conversation("no limit", *opened(), client(Publish(topic_name="a", payload=bytes(100_000)))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "from the server, by one byte",
+                *opened(connect=Properties(maximum_packet_size=20)),
+                server(Publish(topic_name="a", payload=bytes(15))).marked(""),
+            ),
+            conversation(
+                "from the client",
+                *opened(connack=Properties(maximum_packet_size=30)),
+                client(Publish(topic_name="a", payload=bytes(200))).marked(""),
+            ),
+            conversation(
+                "the CONNACK itself",
+                opened(connect=Properties(maximum_packet_size=20))[0],
+                server(Connack(properties=Properties(assigned_client_identifier="a-long-made-up-name"))).marked(""),
+            ),
+            conversation(
+                "sent before the CONNACK had arrived",
+                *opened(connack=Properties(maximum_packet_size=30)),
+                crossing(client(Publish(topic_name="a", payload=bytes(200)))).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare the length with the receiver's limit."""

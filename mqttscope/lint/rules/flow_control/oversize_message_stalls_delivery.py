@@ -3,7 +3,7 @@
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.examples import client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rule import V5, Needs
@@ -34,49 +34,53 @@ class OversizeMessageStallsDelivery(AwaitingRule):
     statements = {V5: {"MQTT-3.1.2-25": ""}}
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = [
-        conversation(
-            "the next one is delivered",
-            *_SMALL,
-            *opened(),
-            *publishes(message()),
-            *_GETS,
-            *publishes(_LONG, _SHORT),
-            *on(1, server(_SHORT), client(Puback(3))),
-            *_PINGS,
-            *on(1, client(Pingreq(), after=15)),
-        ),
-        conversation(
-            "nothing came after it",
-            *_SMALL,
-            *opened(),
-            *publishes(message()),
-            *_GETS,
-            *publishes(_LONG),
-            *_PINGS,
-            *on(1, client(Pingreq(), after=15)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "nothing comes any more",
-            *_SMALL,
-            *opened(),
-            *publishes(message()),
-            *_GETS,
-            *publishes(_LONG, _SHORT),
-            *_PINGS,
-            *on(1, client(Pingreq(), after=15).marked("", at=None)),
-        ),
-        conversation(
-            "nothing has come before: only a warning",
-            *_SMALL,
-            *opened(),
-            *publishes(_LONG, _SHORT),
-            *_PINGS,
-            *on(1, client(Pingreq(), after=15).marked("", at=None)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the next one is delivered",
+                *_SMALL,
+                *opened(),
+                *publishes(message()),
+                *_GETS,
+                *publishes(_LONG, _SHORT),
+                *on(1, server(_SHORT), client(Puback(3))),
+                *_PINGS,
+                *on(1, client(Pingreq(), after=15)),
+            ),
+            conversation(
+                "nothing came after it",
+                *_SMALL,
+                *opened(),
+                *publishes(message()),
+                *_GETS,
+                *publishes(_LONG),
+                *_PINGS,
+                *on(1, client(Pingreq(), after=15)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "nothing comes any more",
+                *_SMALL,
+                *opened(),
+                *publishes(message()),
+                *_GETS,
+                *publishes(_LONG, _SHORT),
+                *_PINGS,
+                *on(1, client(Pingreq(), after=15).marked("", at=None)),
+            ),
+            conversation(
+                "nothing has come before: only a warning",
+                *_SMALL,
+                *opened(),
+                *publishes(_LONG, _SHORT),
+                *_PINGS,
+                *on(1, client(Pingreq(), after=15).marked("", at=None)),
+            ),
+        ]
+    )
 
     def concerns(self, model: Messages) -> bool:
         """Whether there was a message that was too long for somebody."""

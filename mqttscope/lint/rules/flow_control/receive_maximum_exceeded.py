@@ -3,7 +3,7 @@
 from itertools import islice
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -44,99 +44,103 @@ class ReceiveMaximumExceeded(Rule):
     always = (Connack,)
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = [
-        conversation(
-            "exactly the limit, and again after a PUBACK",
-            *opened(connack=Properties(receive_maximum=2)),
-            client(
-                Publish(qos=1, topic_name="a", packet_identifier=1),
-                Publish(qos=1, topic_name="a", packet_identifier=2),
-                Publish(topic_name="a"),
-            ),
-            server(Puback(packet_identifier=1)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=3)),
-            server(Puback(packet_identifier=2), Puback(packet_identifier=3)),
-        ),
-        conversation(
-            "a refusing PUBREC makes room, any other does not need to",
-            *opened(connect=Properties(receive_maximum=1)),
-            server(Publish(qos=2, topic_name="a", packet_identifier=1)),
-            client(Pubrec(packet_identifier=1, reason_code=0x83)),
-            server(Publish(qos=2, topic_name="a", packet_identifier=2)),
-            client(Pubrec(packet_identifier=2)),
-            server(Pubrel(packet_identifier=2)),
-            client(Pubcomp(packet_identifier=2)),
-            server(Publish(qos=1, topic_name="a", packet_identifier=3)),
-            client(Puback(packet_identifier=3)),
-        ),
-        conversation(
-            "the limits of the two sides are apart",
-            *opened(connect=Properties(receive_maximum=1)),
-            client(
-                Publish(qos=1, topic_name="a", packet_identifier=1),
-                Publish(qos=1, topic_name="a", packet_identifier=2),
-            ),
-            server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
-        ),
-        conversation(
-            "the PUBCOMP of an earlier connection's PUBREL gives quota",
-            *opened(
-                clean_start=False,
-                session_present=True,
-                connect=Properties(session_expiry_interval=60),
-                connack=Properties(receive_maximum=1),
-            ),
-            client(Pubrel(packet_identifier=7), Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Pubcomp(packet_identifier=7)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=2)),
-            server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
-        ),
-        conversation(
-            "the PUBACK is not in the capture",
-            *opened(connack=Properties(receive_maximum=1)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            lost(server(Puback(packet_identifier=1))),
-            client(Publish(qos=1, topic_name="a", packet_identifier=2)),
-            server(Puback(packet_identifier=2)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "one too many from the client",
-            *opened(connack=Properties(receive_maximum=2)),
-            client(
-                Publish(qos=1, topic_name="a", packet_identifier=1),
-                Publish(qos=2, topic_name="a", packet_identifier=2),
-                Publish(qos=1, topic_name="a", packet_identifier=3),
-            ).marked("packet_identifier"),
-        ),
-        conversation(
-            "one too many from the server",
-            *opened(connect=Properties(receive_maximum=1)),
-            server(Publish(qos=2, topic_name="a", packet_identifier=1)),
-            client(Pubrec(packet_identifier=1)),
-            server(Publish(qos=1, topic_name="a", packet_identifier=2)).marked("packet_identifier"),
-        ),
-        conversation(
-            "sent before the CONNACK had arrived",
-            *opened(connack=Properties(receive_maximum=1)),
-            crossing(
+    good = examples(
+        lambda: [
+            conversation(
+                "exactly the limit, and again after a PUBACK",
+                *opened(connack=Properties(receive_maximum=2)),
                 client(
                     Publish(qos=1, topic_name="a", packet_identifier=1),
                     Publish(qos=1, topic_name="a", packet_identifier=2),
-                )
-            ).marked("packet_identifier"),
-        ),
-        conversation(
-            "sent together with the CONNECT",
-            opened()[0],
-            client(
-                Publish(qos=1, topic_name="a", packet_identifier=1),
-                Publish(qos=1, topic_name="a", packet_identifier=2),
+                    Publish(topic_name="a"),
+                ),
+                server(Puback(packet_identifier=1)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=3)),
+                server(Puback(packet_identifier=2), Puback(packet_identifier=3)),
             ),
-            server(Connack(properties=Properties(receive_maximum=1))).marked("properties.receive_maximum"),
-        ),
-    ]
+            conversation(
+                "a refusing PUBREC makes room, any other does not need to",
+                *opened(connect=Properties(receive_maximum=1)),
+                server(Publish(qos=2, topic_name="a", packet_identifier=1)),
+                client(Pubrec(packet_identifier=1, reason_code=0x83)),
+                server(Publish(qos=2, topic_name="a", packet_identifier=2)),
+                client(Pubrec(packet_identifier=2)),
+                server(Pubrel(packet_identifier=2)),
+                client(Pubcomp(packet_identifier=2)),
+                server(Publish(qos=1, topic_name="a", packet_identifier=3)),
+                client(Puback(packet_identifier=3)),
+            ),
+            conversation(
+                "the limits of the two sides are apart",
+                *opened(connect=Properties(receive_maximum=1)),
+                client(
+                    Publish(qos=1, topic_name="a", packet_identifier=1),
+                    Publish(qos=1, topic_name="a", packet_identifier=2),
+                ),
+                server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
+            ),
+            conversation(
+                "the PUBCOMP of an earlier connection's PUBREL gives quota",
+                *opened(
+                    clean_start=False,
+                    session_present=True,
+                    connect=Properties(session_expiry_interval=60),
+                    connack=Properties(receive_maximum=1),
+                ),
+                client(Pubrel(packet_identifier=7), Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Pubcomp(packet_identifier=7)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=2)),
+                server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
+            ),
+            conversation(
+                "the PUBACK is not in the capture",
+                *opened(connack=Properties(receive_maximum=1)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                lost(server(Puback(packet_identifier=1))),
+                client(Publish(qos=1, topic_name="a", packet_identifier=2)),
+                server(Puback(packet_identifier=2)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "one too many from the client",
+                *opened(connack=Properties(receive_maximum=2)),
+                client(
+                    Publish(qos=1, topic_name="a", packet_identifier=1),
+                    Publish(qos=2, topic_name="a", packet_identifier=2),
+                    Publish(qos=1, topic_name="a", packet_identifier=3),
+                ).marked("packet_identifier"),
+            ),
+            conversation(
+                "one too many from the server",
+                *opened(connect=Properties(receive_maximum=1)),
+                server(Publish(qos=2, topic_name="a", packet_identifier=1)),
+                client(Pubrec(packet_identifier=1)),
+                server(Publish(qos=1, topic_name="a", packet_identifier=2)).marked("packet_identifier"),
+            ),
+            conversation(
+                "sent before the CONNACK had arrived",
+                *opened(connack=Properties(receive_maximum=1)),
+                crossing(
+                    client(
+                        Publish(qos=1, topic_name="a", packet_identifier=1),
+                        Publish(qos=1, topic_name="a", packet_identifier=2),
+                    )
+                ).marked("packet_identifier"),
+            ),
+            conversation(
+                "sent together with the CONNECT",
+                opened()[0],
+                client(
+                    Publish(qos=1, topic_name="a", packet_identifier=1),
+                    Publish(qos=1, topic_name="a", packet_identifier=2),
+                ),
+                server(Connack(properties=Properties(receive_maximum=1))).marked("properties.receive_maximum"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Connack, at: RuleContext) -> Findings:
         """Compare the messages in flight with the receiver's limit."""

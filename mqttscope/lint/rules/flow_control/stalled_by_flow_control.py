@@ -1,7 +1,7 @@
 """FLW505."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.waiting import SECOND_NS, patience_ns
@@ -38,65 +38,69 @@ class StalledByFlowControl(Rule):
     needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
 
-    good = [
-        conversation(
-            "answered while there is no quota",
-            *opened(connack=_ONE),
-            _FILLS,
-            _WAITS,
-            client(Puback(9)),
-            server(Puback(1), after=25),
-            settings=_SOON,
-        ),
-        conversation(
-            "slow, and not because of the quota",
-            *opened(connack=Properties(receive_maximum=2)),
-            _FILLS,
-            _WAITS,
-            server(Puback(1), after=25),
-            client(Puback(9)),
-            settings=_SOON,
-        ),
-        conversation(
-            "other packets come meanwhile",
-            *opened(connack=_ONE),
-            _FILLS,
-            _WAITS,
-            client(Pingreq(), after=12),
-            server(Pingresp()),
-            server(Puback(1), after=8),
-            client(Puback(9)),
-            settings=_SOON,
-        ),
-        conversation(
-            "it takes its time after the quota is back",
-            *opened(connack=_ONE),
-            _FILLS,
-            _WAITS,
-            server(Puback(1), after=9),
-            client(Puback(9), after=10),
-            closes("client"),
-            settings=_SOON,
-        ),
-    ]
-    bad = [
-        conversation(
-            "the client",
-            *opened(connack=_ONE),
-            _FILLS,
-            _WAITS,
-            server(Puback(1), after=40),
-            client(Puback(9)).marked(""),
-        ),
-        conversation(
-            "the server",
-            *opened(connect=_ONE),
-            server(Publish(qos=1, topic_name="b", packet_identifier=9)),
-            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-            client(Puback(9), after=40),
-            server(Pubrec(1)).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "answered while there is no quota",
+                *opened(connack=_ONE),
+                _FILLS,
+                _WAITS,
+                client(Puback(9)),
+                server(Puback(1), after=25),
+                settings=_SOON,
+            ),
+            conversation(
+                "slow, and not because of the quota",
+                *opened(connack=Properties(receive_maximum=2)),
+                _FILLS,
+                _WAITS,
+                server(Puback(1), after=25),
+                client(Puback(9)),
+                settings=_SOON,
+            ),
+            conversation(
+                "other packets come meanwhile",
+                *opened(connack=_ONE),
+                _FILLS,
+                _WAITS,
+                client(Pingreq(), after=12),
+                server(Pingresp()),
+                server(Puback(1), after=8),
+                client(Puback(9)),
+                settings=_SOON,
+            ),
+            conversation(
+                "it takes its time after the quota is back",
+                *opened(connack=_ONE),
+                _FILLS,
+                _WAITS,
+                server(Puback(1), after=9),
+                client(Puback(9), after=10),
+                closes("client"),
+                settings=_SOON,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the client",
+                *opened(connack=_ONE),
+                _FILLS,
+                _WAITS,
+                server(Puback(1), after=40),
+                client(Puback(9)).marked(""),
+            ),
+            conversation(
+                "the server",
+                *opened(connect=_ONE),
+                server(Publish(qos=1, topic_name="b", packet_identifier=9)),
+                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+                client(Puback(9), after=40),
+                server(Pubrec(1)).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
         """Compare how long the answer took with the time when quota came back."""

@@ -1,7 +1,7 @@
 """HDR101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
@@ -31,26 +31,30 @@ class PacketTypeReserved(Rule):
     }
     malformed = (MalformedReason.PACKET_TYPE_RESERVED,)
 
-    good = [
-        conversation("PINGREQ", *opened(), client(Pingreq()), server(Pingresp())),
-        conversation(
-            "type 15 is AUTH in MQTT 5.0",
-            opened(connect=Properties(authentication_method="SCRAM-SHA-1"))[0],
-            server(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"salt"))),
-            client(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"proof"))),
-            server(Connack(properties=Properties(authentication_method="SCRAM-SHA-1"))),
-        ),
-    ]
-    bad = [
-        conversation("type 0", *opened(), client(hexadecimal("00 00")).marked("packet_type")),
-        conversation("AUTH in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("f0 00")).marked("packet_type")),
-        conversation("AUTH in MQTT 3.1", *opened(V3_1), client(hexadecimal("f0 00")).marked("packet_type")),
-        conversation(
-            "after a PINGREQ with a wrong length",
-            *opened(),
-            client(hexadecimal("c0 01 c0"), hexadecimal("00 00")).marked("packet_type"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("PINGREQ", *opened(), client(Pingreq()), server(Pingresp())),
+            conversation(
+                "type 15 is AUTH in MQTT 5.0",
+                opened(connect=Properties(authentication_method="SCRAM-SHA-1"))[0],
+                server(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"salt"))),
+                client(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"proof"))),
+                server(Connack(properties=Properties(authentication_method="SCRAM-SHA-1"))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("type 0", *opened(), client(hexadecimal("00 00")).marked("packet_type")),
+            conversation("AUTH in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("f0 00")).marked("packet_type")),
+            conversation("AUTH in MQTT 3.1", *opened(V3_1), client(hexadecimal("f0 00")).marked("packet_type")),
+            conversation(
+                "after a PINGREQ with a wrong length",
+                *opened(),
+                client(hexadecimal("c0 01 c0"), hexadecimal("00 00")).marked("packet_type"),
+            ),
+        ]
+    )
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Point to a packet before whose length was wrong."""

@@ -1,7 +1,7 @@
 """HDR103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import nothing_understood, sides_guessed
@@ -43,41 +43,47 @@ class PacketWrongDirection(Rule):
     }
     looks_at = (Connect, Connack, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp, Disconnect)
 
-    good = [
-        conversation(
-            "requests and answers",
-            *opened(),
-            client(Subscribe(1, subscriptions=[Subscription("a")])),
-            server(Suback(1, reason_codes=[0])),
-            client(Unsubscribe(2, topic_filters=["a"])),
-            server(Unsuback(2, reason_codes=[0])),
-            client(Pingreq()),
-            server(Pingresp()),
-            client(Publish(topic_name="b")),
-            client(Disconnect()),
-        ),
-        conversation(
-            "joined in the middle, where nothing says who is who",
-            client(Publish(topic_name="b", payload=b"hello"), Puback(1), Puback(2)),
-            server(Publish(topic_name="c", payload=b"hello"), Disconnect()),
-            version=V3_1_1,
-            handshake=False,
-            server="10.0.0.2:40000",
-        ),
-        conversation("a server of MQTT 5.0 says why it closes", *opened(), server(Disconnect(0x8B))),
-    ]
-    bad = [
-        conversation("a PINGRESP from the client", *opened(), client(Pingresp()).marked("")),
-        conversation("a PINGREQ from the server", *opened(), server(Pingreq()).marked("")),
-        conversation(
-            "a SUBSCRIBE from the server, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            server(Subscribe(1, subscriptions=[Subscription("a")])).marked(""),
-        ),
-        conversation("a DISCONNECT from the server, in MQTT 3.1.1", *opened(V3_1_1), server(Disconnect()).marked("")),
-        conversation("a DISCONNECT from the server, in MQTT 3.1", *opened(V3_1), server(Disconnect()).marked("")),
-        conversation("a CONNACK from the client", *opened(), client(Connack()).marked("")),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "requests and answers",
+                *opened(),
+                client(Subscribe(1, subscriptions=[Subscription("a")])),
+                server(Suback(1, reason_codes=[0])),
+                client(Unsubscribe(2, topic_filters=["a"])),
+                server(Unsuback(2, reason_codes=[0])),
+                client(Pingreq()),
+                server(Pingresp()),
+                client(Publish(topic_name="b")),
+                client(Disconnect()),
+            ),
+            conversation(
+                "joined in the middle, where nothing says who is who",
+                client(Publish(topic_name="b", payload=b"hello"), Puback(1), Puback(2)),
+                server(Publish(topic_name="c", payload=b"hello"), Disconnect()),
+                version=V3_1_1,
+                handshake=False,
+                server="10.0.0.2:40000",
+            ),
+            conversation("a server of MQTT 5.0 says why it closes", *opened(), server(Disconnect(0x8B))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("a PINGRESP from the client", *opened(), client(Pingresp()).marked("")),
+            conversation("a PINGREQ from the server", *opened(), server(Pingreq()).marked("")),
+            conversation(
+                "a SUBSCRIBE from the server, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                server(Subscribe(1, subscriptions=[Subscription("a")])).marked(""),
+            ),
+            conversation(
+                "a DISCONNECT from the server, in MQTT 3.1.1", *opened(V3_1_1), server(Disconnect()).marked("")
+            ),
+            conversation("a DISCONNECT from the server, in MQTT 3.1", *opened(V3_1), server(Disconnect()).marked("")),
+            conversation("a CONNACK from the client", *opened(), client(Connack()).marked("")),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with the table of directions."""

@@ -2,7 +2,7 @@
 
 from mqttscope.events import PacketEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, follow, waits
@@ -37,43 +37,49 @@ class MissingPingrespTolerated(Rule):
     }
     Memory = Ping
 
-    good = [
-        conversation("answered", *opened(), client(Pingreq()), server(Pingresp()), _SENDS, _SENDS, closes("client")),
-        conversation("it closes", *opened(), client(Pingreq()), closes("client", after=20), *_LATER),
-        conversation(
-            "the answer is not in the capture",
-            *opened(),
-            client(Pingreq()),
-            lost(server(Pingresp())),
-            _SENDS,
-            _SENDS,
-        ),
-        conversation("it never sends again", *opened(), client(Pingreq()), *_LATER),
-    ]
-    bad = [
-        conversation(
-            "it sends more",
-            *opened(),
-            client(Pingreq()),
-            acknowledges("server"),
-            _SENDS,
-            _SENDS.marked("", at=None),
-            closes("client"),
-        ),
-        conversation(
-            "pings alone, in 3.1.1",
-            *opened(V3_1_1),
-            client(Pingreq()),
-            acknowledges("server"),
-            client(Pingreq(), after=50),
-            acknowledges("server"),
-            client(Pingreq(), after=50).marked("", at=None),
-            closes("client"),
-        ),
-        conversation(
-            "in 3.1", *opened(V3_1), client(Pingreq()), acknowledges("server"), _SENDS, _SENDS.marked("", at=None)
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "answered", *opened(), client(Pingreq()), server(Pingresp()), _SENDS, _SENDS, closes("client")
+            ),
+            conversation("it closes", *opened(), client(Pingreq()), closes("client", after=20), *_LATER),
+            conversation(
+                "the answer is not in the capture",
+                *opened(),
+                client(Pingreq()),
+                lost(server(Pingresp())),
+                _SENDS,
+                _SENDS,
+            ),
+            conversation("it never sends again", *opened(), client(Pingreq()), *_LATER),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "it sends more",
+                *opened(),
+                client(Pingreq()),
+                acknowledges("server"),
+                _SENDS,
+                _SENDS.marked("", at=None),
+                closes("client"),
+            ),
+            conversation(
+                "pings alone, in 3.1.1",
+                *opened(V3_1_1),
+                client(Pingreq()),
+                acknowledges("server"),
+                client(Pingreq(), after=50),
+                acknowledges("server"),
+                client(Pingreq(), after=50).marked("", at=None),
+                closes("client"),
+            ),
+            conversation(
+                "in 3.1", *opened(V3_1), client(Pingreq()), acknowledges("server"), _SENDS, _SENDS.marked("", at=None)
+            ),
+        ]
+    )
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
         """Begin to wait."""

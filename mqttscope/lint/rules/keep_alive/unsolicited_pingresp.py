@@ -1,7 +1,7 @@
 """KAL206."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -23,20 +23,24 @@ class UnsolicitedPingresp(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = [
-        conversation(
-            "one for each",
-            *opened(),
-            client(Pingreq()),
-            crossing(client(Pingreq())),
-            server(Pingresp(), Pingresp()),
-        ),
-        conversation("the PINGREQ is not in the capture", *opened(), lost(client(Pingreq())), server(Pingresp())),
-    ]
-    bad = [
-        conversation("out of the blue", *opened(), server(Pingresp()).marked("")),
-        conversation("two for one", *opened(), client(Pingreq()), server(Pingresp(), Pingresp()).marked("")),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "one for each",
+                *opened(),
+                client(Pingreq()),
+                crossing(client(Pingreq())),
+                server(Pingresp(), Pingresp()),
+            ),
+            conversation("the PINGREQ is not in the capture", *opened(), lost(client(Pingreq())), server(Pingresp())),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("out of the blue", *opened(), server(Pingresp()).marked("")),
+            conversation("two for one", *opened(), client(Pingreq()), server(Pingresp(), Pingresp()).marked("")),
+        ]
+    )
 
     def check(self, packet: Pingresp, at: RuleContext) -> Findings:
         """Compare with the PINGREQ packets that have no answer."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import Spread, duration
@@ -61,74 +61,78 @@ class AckLatency(Rule):
     }
     Memory = Latencies
 
-    good = [
-        conversation(
-            "40 milliseconds",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7), after=0.04),
-            client(Pingreq()),
-            server(Pingresp(), after=0.04),
-            _BYE,
-            closes("client"),
-        ),
-        conversation(
-            "nine tenths of a second",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7), after=0.9),
-            _BYE,
-            closes("client"),
-        ),
-        conversation(
-            "as configured",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7), after=4),
-            _BYE,
-            closes("client"),
-            settings={"slow": 4.5},
-        ),
-    ]
-    bad = [
-        conversation(
-            "4.2 seconds to a PUBACK",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7), after=4.2),
-            _BYE,
-            closes("client").marked(""),
-        ),
-        conversation(
-            "QoS 2 and a ping, in one finding",
-            *opened(V3_1_1),
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            server(Pubrec(7), after=2),
-            client(Pubrel(7)),
-            server(Pubcomp(7), after=2),
-            client(Pingreq()),
-            server(Pingresp(), after=6),
-            _BYE,
-            closes("client").marked(""),
-        ),
-        conversation(
-            "the CONNACK",
-            opened()[0],
-            server(Connack(), after=3),
-            _BYE,
-            closes("client").marked(""),
-        ),
-        conversation(
-            "the client is late",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a", 1)])),
-            server(Suback(1, None, [1])),
-            server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            client(Puback(1), after=2),
-            _BYE,
-            closes("client").marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "40 milliseconds",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(7), after=0.04),
+                client(Pingreq()),
+                server(Pingresp(), after=0.04),
+                _BYE,
+                closes("client"),
+            ),
+            conversation(
+                "nine tenths of a second",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(7), after=0.9),
+                _BYE,
+                closes("client"),
+            ),
+            conversation(
+                "as configured",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(7), after=4),
+                _BYE,
+                closes("client"),
+                settings={"slow": 4.5},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "4.2 seconds to a PUBACK",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
+                server(Puback(7), after=4.2),
+                _BYE,
+                closes("client").marked(""),
+            ),
+            conversation(
+                "QoS 2 and a ping, in one finding",
+                *opened(V3_1_1),
+                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
+                server(Pubrec(7), after=2),
+                client(Pubrel(7)),
+                server(Pubcomp(7), after=2),
+                client(Pingreq()),
+                server(Pingresp(), after=6),
+                _BYE,
+                closes("client").marked(""),
+            ),
+            conversation(
+                "the CONNACK",
+                opened()[0],
+                server(Connack(), after=3),
+                _BYE,
+                closes("client").marked(""),
+            ),
+            conversation(
+                "the client is late",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a", 1)])),
+                server(Suback(1, None, [1])),
+                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                client(Puback(1), after=2),
+                _BYE,
+                closes("client").marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Measure and count."""

@@ -1,7 +1,7 @@
 """OPS109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -24,22 +24,26 @@ class BridgeBit(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("an ordinary client", *opened(V3_1_1)),
-        conversation("an ordinary client of MQTT 3.1", *opened(V3_1)),
-    ]
-    bad = [
-        conversation(
-            "MQTT 3.1.1",
-            client(Connect("MQTT", 0x84, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
-            server(Connack()),
-        ),
-        conversation(
-            "MQTT 3.1",
-            client(Connect("MQIsdp", 0x83, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
-            server(Connack()),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("an ordinary client", *opened(V3_1_1)),
+            conversation("an ordinary client of MQTT 3.1", *opened(V3_1)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "MQTT 3.1.1",
+                client(Connect("MQTT", 0x84, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
+                server(Connack()),
+            ),
+            conversation(
+                "MQTT 3.1",
+                client(Connect("MQIsdp", 0x83, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
+                server(Connack()),
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The decoder knows the levels of bridges."""

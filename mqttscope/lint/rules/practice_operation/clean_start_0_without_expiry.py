@@ -1,7 +1,7 @@
 """OPS106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.examples import conversation, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -25,20 +25,24 @@ class CleanStart0WithoutExpiry(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("an hour", *opened(clean_start=False, connect=Properties(session_expiry_interval=3600))),
-        conversation("a second", *opened(clean_start=False, connect=Properties(session_expiry_interval=1))),
-        conversation("Clean Start 1", *opened()),
-        conversation("MQTT 3.1.1", *opened(V3_1_1, clean_start=False)),
-    ]
-    bad = [
-        conversation("no expiry", opened(clean_start=False)[0].marked("clean_start"), opened()[1]),
-        conversation(
-            "an expiry of 0",
-            opened(clean_start=False, connect=Properties(session_expiry_interval=0))[0].marked("clean_start"),
-            opened()[1],
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("an hour", *opened(clean_start=False, connect=Properties(session_expiry_interval=3600))),
+            conversation("a second", *opened(clean_start=False, connect=Properties(session_expiry_interval=1))),
+            conversation("Clean Start 1", *opened()),
+            conversation("MQTT 3.1.1", *opened(V3_1_1, clean_start=False)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("no expiry", opened(clean_start=False)[0].marked("clean_start"), opened()[1]),
+            conversation(
+                "an expiry of 0",
+                opened(clean_start=False, connect=Properties(session_expiry_interval=0))[0].marked("clean_start"),
+                opened()[1],
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """What is left out counts as 0."""

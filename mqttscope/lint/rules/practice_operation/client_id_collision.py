@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.session_model import SECOND_NS, TAKEN_OVER, SessionModel
@@ -62,55 +62,59 @@ class ClientIdCollision(Rule):
     models = (SessionModel,)
     Memory = Takeovers
 
-    good = [
-        conversation(
-            "a client for each",
-            *opened(client_identifier="x1"),
-            *on(1, *opened(client_identifier="x2")),
-        ),
-        conversation(
-            "one after the other",
-            *opened(),
-            client(Disconnect()),
-            closes("client"),
-            *on(1, *opened(), client(Disconnect()), closes("client")),
-            *on(2, *opened(), client(Disconnect()), closes("client")),
-            *on(3, *opened()),
-        ),
-        conversation("taken over once", *opened(), *on(1, *opened()), *_KICKED),
-        conversation(
-            "another user's client of the same name",
-            *opened(user_name="alice"),
-            *on(1, *opened(user_name="bob")),
-            *on(2, *opened(user_name="alice")),
-            *on(3, *opened(user_name="bob")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "three times within a minute",
-            *opened(),
-            *on(1, *opened()),
-            *_KICKED,
-            *on(2, *opened()),
-            *on(1, *_KICKED),
-            *on(3, opened()[0], opened()[1].marked("")),
-            *on(2, *_KICKED),
-        ),
-        conversation(
-            "the old connection is closed before the new one is accepted",
-            *opened(V3_1_1),
-            *on(1, opened(V3_1_1)[0]),
-            closes("server"),
-            *on(1, opened(V3_1_1)[1]),
-            *on(2, opened(V3_1_1)[0]),
-            *on(1, closes("server")),
-            *on(2, opened(V3_1_1)[1]),
-            *on(3, opened(V3_1_1)[0]),
-            *on(2, closes("server")),
-            *on(3, opened(V3_1_1)[1].marked("")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "a client for each",
+                *opened(client_identifier="x1"),
+                *on(1, *opened(client_identifier="x2")),
+            ),
+            conversation(
+                "one after the other",
+                *opened(),
+                client(Disconnect()),
+                closes("client"),
+                *on(1, *opened(), client(Disconnect()), closes("client")),
+                *on(2, *opened(), client(Disconnect()), closes("client")),
+                *on(3, *opened()),
+            ),
+            conversation("taken over once", *opened(), *on(1, *opened()), *_KICKED),
+            conversation(
+                "another user's client of the same name",
+                *opened(user_name="alice"),
+                *on(1, *opened(user_name="bob")),
+                *on(2, *opened(user_name="alice")),
+                *on(3, *opened(user_name="bob")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "three times within a minute",
+                *opened(),
+                *on(1, *opened()),
+                *_KICKED,
+                *on(2, *opened()),
+                *on(1, *_KICKED),
+                *on(3, opened()[0], opened()[1].marked("")),
+                *on(2, *_KICKED),
+            ),
+            conversation(
+                "the old connection is closed before the new one is accepted",
+                *opened(V3_1_1),
+                *on(1, opened(V3_1_1)[0]),
+                closes("server"),
+                *on(1, opened(V3_1_1)[1]),
+                *on(2, opened(V3_1_1)[0]),
+                *on(1, closes("server")),
+                *on(2, opened(V3_1_1)[1]),
+                *on(3, opened(V3_1_1)[0]),
+                *on(2, closes("server")),
+                *on(3, opened(V3_1_1)[1].marked("")),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Count a takeover."""

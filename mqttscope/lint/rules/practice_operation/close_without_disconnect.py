@@ -1,7 +1,7 @@
 """OPS216."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -24,31 +24,39 @@ class CloseWithoutDisconnect(Rule):
     code = "OPS216"
     severity = Severity.INFO
 
-    good = [
-        conversation("with DISCONNECT", *opened(), client(Disconnect()), closes("client")),
-        conversation(
-            "the server closes after the client's DISCONNECT", *opened(), client(Disconnect()), closes("server")
-        ),
-        conversation("the server says why", *opened(), server(Disconnect(0x8B)), closes("server")),
-        conversation(
-            "the client closes after the server's DISCONNECT", *opened(), server(Disconnect(0x8B)), closes("client")
-        ),
-        conversation("a server of MQTT 3.1.1", *opened(V3_1_1), closes("server")),
-        conversation("after a refusal", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")),
-        conversation("before any answer", client(make_connect()), closes("server")),
-        conversation("the capture ends first", *opened()),
-    ]
-    bad = [
-        conversation("the client", *opened(), closes("client").marked("")),
-        conversation("the client, with a reset, in MQTT 3.1.1", *opened(V3_1_1), closes("client", "reset").marked("")),
-        conversation(
-            "the server, after a second CONNECT",
-            *opened(),
-            client(make_connect()),
-            closes("server").marked(""),
-        ),
-        conversation("the server", *opened(), closes("server").marked("")),
-    ]
+    good = examples(
+        lambda: [
+            conversation("with DISCONNECT", *opened(), client(Disconnect()), closes("client")),
+            conversation(
+                "the server closes after the client's DISCONNECT", *opened(), client(Disconnect()), closes("server")
+            ),
+            conversation("the server says why", *opened(), server(Disconnect(0x8B)), closes("server")),
+            conversation(
+                "the client closes after the server's DISCONNECT", *opened(), server(Disconnect(0x8B)), closes("client")
+            ),
+            conversation("a server of MQTT 3.1.1", *opened(V3_1_1), closes("server")),
+            conversation(
+                "after a refusal", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")
+            ),
+            conversation("before any answer", client(make_connect()), closes("server")),
+            conversation("the capture ends first", *opened()),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("the client", *opened(), closes("client").marked("")),
+            conversation(
+                "the client, with a reset, in MQTT 3.1.1", *opened(V3_1_1), closes("client", "reset").marked("")
+            ),
+            conversation(
+                "the server, after a second CONNECT",
+                *opened(),
+                client(make_connect()),
+                closes("server").marked(""),
+            ),
+            conversation("the server", *opened(), closes("server").marked("")),
+        ]
+    )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Who ended the transport, and whether anybody took leave before."""

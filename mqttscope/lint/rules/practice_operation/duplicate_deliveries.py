@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.examples import client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V5, Findings, Needs, Rule
@@ -44,50 +44,54 @@ class DuplicateDeliveries(Rule):
     models = (Messages,)
     Memory = Told
 
-    good = [
-        conversation(
-            "once",
-            *subscriber(),
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), _ACKED),
-        ),
-        conversation(
-            "two messages with the same payload",
-            *subscriber(),
-            *opened(),
-            *publishes(message(), message()),
-            *on(1, server(message()), _ACKED, server(message()), _ACKED),
-        ),
-        conversation(
-            "retained, after it had come",
-            *subscriber(),
-            *opened(),
-            *publishes(message(retain=True)),
-            *on(1, server(message()), _ACKED, *subscriber()[2:]),
-            *on(1, server(message(retain=True)), _ACKED),
-        ),
-    ]
-    bad = [
-        conversation(
-            "for two subscriptions, reported once",
-            *subscriber(V5, "a", "#"),
-            *opened(),
-            *publishes(message()),
-            *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
-            *publishes(message(b"other")),
-            *on(1, server(message(b"other")), _ACKED, server(message(b"other")), _ACKED),
-        ),
-        conversation(
-            "sent again by the publisher",
-            *subscriber(),
-            *opened(),
-            client(message(), after=2),
-            client(message(dup=True)),
-            server(Puback(1), Puback(1)),
-            *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "once",
+                *subscriber(),
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), _ACKED),
+            ),
+            conversation(
+                "two messages with the same payload",
+                *subscriber(),
+                *opened(),
+                *publishes(message(), message()),
+                *on(1, server(message()), _ACKED, server(message()), _ACKED),
+            ),
+            conversation(
+                "retained, after it had come",
+                *subscriber(),
+                *opened(),
+                *publishes(message(retain=True)),
+                *on(1, server(message()), _ACKED, *subscriber()[2:]),
+                *on(1, server(message(retain=True)), _ACKED),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "for two subscriptions, reported once",
+                *subscriber(V5, "a", "#"),
+                *opened(),
+                *publishes(message()),
+                *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
+                *publishes(message(b"other")),
+                *on(1, server(message(b"other")), _ACKED, server(message(b"other")), _ACKED),
+            ),
+            conversation(
+                "sent again by the publisher",
+                *subscriber(),
+                *opened(),
+                client(message(), after=2),
+                client(message(dup=True)),
+                server(Puback(1), Puback(1)),
+                *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the copies of messages that cannot be mistaken for others."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, Rule
 from mqttscope.mqtt.constants import Direction
@@ -25,34 +25,38 @@ class GrantedLessThanRequested(Rule):
     looks_at = Suback
     sender = Direction.SERVER_TO_CLIENT
 
-    good = [
-        conversation(
-            "as asked for",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a", 1), Subscription("b", 0)])),
-            server(Suback(1, None, [1, 0])),
-        ),
-        conversation(
-            "a failure is another rule's matter",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("a", 1)])),
-            server(Suback(1, None, [0x80])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "QoS 1 instead of 2",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a", 2)])),
-            server(Suback(1, None, [1])).marked("reason_codes[0]"),
-        ),
-        conversation(
-            "QoS 0 instead of 1, one of two",
-            *opened(V3_1),
-            client(Subscribe(1, None, [Subscription("a", 0), Subscription("b", 1)])),
-            server(Suback(1, None, [0, 0])).marked("reason_codes[1]"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as asked for",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a", 1), Subscription("b", 0)])),
+                server(Suback(1, None, [1, 0])),
+            ),
+            conversation(
+                "a failure is another rule's matter",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("a", 1)])),
+                server(Suback(1, None, [0x80])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "QoS 1 instead of 2",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a", 2)])),
+                server(Suback(1, None, [1])).marked("reason_codes[0]"),
+            ),
+            conversation(
+                "QoS 0 instead of 1, one of two",
+                *opened(V3_1),
+                client(Subscribe(1, None, [Subscription("a", 0), Subscription("b", 1)])),
+                server(Suback(1, None, [0, 0])).marked("reason_codes[1]"),
+            ),
+        ]
+    )
 
     def check(self, packet: Suback, at: RuleContext) -> Iterator[Report]:
         """Compare with the request, where every filter has its code."""

@@ -1,7 +1,7 @@
 """OPS108."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.examples import conversation, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -26,19 +26,23 @@ class LegacyVersion(Rule):
         "lowest": 4,
     }
 
-    good = [
-        conversation("MQTT 5.0", *opened(), settings={"lowest": 5}),
-        conversation("MQTT 3.1.1", *opened(V3_1_1)),
-    ]
-    bad = [
-        conversation("MQTT 3.1", opened(V3_1)[0].marked("protocol_level"), opened(V3_1)[1]),
-        conversation(
-            "MQTT 3.1.1 where 5.0 is wanted",
-            opened(V3_1_1)[0].marked("protocol_level"),
-            opened(V3_1_1)[1],
-            settings={"lowest": 5},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("MQTT 5.0", *opened(), settings={"lowest": 5}),
+            conversation("MQTT 3.1.1", *opened(V3_1_1)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("MQTT 3.1", opened(V3_1)[0].marked("protocol_level"), opened(V3_1)[1]),
+            conversation(
+                "MQTT 3.1.1 where 5.0 is wanted",
+                opened(V3_1_1)[0].marked("protocol_level"),
+                opened(V3_1_1)[1],
+                settings={"lowest": 5},
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Bit 7 is the mark of a bridge, not of a version."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, conversation, opened, server
+from mqttscope.lint.examples import Step, client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
@@ -44,38 +44,42 @@ class NobodyListens(Rule):
     settings = {"messages": 10}
     Memory = Unheard
 
-    good = [
-        conversation(
-            "some are heard",
-            *opened(),
-            *(step for number in range(1, 10) for step in _published(number)),
-            *_published(10, 0),
-            *(step for number in range(11, 20) for step in _published(number)),
-        ),
-        conversation(
-            "different topics",
-            *opened(),
-            *(step for number in range(1, 12) for step in _published(number, topic=f"a/{number}")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "ten of a topic, reported once",
-            *opened(),
-            *(step for number in range(1, 10) for step in _published(number)),
-            _published(10)[0],
-            _published(10)[1].marked("reason_code"),
-            *(step for number in range(11, 22) for step in _published(number)),
-        ),
-        conversation(
-            "fewer, where that is the limit",
-            *opened(),
-            *_published(1),
-            client(Publish(qos=2, topic_name="a", packet_identifier=2)),
-            server(Pubrec(2, reason_code=NO_MATCHING_SUBSCRIBERS)).marked("reason_code"),
-            settings={"messages": 2},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "some are heard",
+                *opened(),
+                *(step for number in range(1, 10) for step in _published(number)),
+                *_published(10, 0),
+                *(step for number in range(11, 20) for step in _published(number)),
+            ),
+            conversation(
+                "different topics",
+                *opened(),
+                *(step for number in range(1, 12) for step in _published(number, topic=f"a/{number}")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "ten of a topic, reported once",
+                *opened(),
+                *(step for number in range(1, 10) for step in _published(number)),
+                _published(10)[0],
+                _published(10)[1].marked("reason_code"),
+                *(step for number in range(11, 22) for step in _published(number)),
+            ),
+            conversation(
+                "fewer, where that is the limit",
+                *opened(),
+                *_published(1),
+                client(Publish(qos=2, topic_name="a", packet_identifier=2)),
+                server(Pubrec(2, reason_code=NO_MATCHING_SUBSCRIBERS)).marked("reason_code"),
+                settings={"messages": 2},
+            ),
+        ]
+    )
 
     def check(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
         """Count the answers of each topic."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -47,77 +47,81 @@ class PingWithoutIdle(Rule):
     }
     Memory = Early
 
-    good = [
-        conversation(
-            "pings after idle time",
-            *opened(),
-            *(
-                step
-                for _ in range(4)
-                for step in (
-                    client(Publish(topic_name="a")),
-                    client(Pingreq(), after=55),
-                    server(Pingresp()),
-                )
+    good = examples(
+        lambda: [
+            conversation(
+                "pings after idle time",
+                *opened(),
+                *(
+                    step
+                    for _ in range(4)
+                    for step in (
+                        client(Publish(topic_name="a")),
+                        client(Pingreq(), after=55),
+                        server(Pingresp()),
+                    )
+                ),
+                client(Disconnect()),
+                closes("client"),
             ),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation(
-            "half of the Keep Alive is idle enough",
-            *opened(),
-            *(step for _ in range(4) for step in (client(Pingreq(), after=30.5), server(Pingresp()))),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation(
-            "nothing came from the server",
-            *opened(),
-            *(
-                step
-                for _ in range(4)
-                for step in (
-                    client(Publish(topic_name="a"), after=28),
-                    client(Publish(topic_name="a"), after=28),
-                    client(Pingreq(), after=3),
-                    server(Pingresp()),
-                )
+            conversation(
+                "half of the Keep Alive is idle enough",
+                *opened(),
+                *(step for _ in range(4) for step in (client(Pingreq(), after=30.5), server(Pingresp()))),
+                client(Disconnect()),
+                closes("client"),
             ),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation(
-            "twice",
-            *opened(),
-            *(step for _ in range(2) for step in (client(Pingreq(), after=1), server(Pingresp()))),
-            client(Disconnect()),
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a second after a PUBLISH",
-            *opened(),
-            *(
-                step
-                for _ in range(3)
-                for step in (
-                    client(Publish(topic_name="a"), after=1),
-                    client(Pingreq(), after=1),
-                    server(Pingresp()),
-                )
+            conversation(
+                "nothing came from the server",
+                *opened(),
+                *(
+                    step
+                    for _ in range(4)
+                    for step in (
+                        client(Publish(topic_name="a"), after=28),
+                        client(Publish(topic_name="a"), after=28),
+                        client(Pingreq(), after=3),
+                        server(Pingresp()),
+                    )
+                ),
+                client(Disconnect()),
+                closes("client"),
             ),
-            client(Disconnect()),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "every second, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            *(step for _ in range(3) for step in (client(Pingreq(), after=1), server(Pingresp()))),
-            client(Disconnect()),
-            closes("client").marked(""),
-        ),
-    ]
+            conversation(
+                "twice",
+                *opened(),
+                *(step for _ in range(2) for step in (client(Pingreq(), after=1), server(Pingresp()))),
+                client(Disconnect()),
+                closes("client"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a second after a PUBLISH",
+                *opened(),
+                *(
+                    step
+                    for _ in range(3)
+                    for step in (
+                        client(Publish(topic_name="a"), after=1),
+                        client(Pingreq(), after=1),
+                        server(Pingresp()),
+                    )
+                ),
+                client(Disconnect()),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "every second, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                *(step for _ in range(3) for step in (client(Pingreq(), after=1), server(Pingresp()))),
+                client(Disconnect()),
+                closes("client").marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
         """Count."""

@@ -1,7 +1,7 @@
 """OPS217."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule, packet_name
 from mqttscope.lint.topics import Seen
@@ -27,37 +27,41 @@ class PublishBeforeConnack(Rule):
     sender = Direction.CLIENT_TO_SERVER
     Memory = Seen
 
-    good = [
-        conversation(
-            "after the CONNACK",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(1)),
-        ),
-        conversation(
-            "the beginning was not captured",
-            client(Publish(topic_name="a/b", payload=b"1"), Publish(topic_name="a/b", payload=b"2")),
-            server(Publish(topic_name="a/b", payload=b"3")),
-            handshake=False,
-            version=V3_1_1,
-        ),
-    ]
-    bad = [
-        conversation(
-            "before the server has answered, reported once",
-            opened()[0],
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)).marked(""),
-            client(Publish(topic_name="a")),
-            opened()[1],
-            server(Puback(1)),
-        ),
-        conversation(
-            "the CONNACK was on its way",
-            *opened(V3_1_1),
-            crossing(client(Subscribe(1, None, [Subscription("a")]))).marked(""),
-            server(Suback(1, None, [0])),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "after the CONNACK",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(1)),
+            ),
+            conversation(
+                "the beginning was not captured",
+                client(Publish(topic_name="a/b", payload=b"1"), Publish(topic_name="a/b", payload=b"2")),
+                server(Publish(topic_name="a/b", payload=b"3")),
+                handshake=False,
+                version=V3_1_1,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "before the server has answered, reported once",
+                opened()[0],
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)).marked(""),
+                client(Publish(topic_name="a")),
+                opened()[1],
+                server(Puback(1)),
+            ),
+            conversation(
+                "the CONNACK was on its way",
+                *opened(V3_1_1),
+                crossing(client(Subscribe(1, None, [Subscription("a")]))).marked(""),
+                server(Suback(1, None, [0])),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """TCP acknowledgments prove what the client had received."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, Needs, Rule
 from mqttscope.lint.strings import shown
@@ -38,71 +38,75 @@ class Qos2NeverCompleted(Rule):
         "seconds": 30,
     }
 
-    good = [
-        conversation(
-            "completed",
-            *opened(),
-            client(_PUBLISH),
-            server(Pubrec(7)),
-            client(Pubrel(7)),
-            server(Pubcomp(7)),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation(
-            "refused",
-            *opened(),
-            client(_PUBLISH),
-            server(Pubrec(7, 0x87)),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation(
-            "the server says why it does not continue",
-            *opened(),
-            client(_PUBLISH),
-            server(Disconnect(0x97)),
-            closes("server"),
-        ),
-        conversation("the capture ends first", *opened(), client(_PUBLISH), server(Pubrec(7)), client(Pingreq())),
-        conversation(
-            "the capture lost bytes",
-            *opened(),
-            client(_PUBLISH),
-            server(Pubrec(7)),
-            lost(client(Pubrel(7))),
-            server(Pubcomp(7)),
-            client(Pingreq()),
-            server(Pingresp()),
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "no PUBREL",
-            *opened(),
-            client(_PUBLISH),
-            server(Pubrec(7)),
-            client(Disconnect()),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "no PUBCOMP, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(_PUBLISH),
-            server(Pubrec(7)),
-            client(Pubrel(7)),
-            closes("server", "reset").marked(""),
-        ),
-        conversation(
-            "both sides owe a step; the capture ends later",
-            *opened(),
-            client(_PUBLISH, Publish(qos=2, topic_name="b", packet_identifier=8)),
-            server(Pubrec(7)),
-            client(Pingreq(), after=31),
-            closes("client").marked("", ""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "completed",
+                *opened(),
+                client(_PUBLISH),
+                server(Pubrec(7)),
+                client(Pubrel(7)),
+                server(Pubcomp(7)),
+                client(Disconnect()),
+                closes("client"),
+            ),
+            conversation(
+                "refused",
+                *opened(),
+                client(_PUBLISH),
+                server(Pubrec(7, 0x87)),
+                client(Disconnect()),
+                closes("client"),
+            ),
+            conversation(
+                "the server says why it does not continue",
+                *opened(),
+                client(_PUBLISH),
+                server(Disconnect(0x97)),
+                closes("server"),
+            ),
+            conversation("the capture ends first", *opened(), client(_PUBLISH), server(Pubrec(7)), client(Pingreq())),
+            conversation(
+                "the capture lost bytes",
+                *opened(),
+                client(_PUBLISH),
+                server(Pubrec(7)),
+                lost(client(Pubrel(7))),
+                server(Pubcomp(7)),
+                client(Pingreq()),
+                server(Pingresp()),
+                closes("client"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "no PUBREL",
+                *opened(),
+                client(_PUBLISH),
+                server(Pubrec(7)),
+                client(Disconnect()),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "no PUBCOMP, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(_PUBLISH),
+                server(Pubrec(7)),
+                client(Pubrel(7)),
+                closes("server", "reset").marked(""),
+            ),
+            conversation(
+                "both sides owe a step; the capture ends later",
+                *opened(),
+                client(_PUBLISH, Publish(qos=2, topic_name="b", packet_identifier=8)),
+                server(Pubrec(7)),
+                client(Pingreq(), after=31),
+                closes("client").marked("", ""),
+            ),
+        ]
+    )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What stands in the tables of both sides."""

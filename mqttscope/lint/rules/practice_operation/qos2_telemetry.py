@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, conversation, opened, server
+from mqttscope.lint.examples import Step, client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import duration
@@ -66,37 +66,43 @@ class Qos2Telemetry(Rule):
     }
     Memory = Minutes
 
-    good = [
-        conversation(
-            "QoS 1",
-            *opened(),
-            *(
-                step
-                for number in range(1, 70)
-                for step in (
-                    client(Publish(qos=1, topic_name="a", packet_identifier=number), after=0.1),
-                    server(Puback(number)),
-                )
+    good = examples(
+        lambda: [
+            conversation(
+                "QoS 1",
+                *opened(),
+                *(
+                    step
+                    for number in range(1, 70)
+                    for step in (
+                        client(Publish(qos=1, topic_name="a", packet_identifier=number), after=0.1),
+                        server(Puback(number)),
+                    )
+                ),
             ),
-        ),
-        conversation(
-            "a message a second and a half",
-            *opened(),
-            *_exchange(1, 0.1),
-            *(step for number in range(2, 50) for step in _exchange(number, 1.5)),
-        ),
-        conversation("59 at once", *opened(), *(step for number in range(1, 60) for step in _exchange(number, 0.1))),
-    ]
-    bad = [
-        conversation(
-            "600 a minute, reported once",
-            *opened(V3_1_1),
-            *(step for number in range(1, 60) for step in _exchange(number, 0.1)),
-            _exchange(60, 0.1)[0].marked("qos"),
-            *_exchange(60, 0.1)[1:],
-            *(step for number in range(61, 70) for step in _exchange(number, 0.1)),
-        ),
-    ]
+            conversation(
+                "a message a second and a half",
+                *opened(),
+                *_exchange(1, 0.1),
+                *(step for number in range(2, 50) for step in _exchange(number, 1.5)),
+            ),
+            conversation(
+                "59 at once", *opened(), *(step for number in range(1, 60) for step in _exchange(number, 0.1))
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "600 a minute, reported once",
+                *opened(V3_1_1),
+                *(step for number in range(1, 60) for step in _exchange(number, 0.1)),
+                _exchange(60, 0.1)[0].marked("qos"),
+                *_exchange(60, 0.1)[1:],
+                *(step for number in range(61, 70) for step in _exchange(number, 0.1)),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count in spans of a minute, which begin again when they are over."""

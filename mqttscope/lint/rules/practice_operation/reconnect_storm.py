@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.session_model import SECOND_NS
@@ -69,28 +69,32 @@ class ReconnectStorm(Rule):
     }
     Memory = Connects
 
-    good = [
-        conversation("once", *opened(), client(Pingreq()), server(Pingresp())),
-        conversation(
-            "pauses that grow",
-            *(step for number in range(7) for step in _again(number, 2.0**number, 5)),
-        ),
-        conversation(
-            "refused once an hour",
-            *(step for number in range(7) for step in _again(number, 3_600, 5)),
-        ),
-        conversation("every ten seconds", *(step for number in range(12) for step in _again(number, 10))),
-    ]
-    bad = [
-        conversation(
-            "every 100 milliseconds, reported once",
-            *(step for number in range(14) for step in _again(number, 0.1, marked=number == 10)),
-        ),
-        conversation(
-            "refused every eight seconds",
-            *(step for number in range(6) for step in _again(number, 8, 5, marked=number == 5)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("once", *opened(), client(Pingreq()), server(Pingresp())),
+            conversation(
+                "pauses that grow",
+                *(step for number in range(7) for step in _again(number, 2.0**number, 5)),
+            ),
+            conversation(
+                "refused once an hour",
+                *(step for number in range(7) for step in _again(number, 3_600, 5)),
+            ),
+            conversation("every ten seconds", *(step for number in range(12) for step in _again(number, 10))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "every 100 milliseconds, reported once",
+                *(step for number in range(14) for step in _again(number, 0.1, marked=number == 10)),
+            ),
+            conversation(
+                "refused every eight seconds",
+                *(step for number in range(6) for step in _again(number, 8, 5, marked=number == 5)),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Count the CONNECT that this answers."""

@@ -1,7 +1,7 @@
 """OPS218."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import count
@@ -34,49 +34,55 @@ class ResubscribeOnResumedSession(Rule):
     }
     Memory = Seen
 
-    good = [
-        conversation("nothing is subscribed", *opened(clean_start=False, session_present=True, connect=_KEPT)),
-        conversation(
-            "the session is new",
-            *opened(clean_start=False, connect=_KEPT),
-            client(Subscribe(1, None, [Subscription("a")])),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "Retain Handling keeps retained messages away",
-            *opened(clean_start=False, session_present=True, connect=_KEPT),
-            client(Subscribe(1, None, [Subscription("a", retain_handling=1), Subscription("b", retain_handling=2)])),
-            server(Suback(1, None, [0, 0])),
-        ),
-        conversation(
-            "something new, later",
-            *opened(V3_1_1, clean_start=False, session_present=True),
-            client(Subscribe(1, None, [Subscription("a")]), after=6),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "the client could not know yet",
-            *opened(V3_1_1, clean_start=False, session_present=True),
-            crossing(client(Subscribe(1, None, [Subscription("a")]))),
-            server(Suback(1, None, [0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "at once, reported once",
-            *opened(clean_start=False, session_present=True, connect=_KEPT),
-            client(Subscribe(1, None, [Subscription("a"), Subscription("b")])).marked(""),
-            server(Suback(1, None, [0, 0])),
-            client(Subscribe(2, None, [Subscription("c")])),
-            server(Suback(2, None, [0])),
-        ),
-        conversation(
-            "MQTT 3.1.1",
-            *opened(V3_1_1, clean_start=False, session_present=True),
-            client(Subscribe(1, None, [Subscription("a")])).marked(""),
-            server(Suback(1, None, [0])),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("nothing is subscribed", *opened(clean_start=False, session_present=True, connect=_KEPT)),
+            conversation(
+                "the session is new",
+                *opened(clean_start=False, connect=_KEPT),
+                client(Subscribe(1, None, [Subscription("a")])),
+                server(Suback(1, None, [0])),
+            ),
+            conversation(
+                "Retain Handling keeps retained messages away",
+                *opened(clean_start=False, session_present=True, connect=_KEPT),
+                client(
+                    Subscribe(1, None, [Subscription("a", retain_handling=1), Subscription("b", retain_handling=2)])
+                ),
+                server(Suback(1, None, [0, 0])),
+            ),
+            conversation(
+                "something new, later",
+                *opened(V3_1_1, clean_start=False, session_present=True),
+                client(Subscribe(1, None, [Subscription("a")]), after=6),
+                server(Suback(1, None, [0])),
+            ),
+            conversation(
+                "the client could not know yet",
+                *opened(V3_1_1, clean_start=False, session_present=True),
+                crossing(client(Subscribe(1, None, [Subscription("a")]))),
+                server(Suback(1, None, [0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "at once, reported once",
+                *opened(clean_start=False, session_present=True, connect=_KEPT),
+                client(Subscribe(1, None, [Subscription("a"), Subscription("b")])).marked(""),
+                server(Suback(1, None, [0, 0])),
+                client(Subscribe(2, None, [Subscription("c")])),
+                server(Suback(2, None, [0])),
+            ),
+            conversation(
+                "MQTT 3.1.1",
+                *opened(V3_1_1, clean_start=False, session_present=True),
+                client(Subscribe(1, None, [Subscription("a")])).marked(""),
+                server(Suback(1, None, [0])),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """The client must have known of the session."""

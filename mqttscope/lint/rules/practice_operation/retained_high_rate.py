@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened, server
+from mqttscope.lint.examples import client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import duration
@@ -57,49 +57,53 @@ class RetainedHighRate(Rule):
     }
     Memory = Rates
 
-    good = [
-        conversation(
-            "once a second",
-            *opened(),
-            *(client(_SETS, after=1) for _ in range(70)),
-        ),
-        conversation(
-            "RETAIN 0",
-            *opened(),
-            client(*(Publish(topic_name="a", payload=b"21.5") for _ in range(90))),
-        ),
-        conversation(
-            "many topics",
-            *opened(),
-            client(*(Publish(retain=True, topic_name=f"a/{n}", payload=b"21.5") for n in range(90))),
-        ),
-        conversation(
-            "one message that is sent again",
-            *opened(V3_1_1),
-            client(Publish(qos=1, retain=True, topic_name="a", packet_identifier=1, payload=b"on")),
-            *(client(Publish(True, 1, True, "a", 1, payload=b"on"), after=1) for _ in range(5)),
-            server(Puback(1)),
-            settings={"per_minute": 3},
-        ),
-    ]
-    bad = [
-        conversation(
-            "ten a second, reported once",
-            *opened(),
-            *(client(_SETS, after=0.1) for _ in range(60)),
-            client(_SETS, after=0.1).marked("retain"),
-            *(client(_SETS, after=0.1) for _ in range(90)),
-        ),
-        conversation(
-            "of two clients, and as few as configured",
-            *opened(V3_1_1),
-            client(_SETS),
-            client(_SETS, after=100),
-            *on(1, *opened(V3_1_1, client_identifier="c2"), client(_SETS, after=20)),
-            client(_SETS, after=20).marked("retain"),
-            settings={"per_minute": 2},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "once a second",
+                *opened(),
+                *(client(_SETS, after=1) for _ in range(70)),
+            ),
+            conversation(
+                "RETAIN 0",
+                *opened(),
+                client(*(Publish(topic_name="a", payload=b"21.5") for _ in range(90))),
+            ),
+            conversation(
+                "many topics",
+                *opened(),
+                client(*(Publish(retain=True, topic_name=f"a/{n}", payload=b"21.5") for n in range(90))),
+            ),
+            conversation(
+                "one message that is sent again",
+                *opened(V3_1_1),
+                client(Publish(qos=1, retain=True, topic_name="a", packet_identifier=1, payload=b"on")),
+                *(client(Publish(True, 1, True, "a", 1, payload=b"on"), after=1) for _ in range(5)),
+                server(Puback(1)),
+                settings={"per_minute": 3},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "ten a second, reported once",
+                *opened(),
+                *(client(_SETS, after=0.1) for _ in range(60)),
+                client(_SETS, after=0.1).marked("retain"),
+                *(client(_SETS, after=0.1) for _ in range(90)),
+            ),
+            conversation(
+                "of two clients, and as few as configured",
+                *opened(V3_1_1),
+                client(_SETS),
+                client(_SETS, after=100),
+                *on(1, *opened(V3_1_1, client_identifier="c2"), client(_SETS, after=20)),
+                client(_SETS, after=20).marked("retain"),
+                settings={"per_minute": 2},
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the messages of the topic."""

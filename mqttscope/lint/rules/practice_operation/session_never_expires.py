@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.examples import conversation, examples, opened
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -31,41 +31,48 @@ class SessionNeverExpires(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("a day", *opened(clean_start=False, connect=Properties(session_expiry_interval=86_400))),
-        conversation(
-            "136 years less a second",
-            *opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER - 1)),
-        ),
-        conversation("MQTT 3.1.1 with a name of its own", *opened(V3_1_1, clean_start=False)),
-        conversation(
-            "a random identifier and CleanSession",
-            *opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=True),
-        ),
-        conversation("a serial number", *opened(V3_1_1, client_identifier="meter-490154203237518", clean_start=False)),
-        conversation(
-            "the address of a network card", *opened(V3_1_1, client_identifier="ESP_A4CF12F03B2C", clean_start=False)
-        ),
-    ]
-    bad = [
-        conversation(
-            "MQTT 5.0",
-            opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER))[0].marked(
-                "properties.session_expiry_interval"
+    good = examples(
+        lambda: [
+            conversation("a day", *opened(clean_start=False, connect=Properties(session_expiry_interval=86_400))),
+            conversation(
+                "136 years less a second",
+                *opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER - 1)),
             ),
-            opened()[1],
-        ),
-        conversation(
-            "MQTT 3.1.1 with an identifier that a library makes up",
-            opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=False)[0].marked("clean_start"),
-            opened(V3_1_1)[1],
-        ),
-        conversation(
-            "MQTT 3.1 with random characters",
-            opened(V3_1, client_identifier="t7Gk2Lq9ZbW4xR8mC1vD5n", clean_start=False)[0].marked("clean_start"),
-            opened(V3_1)[1],
-        ),
-    ]
+            conversation("MQTT 3.1.1 with a name of its own", *opened(V3_1_1, clean_start=False)),
+            conversation(
+                "a random identifier and CleanSession",
+                *opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=True),
+            ),
+            conversation(
+                "a serial number", *opened(V3_1_1, client_identifier="meter-490154203237518", clean_start=False)
+            ),
+            conversation(
+                "the address of a network card",
+                *opened(V3_1_1, client_identifier="ESP_A4CF12F03B2C", clean_start=False),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "MQTT 5.0",
+                opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER))[0].marked(
+                    "properties.session_expiry_interval"
+                ),
+                opened()[1],
+            ),
+            conversation(
+                "MQTT 3.1.1 with an identifier that a library makes up",
+                opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=False)[0].marked("clean_start"),
+                opened(V3_1_1)[1],
+            ),
+            conversation(
+                "MQTT 3.1 with random characters",
+                opened(V3_1, client_identifier="t7Gk2Lq9ZbW4xR8mC1vD5n", clean_start=False)[0].marked("clean_start"),
+                opened(V3_1)[1],
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """By the number in 5.0, by the identifier before."""

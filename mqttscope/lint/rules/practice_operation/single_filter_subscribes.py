@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import duration
@@ -52,55 +52,61 @@ class SingleFilterSubscribes(Rule):
     }
     Memory = Burst
 
-    good = [
-        conversation(
-            "one packet",
-            *opened(),
-            client(Subscribe(1, None, [Subscription(f"a/{number}") for number in range(50)])),
-            server(Suback(1, None, [0] * 50)),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation("nine", *opened(), *(step for number in range(1, 10) for step in _one(number)), closes("client")),
-        conversation(
-            "with pauses",
-            *opened(),
-            *(step for number in range(1, 13) for step in _one(number, 6 if number == 7 else 0.01)),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation(
-            "two filters each",
-            *opened(),
-            *(
-                step
-                for number in range(1, 12)
-                for step in (
-                    client(Subscribe(number, None, [Subscription(f"a/{number}"), Subscription(f"b/{number}")])),
-                    server(Suback(number, None, [0, 0])),
-                )
+    good = examples(
+        lambda: [
+            conversation(
+                "one packet",
+                *opened(),
+                client(Subscribe(1, None, [Subscription(f"a/{number}") for number in range(50)])),
+                server(Suback(1, None, [0] * 50)),
+                client(Disconnect()),
+                closes("client"),
             ),
-            client(Disconnect()),
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "ten",
-            *opened(),
-            *(step for number in range(1, 11) for step in _one(number)),
-            client(Disconnect()),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "twelve in MQTT 3.1.1, and one later",
-            *opened(V3_1_1),
-            *(step for number in range(1, 13) for step in _one(number)),
-            *_one(13, 20),
-            client(Disconnect()),
-            closes("client").marked(""),
-        ),
-    ]
+            conversation(
+                "nine", *opened(), *(step for number in range(1, 10) for step in _one(number)), closes("client")
+            ),
+            conversation(
+                "with pauses",
+                *opened(),
+                *(step for number in range(1, 13) for step in _one(number, 6 if number == 7 else 0.01)),
+                client(Disconnect()),
+                closes("client"),
+            ),
+            conversation(
+                "two filters each",
+                *opened(),
+                *(
+                    step
+                    for number in range(1, 12)
+                    for step in (
+                        client(Subscribe(number, None, [Subscription(f"a/{number}"), Subscription(f"b/{number}")])),
+                        server(Suback(number, None, [0, 0])),
+                    )
+                ),
+                client(Disconnect()),
+                closes("client"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "ten",
+                *opened(),
+                *(step for number in range(1, 11) for step in _one(number)),
+                client(Disconnect()),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "twelve in MQTT 3.1.1, and one later",
+                *opened(V3_1_1),
+                *(step for number in range(1, 13) for step in _one(number)),
+                *_one(13, 20),
+                client(Disconnect()),
+                closes("client").marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Follow the run."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
@@ -47,65 +47,69 @@ class SubscribeFailureIgnored(Rule):
     needs = Needs.WHOLE_SENDER
     Memory = Failures
 
-    good = [
-        conversation(
-            "another filter",
-            *opened(),
-            _ASKS,
-            _REFUSES,
-            client(Subscribe(2, None, [Subscription("permitted/a", 1)])),
-            server(Suback(2, None, [1])),
-            client(Publish(topic_name="b")),
-            client(Disconnect()),
-            closes("client"),
-        ),
-        conversation(
-            "unsubscribed",
-            *opened(V3_1_1),
-            _ASKS,
-            server(Suback(1, None, [0x80])),
-            client(Unsubscribe(2, None, ["a"])),
-            server(Unsuback(2)),
-            client(Publish(topic_name="b")),
-        ),
-        conversation("the client leaves", *opened(), _ASKS, _REFUSES, client(Disconnect()), closes("client")),
-        conversation("the client closes the connection", *opened(), _ASKS, _REFUSES, closes("client")),
-        conversation(
-            "the capture lost bytes",
-            *opened(),
-            _ASKS,
-            _REFUSES,
-            lost(client(Disconnect())),
-            client(Publish(topic_name="b")),
-            closes("client"),
-        ),
-        conversation(
-            "granted",
-            *opened(),
-            _ASKS,
-            server(Suback(1, None, [1])),
-            client(Publish(topic_name="b")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the client continues without it",
-            *opened(),
-            _ASKS,
-            _REFUSES,
-            client(Publish(topic_name="b")),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "one of two, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("a"), Subscription("b")])),
-            server(Suback(1, None, [0, 0x80])),
-            client(Pingreq(), after=20),
-            server(Pingresp()),
-            closes("server").marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "another filter",
+                *opened(),
+                _ASKS,
+                _REFUSES,
+                client(Subscribe(2, None, [Subscription("permitted/a", 1)])),
+                server(Suback(2, None, [1])),
+                client(Publish(topic_name="b")),
+                client(Disconnect()),
+                closes("client"),
+            ),
+            conversation(
+                "unsubscribed",
+                *opened(V3_1_1),
+                _ASKS,
+                server(Suback(1, None, [0x80])),
+                client(Unsubscribe(2, None, ["a"])),
+                server(Unsuback(2)),
+                client(Publish(topic_name="b")),
+            ),
+            conversation("the client leaves", *opened(), _ASKS, _REFUSES, client(Disconnect()), closes("client")),
+            conversation("the client closes the connection", *opened(), _ASKS, _REFUSES, closes("client")),
+            conversation(
+                "the capture lost bytes",
+                *opened(),
+                _ASKS,
+                _REFUSES,
+                lost(client(Disconnect())),
+                client(Publish(topic_name="b")),
+                closes("client"),
+            ),
+            conversation(
+                "granted",
+                *opened(),
+                _ASKS,
+                server(Suback(1, None, [1])),
+                client(Publish(topic_name="b")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the client continues without it",
+                *opened(),
+                _ASKS,
+                _REFUSES,
+                client(Publish(topic_name="b")),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "one of two, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("a"), Subscription("b")])),
+                server(Suback(1, None, [0, 0x80])),
+                client(Pingreq(), after=20),
+                server(Pingresp()),
+                closes("server").marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Remember failures until the client does something about subscriptions."""

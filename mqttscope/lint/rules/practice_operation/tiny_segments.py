@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, hexadecimal, opened, silent
+from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, silent
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -54,51 +54,55 @@ class TinySegments(Rule):
     }
     Memory = Counts
 
-    good = [
-        conversation("in one segment", *opened(), client(Publish(topic_name="a/b")), client(Disconnect())),
-        conversation(
-            "a few times",
-            *opened(),
-            *(
-                step
-                for _ in range(2)
-                for step in (
-                    silent(client(hexadecimal("30"))),
-                    client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
-                )
+    good = examples(
+        lambda: [
+            conversation("in one segment", *opened(), client(Publish(topic_name="a/b")), client(Disconnect())),
+            conversation(
+                "a few times",
+                *opened(),
+                *(
+                    step
+                    for _ in range(2)
+                    for step in (
+                        silent(client(hexadecimal("30"))),
+                        client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
+                    )
+                ),
+                client(Disconnect()),
+                closes("client"),
             ),
-            client(Disconnect()),
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the first byte apart",
-            *opened(),
-            *(
-                step
-                for _ in range(5)
-                for step in (
-                    silent(client(hexadecimal("30"))),
-                    client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
-                )
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the first byte apart",
+                *opened(),
+                *(
+                    step
+                    for _ in range(5)
+                    for step in (
+                        silent(client(hexadecimal("30"))),
+                        client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
+                    )
+                ),
+                closes("client").marked(""),
             ),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "the header apart, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            *(
-                step
-                for _ in range(5)
-                for step in (
-                    silent(client(hexadecimal("30 0b"))),
-                    client(hexadecimal("00 03 61 2f 62 68 69 68 69 68 69")),
-                )
+            conversation(
+                "the header apart, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                *(
+                    step
+                    for _ in range(5)
+                    for step in (
+                        silent(client(hexadecimal("30 0b"))),
+                        client(hexadecimal("00 03 61 2f 62 68 69 68 69 68 69")),
+                    )
+                ),
+                closes("client").marked(""),
             ),
-            closes("client").marked(""),
-        ),
-    ]
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """A packet is split when the segment that completes it is shorter than it is."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
 from mqttscope.lint.shared_checks import count
@@ -34,38 +34,42 @@ class UnackedAtClose(Rule):
     severities = (Severity.WARNING, Severity.INFO)
     needs = Needs.WHOLE | Needs.BOTH_DIRECTIONS
 
-    good = [
-        conversation(
-            "acknowledged", *opened(), client(_PUBLISH), server(Puback(7)), client(Disconnect()), closes("client")
-        ),
-        conversation("QoS 0", *opened(), client(Publish(topic_name="a")), client(Disconnect()), closes("client")),
-        conversation("the capture ends first", *opened(), client(_PUBLISH)),
-    ]
-    bad = [
-        conversation(
-            "the client gives up its message",
-            *opened(),
-            client(_PUBLISH),
-            client(Disconnect()),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "the session stays",
-            *opened(clean_start=False, connect=Properties(session_expiry_interval=60)),
-            client(_PUBLISH),
-            client(Disconnect()),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "both sides wait, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("b", 1)])),
-            server(Suback(1, None, [1])),
-            server(Publish(qos=1, topic_name="b", packet_identifier=1)),
-            client(_PUBLISH),
-            closes("server", "reset").marked("", ""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "acknowledged", *opened(), client(_PUBLISH), server(Puback(7)), client(Disconnect()), closes("client")
+            ),
+            conversation("QoS 0", *opened(), client(Publish(topic_name="a")), client(Disconnect()), closes("client")),
+            conversation("the capture ends first", *opened(), client(_PUBLISH)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the client gives up its message",
+                *opened(),
+                client(_PUBLISH),
+                client(Disconnect()),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "the session stays",
+                *opened(clean_start=False, connect=Properties(session_expiry_interval=60)),
+                client(_PUBLISH),
+                client(Disconnect()),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "both sides wait, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("b", 1)])),
+                server(Suback(1, None, [1])),
+                server(Publish(qos=1, topic_name="b", packet_identifier=1)),
+                client(_PUBLISH),
+                closes("server", "reset").marked("", ""),
+            ),
+        ]
+    )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What stands in the tables of both sides."""

@@ -1,7 +1,7 @@
 """OPS211."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
@@ -31,49 +31,55 @@ class VolatileSessionDurableSubscription(Rule):
     needs = Needs.OPENING
     Memory = Seen
 
-    good = [
-        conversation(
-            "the session stays",
-            *opened(clean_start=False, connect=Properties(session_expiry_interval=3600)),
-            _ASKS,
-            _GETS,
-        ),
-        conversation(
-            "it begins again and stays", *opened(connect=Properties(session_expiry_interval=3600)), _ASKS, _GETS
-        ),
-        conversation("it stays in MQTT 3.1.1", *opened(V3_1_1, clean_start=False), _ASKS, _GETS),
-        conversation("the server lets it stay", *opened(connack=Properties(session_expiry_interval=60)), _ASKS, _GETS),
-        conversation(
-            "QoS 0",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a", 0)])),
-            server(Suback(1, None, [0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "CleanSession 1 in MQTT 3.1.1, reported once",
-            *opened(V3_1_1),
-            _ASKS.marked("subscriptions[0].maximum_qos"),
-            _GETS,
-            _ASKS,
-            _GETS,
-        ),
-        conversation(
-            "no expiry in MQTT 5.0",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a"), Subscription("b", 2), Subscription("c", 1)])).marked(
-                "subscriptions[1].maximum_qos"
+    good = examples(
+        lambda: [
+            conversation(
+                "the session stays",
+                *opened(clean_start=False, connect=Properties(session_expiry_interval=3600)),
+                _ASKS,
+                _GETS,
             ),
-            server(Suback(1, None, [0, 2, 1])),
-        ),
-        conversation(
-            "the server shortens it",
-            *opened(connect=Properties(session_expiry_interval=60), connack=Properties(session_expiry_interval=0)),
-            _ASKS.marked("subscriptions[0].maximum_qos"),
-            _GETS,
-        ),
-    ]
+            conversation(
+                "it begins again and stays", *opened(connect=Properties(session_expiry_interval=3600)), _ASKS, _GETS
+            ),
+            conversation("it stays in MQTT 3.1.1", *opened(V3_1_1, clean_start=False), _ASKS, _GETS),
+            conversation(
+                "the server lets it stay", *opened(connack=Properties(session_expiry_interval=60)), _ASKS, _GETS
+            ),
+            conversation(
+                "QoS 0",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a", 0)])),
+                server(Suback(1, None, [0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "CleanSession 1 in MQTT 3.1.1, reported once",
+                *opened(V3_1_1),
+                _ASKS.marked("subscriptions[0].maximum_qos"),
+                _GETS,
+                _ASKS,
+                _GETS,
+            ),
+            conversation(
+                "no expiry in MQTT 5.0",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a"), Subscription("b", 2), Subscription("c", 1)])).marked(
+                    "subscriptions[1].maximum_qos"
+                ),
+                server(Suback(1, None, [0, 2, 1])),
+            ),
+            conversation(
+                "the server shortens it",
+                *opened(connect=Properties(session_expiry_interval=60), connack=Properties(session_expiry_interval=0)),
+                _ASKS.marked("subscriptions[0].maximum_qos"),
+                _GETS,
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """The first filter with a QoS above 0."""

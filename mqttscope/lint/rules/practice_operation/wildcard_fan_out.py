@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import Step, client, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Needs, Rule
@@ -67,73 +67,77 @@ class WildcardFanOut(Rule):
     models = (Messages,)
     Memory = Shares
 
-    good = [
-        conversation(
-            "one topic",
-            *subscriber(),
-            *opened(),
-            *(step for number in range(6) for step in _traffic(number)),
-            settings=_FIVE,
-        ),
-        conversation(
-            "a wildcard that gets few",
-            *subscriber(V3_1_1, "b/+"),
-            *opened(V3_1_1),
-            *(
-                step
-                for number in range(12)
-                for step in (
-                    *publishes(message(b"x%d" % number)),
-                    *publishes(message(b"y%d" % number)),
-                    *_traffic(number, "b/c"),
-                )
+    good = examples(
+        lambda: [
+            conversation(
+                "one topic",
+                *subscriber(),
+                *opened(),
+                *(step for number in range(6) for step in _traffic(number)),
+                settings=_FIVE,
             ),
-            settings=_FIVE,
-        ),
-        conversation(
-            "few of what came in one piece",
-            *subscriber(V3_1_1, "b/+"),
-            *opened(V3_1_1),
-            client(
-                *[
-                    message(b"%d" % number, qos=0, topic_name=topic)
-                    for number in range(8)
-                    for topic in ("a", "b", "b/c")
-                ]
+            conversation(
+                "a wildcard that gets few",
+                *subscriber(V3_1_1, "b/+"),
+                *opened(V3_1_1),
+                *(
+                    step
+                    for number in range(12)
+                    for step in (
+                        *publishes(message(b"x%d" % number)),
+                        *publishes(message(b"y%d" % number)),
+                        *_traffic(number, "b/c"),
+                    )
+                ),
+                settings=_FIVE,
             ),
-            *on(1, *[server(message(b"%d" % number, qos=0, topic_name="b/c")) for number in range(8)]),
-            settings=_FIVE,
-        ),
-        conversation(
-            "few messages",
-            *subscriber(V3_1_1, "#"),
-            *opened(V3_1_1),
-            *(step for number in range(10) for step in _traffic(number)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "everything, reported once",
-            *subscriber(V3_1_1, "#"),
-            *opened(V3_1_1),
-            *(step for number in range(4) for step in _traffic(number)),
-            *_traffic(4)[:2],
-            *on(1, server(message(b"4")).marked(""), client(Puback(1))),
-            *(step for number in range(5, 12) for step in _traffic(number)),
-            settings=_FIVE,
-        ),
-        conversation(
-            "half of what came in one piece",
-            *subscriber(V3_1_1, "+"),
-            *opened(V3_1_1),
-            client(
-                *[message(b"%d" % number, qos=0, topic_name=topic) for number in range(5) for topic in ("a", "b/c")]
+            conversation(
+                "few of what came in one piece",
+                *subscriber(V3_1_1, "b/+"),
+                *opened(V3_1_1),
+                client(
+                    *[
+                        message(b"%d" % number, qos=0, topic_name=topic)
+                        for number in range(8)
+                        for topic in ("a", "b", "b/c")
+                    ]
+                ),
+                *on(1, *[server(message(b"%d" % number, qos=0, topic_name="b/c")) for number in range(8)]),
+                settings=_FIVE,
             ),
-            *on(1, *[server(message(b"%d" % number, qos=0)) for number in range(4)]),
-            *on(1, server(message(b"4", qos=0)).marked("")),
-            settings=_FIVE,
-        ),
-    ]
+            conversation(
+                "few messages",
+                *subscriber(V3_1_1, "#"),
+                *opened(V3_1_1),
+                *(step for number in range(10) for step in _traffic(number)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "everything, reported once",
+                *subscriber(V3_1_1, "#"),
+                *opened(V3_1_1),
+                *(step for number in range(4) for step in _traffic(number)),
+                *_traffic(4)[:2],
+                *on(1, server(message(b"4")).marked(""), client(Puback(1))),
+                *(step for number in range(5, 12) for step in _traffic(number)),
+                settings=_FIVE,
+            ),
+            conversation(
+                "half of what came in one piece",
+                *subscriber(V3_1_1, "+"),
+                *opened(V3_1_1),
+                client(
+                    *[message(b"%d" % number, qos=0, topic_name=topic) for number in range(5) for topic in ("a", "b/c")]
+                ),
+                *on(1, *[server(message(b"%d" % number, qos=0)) for number in range(4)]),
+                *on(1, server(message(b"4", qos=0)).marked("")),
+                settings=_FIVE,
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Suback, at: RuleContext) -> Findings:
         """Count what a client gets, by filter, and look at it from time to time."""

@@ -1,7 +1,7 @@
 """OPS107."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.examples import conversation, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -29,29 +29,35 @@ class WillDelayBeyondExpiry(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("the delay is shorter", *opened(will=_will(10), connect=Properties(session_expiry_interval=60))),
-        conversation("as long", *opened(will=_will(60), connect=Properties(session_expiry_interval=60))),
-        conversation(
-            "the session never ends",
-            *opened(will=_will(0xFFFFFFFF), connect=Properties(session_expiry_interval=0xFFFFFFFF)),
-        ),
-        conversation("no delay and no expiry", *opened(will=_will(0))),
-    ]
-    bad = [
-        conversation(
-            "a second longer",
-            opened(will=_will(61), connect=Properties(session_expiry_interval=60))[0].marked(
-                "will.properties.will_delay_interval"
+    good = examples(
+        lambda: [
+            conversation(
+                "the delay is shorter", *opened(will=_will(10), connect=Properties(session_expiry_interval=60))
             ),
-            opened()[1],
-        ),
-        conversation(
-            "the session ends with the connection",
-            opened(will=_will(60))[0].marked("will.properties.will_delay_interval"),
-            opened()[1],
-        ),
-    ]
+            conversation("as long", *opened(will=_will(60), connect=Properties(session_expiry_interval=60))),
+            conversation(
+                "the session never ends",
+                *opened(will=_will(0xFFFFFFFF), connect=Properties(session_expiry_interval=0xFFFFFFFF)),
+            ),
+            conversation("no delay and no expiry", *opened(will=_will(0))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a second longer",
+                opened(will=_will(61), connect=Properties(session_expiry_interval=60))[0].marked(
+                    "will.properties.will_delay_interval"
+                ),
+                opened()[1],
+            ),
+            conversation(
+                "the session ends with the connection",
+                opened(will=_will(60))[0].marked("will.properties.will_delay_interval"),
+                opened()[1],
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """What is left out counts as 0."""

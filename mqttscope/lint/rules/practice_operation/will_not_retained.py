@@ -1,7 +1,7 @@
 """OPS104."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, examples, opened
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.strings import shown
@@ -27,36 +27,40 @@ class WillNotRetained(Rule):
     when = "retain"
     Memory = Seen
 
-    good = [
-        conversation(
-            "both are retained",
-            *opened(will=Will("state/c1", b"offline", will_retain=True)),
-            client(Publish(retain=True, topic_name="state/c1", payload=b"online")),
-        ),
-        conversation(
-            "neither is",
-            *opened(will=Will("state/c1", b"offline")),
-            client(Publish(topic_name="state/c1", payload=b"online")),
-        ),
-        conversation(
-            "another topic, and a retained message that is deleted",
-            *opened(will=Will("state/c1", b"offline")),
-            client(Publish(retain=True, topic_name="a", payload=b"1"), Publish(retain=True, topic_name="state/c1")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the state is retained, the will is not",
-            *opened(will=Will("state/c1", b"offline")),
-            client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
-            client(Publish(retain=True, topic_name="state/c1", payload=b"busy")),
-        ),
-        conversation(
-            "MQTT 3.1.1",
-            *opened(V3_1_1, will=Will("state/c1", b"offline")),
-            client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "both are retained",
+                *opened(will=Will("state/c1", b"offline", will_retain=True)),
+                client(Publish(retain=True, topic_name="state/c1", payload=b"online")),
+            ),
+            conversation(
+                "neither is",
+                *opened(will=Will("state/c1", b"offline")),
+                client(Publish(topic_name="state/c1", payload=b"online")),
+            ),
+            conversation(
+                "another topic, and a retained message that is deleted",
+                *opened(will=Will("state/c1", b"offline")),
+                client(Publish(retain=True, topic_name="a", payload=b"1"), Publish(retain=True, topic_name="state/c1")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the state is retained, the will is not",
+                *opened(will=Will("state/c1", b"offline")),
+                client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
+                client(Publish(retain=True, topic_name="state/c1", payload=b"busy")),
+            ),
+            conversation(
+                "MQTT 3.1.1",
+                *opened(V3_1_1, will=Will("state/c1", b"offline")),
+                client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the topic with that of the will."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import duration
@@ -54,47 +54,51 @@ class PayloadRepeated(Rule):
     }
     Memory = Runs
 
-    good = [
-        conversation("once, retained", *opened(), client(Publish(retain=True, topic_name="a", payload=b"21.5"))),
-        conversation(
-            "99 times, and then another value",
-            *opened(),
-            client(*(Publish(topic_name="a", payload=b"21.5") for _ in range(99))),
-            client(Publish(topic_name="a", payload=b"21.6"), Publish(topic_name="a", payload=b"21.5")),
-        ),
-        conversation(
-            "a slow heartbeat",
-            *opened(keep_alive=0),
-            *(client(Publish(topic_name="a", payload=b"on"), after=8.0) for _ in range(4)),
-            settings={"messages": 3, "seconds": 15},
-        ),
-        conversation(
-            "a message that is sent again is the same message",
-            *opened(V3_1_1),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"on")),
-            *(client(Publish(True, 1, False, "a", 1, payload=b"on"), after=20) for _ in range(2)),
-            server(Puback(1)),
-            settings={"messages": 3},
-        ),
-    ]
-    bad = [
-        conversation(
-            "100 times in a minute, reported once",
-            *opened(),
-            *(client(Publish(topic_name="a", payload=b"21.5"), after=0.6) for _ in range(99)),
-            client(Publish(topic_name="a", payload=b"21.5")).marked("payload"),
-            *(client(Publish(topic_name="a", payload=b"21.5"), after=0.6) for _ in range(110)),
-        ),
-        conversation(
-            "as often as configured, after a pause",
-            *opened(V3_1_1, keep_alive=0),
-            client(Publish(topic_name="a", payload=b"1")),
-            client(Publish(topic_name="a", payload=b"1"), after=100),
-            client(Publish(topic_name="a", payload=b"1")),
-            client(Publish(topic_name="a", payload=b"1")).marked("payload"),
-            settings={"messages": 3, "seconds": 10},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("once, retained", *opened(), client(Publish(retain=True, topic_name="a", payload=b"21.5"))),
+            conversation(
+                "99 times, and then another value",
+                *opened(),
+                client(*(Publish(topic_name="a", payload=b"21.5") for _ in range(99))),
+                client(Publish(topic_name="a", payload=b"21.6"), Publish(topic_name="a", payload=b"21.5")),
+            ),
+            conversation(
+                "a slow heartbeat",
+                *opened(keep_alive=0),
+                *(client(Publish(topic_name="a", payload=b"on"), after=8.0) for _ in range(4)),
+                settings={"messages": 3, "seconds": 15},
+            ),
+            conversation(
+                "a message that is sent again is the same message",
+                *opened(V3_1_1),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"on")),
+                *(client(Publish(True, 1, False, "a", 1, payload=b"on"), after=20) for _ in range(2)),
+                server(Puback(1)),
+                settings={"messages": 3},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "100 times in a minute, reported once",
+                *opened(),
+                *(client(Publish(topic_name="a", payload=b"21.5"), after=0.6) for _ in range(99)),
+                client(Publish(topic_name="a", payload=b"21.5")).marked("payload"),
+                *(client(Publish(topic_name="a", payload=b"21.5"), after=0.6) for _ in range(110)),
+            ),
+            conversation(
+                "as often as configured, after a pause",
+                *opened(V3_1_1, keep_alive=0),
+                client(Publish(topic_name="a", payload=b"1")),
+                client(Publish(topic_name="a", payload=b"1"), after=100),
+                client(Publish(topic_name="a", payload=b"1")),
+                client(Publish(topic_name="a", payload=b"1")).marked("payload"),
+                settings={"messages": 3, "seconds": 10},
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the message before on the same topic."""

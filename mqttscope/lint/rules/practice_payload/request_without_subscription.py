@@ -1,7 +1,7 @@
 """PAY205."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
@@ -34,41 +34,45 @@ class RequestWithoutSubscription(Rule):
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
     Memory = Seen
 
-    good = [
-        conversation(
-            "subscribed before",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("rsp/c1")])),
-            server(Suback(1, None, [0])),
-            client(_REQUEST),
-        ),
-        conversation(
-            "subscribed with a wildcard, the answer is on its way",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("rsp/+")]), _REQUEST),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "perhaps subscribed on an earlier connection",
-            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-            client(_REQUEST),
-        ),
-    ]
-    bad = [
-        conversation(
-            "not subscribed, reported once",
-            *opened(),
-            client(_REQUEST).marked("properties.response_topic"),
-            client(_REQUEST),
-        ),
-        conversation(
-            "the subscription was refused",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("rsp/c1")])),
-            server(Suback(1, None, [0x87])),
-            client(_REQUEST).marked("properties.response_topic"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "subscribed before",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("rsp/c1")])),
+                server(Suback(1, None, [0])),
+                client(_REQUEST),
+            ),
+            conversation(
+                "subscribed with a wildcard, the answer is on its way",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("rsp/+")]), _REQUEST),
+                server(Suback(1, None, [0])),
+            ),
+            conversation(
+                "perhaps subscribed on an earlier connection",
+                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
+                client(_REQUEST),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "not subscribed, reported once",
+                *opened(),
+                client(_REQUEST).marked("properties.response_topic"),
+                client(_REQUEST),
+            ),
+            conversation(
+                "the subscription was refused",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("rsp/c1")])),
+                server(Suback(1, None, [0x87])),
+                client(_REQUEST).marked("properties.response_topic"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a subscription that matches."""

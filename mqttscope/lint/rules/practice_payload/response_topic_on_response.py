@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
@@ -42,53 +42,57 @@ class ResponseTopicOnResponse(Rule):
     when = "properties"
     Memory = Answers
 
-    good = [
-        conversation(
-            "a response without one",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("req")])),
-            server(Suback(1, None, [0])),
-            server(Publish(topic_name="req", properties=Properties(response_topic="rsp/c2"))),
-            client(Publish(topic_name="rsp/c2", properties=Properties(content_type="text/plain"))),
-        ),
-        conversation(
-            "a request",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("rsp/c1")])),
-            server(Suback(1, None, [0])),
-            client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "it wants an answer to its own topic, reported once",
-            *opened(),
-            client(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c1"))).marked(
-                "properties.response_topic"
+    good = examples(
+        lambda: [
+            conversation(
+                "a response without one",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("req")])),
+                server(Suback(1, None, [0])),
+                server(Publish(topic_name="req", properties=Properties(response_topic="rsp/c2"))),
+                client(Publish(topic_name="rsp/c2", properties=Properties(content_type="text/plain"))),
             ),
-            client(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c1"))),
-        ),
-        conversation(
-            "the answer to a request asks back",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("req"), Subscription("rsp/c1")])),
-            server(Suback(1, None, [0, 0])),
-            server(Publish(topic_name="req", properties=Properties(response_topic="rsp/c2"))),
-            client(Publish(topic_name="rsp/c2", properties=Properties(response_topic="rsp/c1"))).marked(
-                "properties.response_topic"
+            conversation(
+                "a request",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("rsp/c1")])),
+                server(Suback(1, None, [0])),
+                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
             ),
-        ),
-        conversation(
-            "the answer that the client gets asks back",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("rsp/c1")])),
-            server(Suback(1, None, [0])),
-            client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
-            server(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c2"))).marked(
-                "properties.response_topic"
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "it wants an answer to its own topic, reported once",
+                *opened(),
+                client(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c1"))).marked(
+                    "properties.response_topic"
+                ),
+                client(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c1"))),
             ),
-        ),
-    ]
+            conversation(
+                "the answer to a request asks back",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("req"), Subscription("rsp/c1")])),
+                server(Suback(1, None, [0, 0])),
+                server(Publish(topic_name="req", properties=Properties(response_topic="rsp/c2"))),
+                client(Publish(topic_name="rsp/c2", properties=Properties(response_topic="rsp/c1"))).marked(
+                    "properties.response_topic"
+                ),
+            ),
+            conversation(
+                "the answer that the client gets asks back",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("rsp/c1")])),
+                server(Suback(1, None, [0])),
+                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
+                server(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c2"))).marked(
+                    "properties.response_topic"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Whether the topic was named as a Response Topic by the other side, or is named so now."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
@@ -66,44 +66,52 @@ class ResponseWithoutCorrelation(Rule):
     looks_at = Publish
     Memory = Wanted
 
-    good = [
-        conversation(
-            "copied",
-            *opened(),
-            *_SUBSCRIBED,
-            server(_request(b"\x01"), _request(b"\x02")),
-            client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))),
-            client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x01"))),
-        ),
-        conversation(
-            "the request had none",
-            *opened(),
-            *_SUBSCRIBED,
-            server(_request(None)),
-            client(Publish(topic_name="rsp/c1")),
-        ),
-        conversation(
-            "another topic", *opened(), *_SUBSCRIBED, server(_request(b"\x01")), client(Publish(topic_name="rsp/c2"))
-        ),
-    ]
-    bad = [
-        conversation(
-            "left out",
-            *opened(),
-            *_SUBSCRIBED,
-            server(_request(b"\x01")),
-            client(Publish(topic_name="rsp/c1")).marked(""),
-        ),
-        conversation(
-            "that of no request",
-            *opened(),
-            *_SUBSCRIBED,
-            server(_request(b"\x01")),
-            client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))).marked(
-                "properties.correlation_data"
+    good = examples(
+        lambda: [
+            conversation(
+                "copied",
+                *opened(),
+                *_SUBSCRIBED,
+                server(_request(b"\x01"), _request(b"\x02")),
+                client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))),
+                client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x01"))),
             ),
-        ),
-    ]
+            conversation(
+                "the request had none",
+                *opened(),
+                *_SUBSCRIBED,
+                server(_request(None)),
+                client(Publish(topic_name="rsp/c1")),
+            ),
+            conversation(
+                "another topic",
+                *opened(),
+                *_SUBSCRIBED,
+                server(_request(b"\x01")),
+                client(Publish(topic_name="rsp/c2")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "left out",
+                *opened(),
+                *_SUBSCRIBED,
+                server(_request(b"\x01")),
+                client(Publish(topic_name="rsp/c1")).marked(""),
+            ),
+            conversation(
+                "that of no request",
+                *opened(),
+                *_SUBSCRIBED,
+                server(_request(b"\x01")),
+                client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))).marked(
+                    "properties.correlation_data"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Remember requests that the client gets, and look at what it sends to their Response Topics."""

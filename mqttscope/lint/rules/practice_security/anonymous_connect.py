@@ -1,7 +1,7 @@
 """SEC102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, make_connect, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import is_plain
@@ -29,30 +29,34 @@ class AnonymousConnect(Rule):
     looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
-    good = [
-        conversation("a user name", *opened(user_name="u")),
-        conversation("a password alone", *opened(password=b"token")),
-        conversation("refused", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")),
-        conversation("refused in MQTT 3.1.1", client(make_connect(V3_1_1)), server(Connack(reason_code=5))),
-        conversation(
-            "an authentication method",
-            client(make_connect(properties=_METHOD)),
-            server(Auth(0x18, _METHOD)),
-            client(Auth(0x18, _METHOD)),
-            server(Connack(properties=Properties(authentication_method="SCRAM-SHA-256"))),
-        ),
-    ]
-    bad = [
-        conversation("accepted", opened()[0], opened()[1].marked("")),
-        conversation("accepted in MQTT 3.1.1", opened(V3_1_1)[0], opened(V3_1_1)[1].marked("")),
-        conversation(
-            "the answer was not captured, but the client continues",
-            opened()[0],
-            lost(opened()[1]),
-            client(Publish(topic_name="a")),
-            closes("client").marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("a user name", *opened(user_name="u")),
+            conversation("a password alone", *opened(password=b"token")),
+            conversation("refused", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")),
+            conversation("refused in MQTT 3.1.1", client(make_connect(V3_1_1)), server(Connack(reason_code=5))),
+            conversation(
+                "an authentication method",
+                client(make_connect(properties=_METHOD)),
+                server(Auth(0x18, _METHOD)),
+                client(Auth(0x18, _METHOD)),
+                server(Connack(properties=Properties(authentication_method="SCRAM-SHA-256"))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("accepted", opened()[0], opened()[1].marked("")),
+            conversation("accepted in MQTT 3.1.1", opened(V3_1_1)[0], opened(V3_1_1)[1].marked("")),
+            conversation(
+                "the answer was not captured, but the client continues",
+                opened()[0],
+                lost(opened()[1]),
+                client(Publish(topic_name="a")),
+                closes("client").marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """The CONNECT was seen, had nothing, and is accepted now."""

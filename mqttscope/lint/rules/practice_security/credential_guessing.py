@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import count
@@ -90,43 +90,47 @@ class CredentialGuessing(Rule):
     }
     Memory = Sources
 
-    good = [
-        conversation("accepted", *opened(user_name="u", password=b"p")),
-        conversation(
-            "a typing error or two",
-            client(make_connect(user_name="u", password=b"p1")),
-            server(Connack(reason_code=0x86)),
-            closes("server"),
-            *on(1, client(make_connect(user_name="u", password=b"p2")), server(Connack(reason_code=0x86))),
-            *on(2, *opened(user_name="u", password=b"p3")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "another password each time",
-            *(
-                step
-                for number in range(10)
-                for step in _refused(number, "u", b"p%d" % number, 0x86, marked=number == 9)
+    good = examples(
+        lambda: [
+            conversation("accepted", *opened(user_name="u", password=b"p")),
+            conversation(
+                "a typing error or two",
+                client(make_connect(user_name="u", password=b"p1")),
+                server(Connack(reason_code=0x86)),
+                closes("server"),
+                *on(1, client(make_connect(user_name="u", password=b"p2")), server(Connack(reason_code=0x86))),
+                *on(2, *opened(user_name="u", password=b"p3")),
             ),
-        ),
-        conversation(
-            "another user each time, in MQTT 3.1.1, reported once",
-            *(
-                step
-                for number in range(12)
-                for step in _refused(number, f"u{number}", b"p", 5, version=V3_1_1, marked=number == 9)
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "another password each time",
+                *(
+                    step
+                    for number in range(10)
+                    for step in _refused(number, "u", b"p%d" % number, 0x86, marked=number == 9)
+                ),
             ),
-        ),
-        conversation(
-            "a note: always the same",
-            *(
-                step
-                for number in range(10)
-                for step in _refused(number, "u", b"p", 4, version=V3_1, marked=number == 9)
+            conversation(
+                "another user each time, in MQTT 3.1.1, reported once",
+                *(
+                    step
+                    for number in range(12)
+                    for step in _refused(number, f"u{number}", b"p", 5, version=V3_1_1, marked=number == 9)
+                ),
             ),
-        ),
-    ]
+            conversation(
+                "a note: always the same",
+                *(
+                    step
+                    for number in range(10)
+                    for step in _refused(number, "u", b"p", 4, version=V3_1, marked=number == 9)
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """Count a refusal."""

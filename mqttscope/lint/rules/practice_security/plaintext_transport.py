@@ -1,7 +1,7 @@
 """SEC103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, opened
+from mqttscope.lint.examples import conversation, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import is_loopback, is_plain
@@ -22,11 +22,13 @@ class PlaintextTransport(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [conversation("within one host", *opened(), server="127.0.0.1:1883")]
-    bad = [
-        conversation("to another host", opened()[0].marked(""), opened()[1]),
-        conversation("on any port", opened(V3_1_1)[0].marked(""), opened(V3_1_1)[1], server="192.0.2.7:18830"),
-    ]
+    good = examples(lambda: [conversation("within one host", *opened(), server="127.0.0.1:1883")])
+    bad = examples(
+        lambda: [
+            conversation("to another host", opened()[0].marked(""), opened()[1]),
+            conversation("on any port", opened(V3_1_1)[0].marked(""), opened(V3_1_1)[1], server="192.0.2.7:18830"),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT of a connection says it."""

@@ -3,7 +3,7 @@
 import re
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -67,48 +67,60 @@ class ReasonStringLeaks(Rule):
     looks_at = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
     when = "properties"
 
-    good = [
-        conversation(
-            "a general text",
-            client(make_connect()),
-            server(Connack(reason_code=0x87, properties=Properties(reason_string="not authorized"))),
-        ),
-        conversation(
-            "topics, addresses and the protocol's own version are no secrets",
-            *opened(),
-            client(Publish(qos=1, topic_name="plant/line4", packet_identifier=1)),
-            server(
-                Puback(
-                    1, 0x87, Properties(reason_string="no right for topic /plant/line4 of 10.0.0.4, MQTT 3.1.1 or 5.0")
-                )
+    good = examples(
+        lambda: [
+            conversation(
+                "a general text",
+                client(make_connect()),
+                server(Connack(reason_code=0x87, properties=Properties(reason_string="not authorized"))),
             ),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a path",
-            client(make_connect()),
-            server(
-                Connack(reason_code=0x87, properties=Properties(reason_string="user bob not in /etc/mosquitto/passwd"))
-            ).marked("properties.reason_string"),
-        ),
-        conversation(
-            "a version",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a")])),
-            server(Suback(1, Properties(reason_string="broker 2.0.18: no"), [0x87])).marked("properties.reason_string"),
-        ),
-        conversation(
-            "a stack trace, from a client",
-            *opened(),
-            client(
-                Disconnect(
-                    0x80,
-                    Properties(reason_string="java.lang.NullPointerException at com.example.Main.run(Main.java:12)"),
-                )
-            ).marked("properties.reason_string"),
-        ),
-    ]
+            conversation(
+                "topics, addresses and the protocol's own version are no secrets",
+                *opened(),
+                client(Publish(qos=1, topic_name="plant/line4", packet_identifier=1)),
+                server(
+                    Puback(
+                        1,
+                        0x87,
+                        Properties(reason_string="no right for topic /plant/line4 of 10.0.0.4, MQTT 3.1.1 or 5.0"),
+                    )
+                ),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a path",
+                client(make_connect()),
+                server(
+                    Connack(
+                        reason_code=0x87, properties=Properties(reason_string="user bob not in /etc/mosquitto/passwd")
+                    )
+                ).marked("properties.reason_string"),
+            ),
+            conversation(
+                "a version",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a")])),
+                server(Suback(1, Properties(reason_string="broker 2.0.18: no"), [0x87])).marked(
+                    "properties.reason_string"
+                ),
+            ),
+            conversation(
+                "a stack trace, from a client",
+                *opened(),
+                client(
+                    Disconnect(
+                        0x80,
+                        Properties(
+                            reason_string="java.lang.NullPointerException at com.example.Main.run(Main.java:12)"
+                        ),
+                    )
+                ).marked("properties.reason_string"),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Search the text."""

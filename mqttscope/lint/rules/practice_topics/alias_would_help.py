@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules import properties_lost
@@ -62,55 +62,59 @@ class AliasWouldHelp(Rule):
     }
     Memory = Spelled
 
-    good = [
-        conversation(
-            "an alias is used",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(Publish(topic_name=_TOPIC, properties=Properties(topic_alias=1))),
-            client(*(Publish(properties=Properties(topic_alias=1)) for _ in range(100))),
-            _BYE,
-            closes("client"),
-        ),
-        conversation(
-            "99 times",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(*(Publish(topic_name=_TOPIC) for _ in range(99))),
-            _BYE,
-            closes("client"),
-        ),
-        conversation(
-            "the server takes no aliases",
-            *opened(),
-            client(*(Publish(topic_name=_TOPIC) for _ in range(100))),
-            _BYE,
-            closes("client"),
-        ),
-        conversation(
-            "a name that is no longer than an alias",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(*(Publish(topic_name="a/b") for _ in range(100))),
-            _BYE,
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "100 times",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(*(Publish(topic_name=_TOPIC, payload=b"21.5") for _ in range(100))),
-            _BYE,
-            closes("client").marked(""),
-        ),
-        conversation(
-            "the server does so as well, and several topics are one finding",
-            *opened(connect=Properties(topic_alias_maximum=2), connack=Properties(topic_alias_maximum=1)),
-            server(*(Publish(topic_name=f"{_TOPIC}/{number % 3}") for number in range(9))),
-            client(*(Publish(topic_name=_TOPIC) for _ in range(3))),
-            _BYE,
-            closes("client").marked("", ""),
-            settings={"repeats": 3},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "an alias is used",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(Publish(topic_name=_TOPIC, properties=Properties(topic_alias=1))),
+                client(*(Publish(properties=Properties(topic_alias=1)) for _ in range(100))),
+                _BYE,
+                closes("client"),
+            ),
+            conversation(
+                "99 times",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(*(Publish(topic_name=_TOPIC) for _ in range(99))),
+                _BYE,
+                closes("client"),
+            ),
+            conversation(
+                "the server takes no aliases",
+                *opened(),
+                client(*(Publish(topic_name=_TOPIC) for _ in range(100))),
+                _BYE,
+                closes("client"),
+            ),
+            conversation(
+                "a name that is no longer than an alias",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(*(Publish(topic_name="a/b") for _ in range(100))),
+                _BYE,
+                closes("client"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "100 times",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(*(Publish(topic_name=_TOPIC, payload=b"21.5") for _ in range(100))),
+                _BYE,
+                closes("client").marked(""),
+            ),
+            conversation(
+                "the server does so as well, and several topics are one finding",
+                *opened(connect=Properties(topic_alias_maximum=2), connack=Properties(topic_alias_maximum=1)),
+                server(*(Publish(topic_name=f"{_TOPIC}/{number % 3}") for number in range(9))),
+                client(*(Publish(topic_name=_TOPIC) for _ in range(3))),
+                _BYE,
+                closes("client").marked("", ""),
+                settings={"repeats": 3},
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count what could have been an alias."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.topics import fold
@@ -34,64 +34,68 @@ class LateFilterSyntax(Rule):
     severity = Severity.INFO
     looks_at = (Unsubscribe, Unsuback)
 
-    good = [
-        conversation(
-            "as it was subscribed",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("A/b")])),
-            server(Suback(1, None, [0])),
-            client(Unsubscribe(2, None, ["A/b"])),
-            server(Unsuback(2, None, [0])),
-        ),
-        conversation(
-            "subscribed on an earlier connection",
-            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-            client(Unsubscribe(2, None, ["a/b"])),
-            server(Unsuback(2, None, [0])),
-        ),
-        conversation(
-            "perhaps in bytes that the capture lost",
-            *opened(V3_1_1),
-            lost(client(Subscribe(1, None, [Subscription("a/b")]))),
-            server(Suback(1, None, [0])),
-            client(Unsubscribe(2, None, ["a/b"])),
-            server(Unsuback(2, None)),
-        ),
-        conversation(
-            "the server had refused it",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("a/b")])),
-            server(Suback(1, None, [0x80])),
-            client(Unsubscribe(2, None, ["a/b"])),
-            server(Unsuback(2, None)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "another spelling, reported once",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("A/b")])),
-            server(Suback(1, None, [0])),
-            client(Unsubscribe(2, None, ["a/b"])).marked("topic_filters[0]"),
-            server(Unsuback(2, None, [0x11])),
-        ),
-        conversation(
-            "twice, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("a")])),
-            server(Suback(1, None, [0])),
-            client(Unsubscribe(2, None, ["a"])),
-            server(Unsuback(2, None)),
-            client(Unsubscribe(3, None, ["a"])).marked("topic_filters[0]"),
-            server(Unsuback(3, None)),
-        ),
-        conversation(
-            "the server knows that the session had no such subscription",
-            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-            client(Unsubscribe(2, None, ["a", "b"])),
-            server(Unsuback(2, None, [0, 0x11])).marked("reason_codes[1]"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as it was subscribed",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("A/b")])),
+                server(Suback(1, None, [0])),
+                client(Unsubscribe(2, None, ["A/b"])),
+                server(Unsuback(2, None, [0])),
+            ),
+            conversation(
+                "subscribed on an earlier connection",
+                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
+                client(Unsubscribe(2, None, ["a/b"])),
+                server(Unsuback(2, None, [0])),
+            ),
+            conversation(
+                "perhaps in bytes that the capture lost",
+                *opened(V3_1_1),
+                lost(client(Subscribe(1, None, [Subscription("a/b")]))),
+                server(Suback(1, None, [0])),
+                client(Unsubscribe(2, None, ["a/b"])),
+                server(Unsuback(2, None)),
+            ),
+            conversation(
+                "the server had refused it",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("a/b")])),
+                server(Suback(1, None, [0x80])),
+                client(Unsubscribe(2, None, ["a/b"])),
+                server(Unsuback(2, None)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "another spelling, reported once",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("A/b")])),
+                server(Suback(1, None, [0])),
+                client(Unsubscribe(2, None, ["a/b"])).marked("topic_filters[0]"),
+                server(Unsuback(2, None, [0x11])),
+            ),
+            conversation(
+                "twice, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("a")])),
+                server(Suback(1, None, [0])),
+                client(Unsubscribe(2, None, ["a"])),
+                server(Unsuback(2, None)),
+                client(Unsubscribe(3, None, ["a"])).marked("topic_filters[0]"),
+                server(Unsuback(3, None)),
+            ),
+            conversation(
+                "the server knows that the session had no such subscription",
+                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
+                client(Unsubscribe(2, None, ["a", "b"])),
+                server(Unsuback(2, None, [0, 0x11])).marked("reason_codes[1]"),
+            ),
+        ]
+    )
 
     def check(self, packet: Unsubscribe | Unsuback, at: RuleContext) -> Findings:
         """The request where all subscriptions are known, else the answer."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Related, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.lint.topics import plain
@@ -34,74 +34,78 @@ class OverlappingSubscriptions(Rule):
     looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "one filter",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a/#")])),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "filters that have no topic in common",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a/+"), Subscription("a/b/c"), Subscription("+/b/d")])),
-            server(Suback(1, None, [0, 0, 0])),
-            client(Subscribe(2, None, [Subscription("$SYS/#"), Subscription("+/x/y/z")])),
-            server(Suback(2, None, [0, 0])),
-        ),
-        conversation(
-            "the same filter again replaces the first",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a/#")])),
-            server(Suback(1, None, [0])),
-            client(Subscribe(2, None, [Subscription("a/#", 1)])),
-            server(Suback(2, None, [1])),
-        ),
-        conversation(
-            "the first was refused, or is gone",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a/#"), Subscription("b/#")])),
-            server(Suback(1, None, [0x87, 0])),
-            client(Unsubscribe(2, None, ["b/#"])),
-            server(Unsuback(2, None, [0])),
-            client(Subscribe(3, None, [Subscription("a/b"), Subscription("b/c")])),
-            server(Suback(3, None, [0, 0])),
-        ),
-        conversation(
-            "before 5.0 a share is an ordinary level",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("a/#"), Subscription("$share/g/a/b")])),
-            server(Suback(1, None, [0, 0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "in one packet",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a/#"), Subscription("a/b")])).marked(
-                "subscriptions[1].topic_filter"
+    good = examples(
+        lambda: [
+            conversation(
+                "one filter",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a/#")])),
+                server(Suback(1, None, [0])),
             ),
-            server(Suback(1, None, [0, 0])),
-        ),
-        conversation(
-            "one after the other, reported when the second one comes",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("a/+/c")])),
-            server(Suback(1, None, [0])),
-            client(Subscribe(2, None, [Subscription("+/b/c")])).marked("subscriptions[0].topic_filter"),
-            server(Suback(2, None, [0])),
-            client(Subscribe(3, None, [Subscription("+/b/c")])),
-            server(Suback(3, None, [0])),
-        ),
-        conversation(
-            "two shares get a message each",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("$share/g/a"), Subscription("$share/h/a")])).marked(
-                "subscriptions[1].topic_filter"
+            conversation(
+                "filters that have no topic in common",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a/+"), Subscription("a/b/c"), Subscription("+/b/d")])),
+                server(Suback(1, None, [0, 0, 0])),
+                client(Subscribe(2, None, [Subscription("$SYS/#"), Subscription("+/x/y/z")])),
+                server(Suback(2, None, [0, 0])),
             ),
-            server(Suback(1, None, [0, 0])),
-        ),
-    ]
+            conversation(
+                "the same filter again replaces the first",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a/#")])),
+                server(Suback(1, None, [0])),
+                client(Subscribe(2, None, [Subscription("a/#", 1)])),
+                server(Suback(2, None, [1])),
+            ),
+            conversation(
+                "the first was refused, or is gone",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a/#"), Subscription("b/#")])),
+                server(Suback(1, None, [0x87, 0])),
+                client(Unsubscribe(2, None, ["b/#"])),
+                server(Unsuback(2, None, [0])),
+                client(Subscribe(3, None, [Subscription("a/b"), Subscription("b/c")])),
+                server(Suback(3, None, [0, 0])),
+            ),
+            conversation(
+                "before 5.0 a share is an ordinary level",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("a/#"), Subscription("$share/g/a/b")])),
+                server(Suback(1, None, [0, 0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "in one packet",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a/#"), Subscription("a/b")])).marked(
+                    "subscriptions[1].topic_filter"
+                ),
+                server(Suback(1, None, [0, 0])),
+            ),
+            conversation(
+                "one after the other, reported when the second one comes",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("a/+/c")])),
+                server(Suback(1, None, [0])),
+                client(Subscribe(2, None, [Subscription("+/b/c")])).marked("subscriptions[0].topic_filter"),
+                server(Suback(2, None, [0])),
+                client(Subscribe(3, None, [Subscription("+/b/c")])),
+                server(Suback(3, None, [0])),
+            ),
+            conversation(
+                "two shares get a message each",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("$share/g/a"), Subscription("$share/h/a")])).marked(
+                    "subscriptions[1].topic_filter"
+                ),
+                server(Suback(1, None, [0, 0])),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Compare each new filter with those before it; the first that overlaps is named."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -32,44 +32,52 @@ class SharePrefixMisused(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = [
-        conversation("a plain topic", *opened(), client(Publish(topic_name="a", payload=b"hi"))),
-        conversation(
-            "a shared subscription",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("$share/g/a", 0)])),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "a first level that begins alike",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("share/prices"), Subscription("shares/a/b")])),
-            server(Suback(1, None, [0, 0])),
-            client(Publish(topic_name="share/g/a")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "published to, reported once",
-            *opened(),
-            client(Publish(topic_name="$share/g/a", payload=b"hi")).marked("topic_name"),
-            client(Publish(topic_name="$share/g/a", payload=b"ho")),
-        ),
-        conversation(
-            "other spellings",
-            *opened(),
-            client(
-                Subscribe(1, None, [Subscription("$SHARE/g/a"), Subscription("share/g/a"), Subscription("$queue/a")])
-            ).marked("subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"),
-            server(Suback(1, None, [0, 0, 0])),
-        ),
-        conversation(
-            "in a version without shares",
-            *opened(V3_1_1),
-            client(Subscribe(1, None, [Subscription("$share/g/a")])).marked("subscriptions[0].topic_filter"),
-            server(Suback(1, None, [0])),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("a plain topic", *opened(), client(Publish(topic_name="a", payload=b"hi"))),
+            conversation(
+                "a shared subscription",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("$share/g/a", 0)])),
+                server(Suback(1, None, [0])),
+            ),
+            conversation(
+                "a first level that begins alike",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("share/prices"), Subscription("shares/a/b")])),
+                server(Suback(1, None, [0, 0])),
+                client(Publish(topic_name="share/g/a")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "published to, reported once",
+                *opened(),
+                client(Publish(topic_name="$share/g/a", payload=b"hi")).marked("topic_name"),
+                client(Publish(topic_name="$share/g/a", payload=b"ho")),
+            ),
+            conversation(
+                "other spellings",
+                *opened(),
+                client(
+                    Subscribe(
+                        1, None, [Subscription("$SHARE/g/a"), Subscription("share/g/a"), Subscription("$queue/a")]
+                    )
+                ).marked(
+                    "subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
+                ),
+                server(Suback(1, None, [0, 0, 0])),
+            ),
+            conversation(
+                "in a version without shares",
+                *opened(V3_1_1),
+                client(Subscribe(1, None, [Subscription("$share/g/a")])).marked("subscriptions[0].topic_filter"),
+                server(Suback(1, None, [0])),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The first characters clear nearly all topics."""

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -36,37 +36,41 @@ class TopicAwkwardCharacters(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = [
-        conversation("a dash", *opened(), client(Publish(topic_name="living-room/temp", payload=b"hi"))),
-        conversation(
-            "wildcards and shares",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("$share/g/a_b/+/C.9/#")])),
-            server(Suback(1, None, [0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a space, reported once",
-            *opened(),
-            client(Publish(topic_name="living room/temp", payload=b"hi")).marked("topic_name"),
-            client(Publish(topic_name="living room/temp", payload=b"ho")),
-        ),
-        conversation(
-            "quotes and backslashes",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a'b"), Subscription('"a"'), Subscription("a\\b")])).marked(
-                "subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
+    good = examples(
+        lambda: [
+            conversation("a dash", *opened(), client(Publish(topic_name="living-room/temp", payload=b"hi"))),
+            conversation(
+                "wildcards and shares",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("$share/g/a_b/+/C.9/#")])),
+                server(Suback(1, None, [0])),
             ),
-            server(Suback(1, None, [0, 0, 0])),
-        ),
-        conversation("beyond ASCII", *opened(), client(Publish(topic_name="k\u00fcche/temp")).marked("topic_name")),
-        conversation(
-            "one letter written as two characters",
-            opened(will=Will("ku\u0308che/state", b"x"))[0].marked("will.will_topic"),
-            opened()[1],
-        ),
-    ]
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a space, reported once",
+                *opened(),
+                client(Publish(topic_name="living room/temp", payload=b"hi")).marked("topic_name"),
+                client(Publish(topic_name="living room/temp", payload=b"ho")),
+            ),
+            conversation(
+                "quotes and backslashes",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a'b"), Subscription('"a"'), Subscription("a\\b")])).marked(
+                    "subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
+                ),
+                server(Suback(1, None, [0, 0, 0])),
+            ),
+            conversation("beyond ASCII", *opened(), client(Publish(topic_name="k\u00fcche/temp")).marked("topic_name")),
+            conversation(
+                "one letter written as two characters",
+                opened(will=Will("ku\u0308che/state", b"x"))[0].marked("will.will_topic"),
+                opened()[1],
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One search clears nearly all topics."""

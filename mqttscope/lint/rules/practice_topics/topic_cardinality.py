@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, on, opened
+from mqttscope.lint.examples import client, conversation, examples, on, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Rule
 from mqttscope.lint.shared_checks import duration
@@ -57,38 +57,42 @@ class TopicCardinality(Rule):
     settings = {"topics": 1_000}
     Memory = Clients
 
-    good = [
-        conversation(
-            "the same topics again and again",
-            *opened(),
-            *(client(Publish(topic_name=f"dev/{number % 3}")) for number in range(12)),
-            settings=_FEW,
-        ),
-        conversation(
-            "several clients together",
-            *opened(),
-            client(Publish(topic_name="a/1"), Publish(topic_name="a/2")),
-            *on(1, *opened(client_identifier="c2"), client(Publish(topic_name="a/3"), Publish(topic_name="a/4"))),
-            settings=_FEW,
-        ),
-    ]
-    bad = [
-        conversation(
-            "a number in the second level, reported once",
-            *opened(),
-            *(client(Publish(topic_name=f"dev/{number}/temp")) for number in range(3)),
-            client(Publish(topic_name="dev/3/temp")).marked("topic_name"),
-            *(client(Publish(topic_name=f"dev/{number}/temp")) for number in range(4, 12)),
-            settings=_FEW,
-        ),
-        conversation(
-            "over two connections, in 3.1.1",
-            *opened(V3_1_1),
-            *(client(Publish(topic_name=f"{number}")) for number in range(2)),
-            *on(1, *opened(V3_1_1), client(Publish(topic_name="2"), Publish(topic_name="3")).marked("topic_name")),
-            settings=_FEW,
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the same topics again and again",
+                *opened(),
+                *(client(Publish(topic_name=f"dev/{number % 3}")) for number in range(12)),
+                settings=_FEW,
+            ),
+            conversation(
+                "several clients together",
+                *opened(),
+                client(Publish(topic_name="a/1"), Publish(topic_name="a/2")),
+                *on(1, *opened(client_identifier="c2"), client(Publish(topic_name="a/3"), Publish(topic_name="a/4"))),
+                settings=_FEW,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a number in the second level, reported once",
+                *opened(),
+                *(client(Publish(topic_name=f"dev/{number}/temp")) for number in range(3)),
+                client(Publish(topic_name="dev/3/temp")).marked("topic_name"),
+                *(client(Publish(topic_name=f"dev/{number}/temp")) for number in range(4, 12)),
+                settings=_FEW,
+            ),
+            conversation(
+                "over two connections, in 3.1.1",
+                *opened(V3_1_1),
+                *(client(Publish(topic_name=f"{number}")) for number in range(2)),
+                *on(1, *opened(V3_1_1), client(Publish(topic_name="2"), Publish(topic_name="3")).marked("topic_name")),
+                settings=_FEW,
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Note a topic that is new for the client."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -28,30 +28,34 @@ class TopicEmptyLevel(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = [
-        conversation("each level has a name", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-        conversation(
-            "a slash at the beginning is another rule's matter",
-            *opened(),
-            client(Publish(topic_name="/a/b", payload=b"hi")),
-        ),
-    ]
-    bad = [
-        conversation("inside", *opened(), client(Publish(topic_name="a//b", payload=b"hi")).marked("topic_name")),
-        conversation(
-            "at the end, in a filter too, reported once each",
-            *opened(),
-            client(Publish(topic_name="a/b/", payload=b"hi")).marked("topic_name"),
-            client(Publish(topic_name="a/b/", payload=b"hi")),
-            client(Subscribe(1, None, [Subscription("c/")])).marked("subscriptions[0].topic_filter"),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "a single slash has two empty levels", *opened(), client(Publish(topic_name="/")).marked("topic_name")
-        ),
-        conversation("two at the beginning", *opened(), client(Publish(topic_name="//a")).marked("topic_name")),
-        conversation("in a will", opened(will=Will("state/", b"x"))[0].marked("will.will_topic"), opened()[1]),
-    ]
+    good = examples(
+        lambda: [
+            conversation("each level has a name", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
+            conversation(
+                "a slash at the beginning is another rule's matter",
+                *opened(),
+                client(Publish(topic_name="/a/b", payload=b"hi")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("inside", *opened(), client(Publish(topic_name="a//b", payload=b"hi")).marked("topic_name")),
+            conversation(
+                "at the end, in a filter too, reported once each",
+                *opened(),
+                client(Publish(topic_name="a/b/", payload=b"hi")).marked("topic_name"),
+                client(Publish(topic_name="a/b/", payload=b"hi")),
+                client(Subscribe(1, None, [Subscription("c/")])).marked("subscriptions[0].topic_filter"),
+                server(Suback(1, None, [0])),
+            ),
+            conversation(
+                "a single slash has two empty levels", *opened(), client(Publish(topic_name="/")).marked("topic_name")
+            ),
+            conversation("two at the beginning", *opened(), client(Publish(topic_name="//a")).marked("topic_name")),
+            conversation("in a will", opened(will=Will("state/", b"x"))[0].marked("will.will_topic"), opened()[1]),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One search for two slashes clears nearly all topics."""

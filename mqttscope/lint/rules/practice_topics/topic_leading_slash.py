@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -28,48 +28,54 @@ class TopicLeadingSlash(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = [
-        conversation(
-            "no slash at the beginning",
-            *opened(),
-            client(Publish(topic_name="home/floor1/security/camera2", payload=b"hi")),
-        ),
-        conversation(
-            "a shared subscription without one",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("$share/g/home/#")])),
-            server(Suback(1, None, [0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "written like a path",
-            *opened(),
-            client(Publish(topic_name="/home/floor1/security/camera2", payload=b"hi")).marked("topic_name"),
-            client(Publish(topic_name="/home/floor1/security/camera2", payload=b"ho")),
-        ),
-        conversation(
-            "in a filter, after the name of a share, and where answers are wanted",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a"), Subscription("/b/#")])).marked(
-                "subscriptions[1].topic_filter"
+    good = examples(
+        lambda: [
+            conversation(
+                "no slash at the beginning",
+                *opened(),
+                client(Publish(topic_name="home/floor1/security/camera2", payload=b"hi")),
             ),
-            server(Suback(1, None, [0, 0])),
-            client(Subscribe(2, None, [Subscription("$share/g//c")])).marked("subscriptions[0].topic_filter"),
-            server(Suback(2, None, [0])),
-            client(Publish(topic_name="a", properties=Properties(response_topic="/r"))).marked(
-                "properties.response_topic"
+            conversation(
+                "a shared subscription without one",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("$share/g/home/#")])),
+                server(Suback(1, None, [0])),
             ),
-        ),
-        conversation(
-            "in a will",
-            opened(will=Will("/state/c1", b"offline"))[0].marked("will.will_topic"),
-            opened()[1],
-        ),
-        conversation(
-            "delivered by the server", *opened(), server(Publish(topic_name="/a", payload=b"1")).marked("topic_name")
-        ),
-    ]
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "written like a path",
+                *opened(),
+                client(Publish(topic_name="/home/floor1/security/camera2", payload=b"hi")).marked("topic_name"),
+                client(Publish(topic_name="/home/floor1/security/camera2", payload=b"ho")),
+            ),
+            conversation(
+                "in a filter, after the name of a share, and where answers are wanted",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a"), Subscription("/b/#")])).marked(
+                    "subscriptions[1].topic_filter"
+                ),
+                server(Suback(1, None, [0, 0])),
+                client(Subscribe(2, None, [Subscription("$share/g//c")])).marked("subscriptions[0].topic_filter"),
+                server(Suback(2, None, [0])),
+                client(Publish(topic_name="a", properties=Properties(response_topic="/r"))).marked(
+                    "properties.response_topic"
+                ),
+            ),
+            conversation(
+                "in a will",
+                opened(will=Will("/state/c1", b"offline"))[0].marked("will.will_topic"),
+                opened()[1],
+            ),
+            conversation(
+                "delivered by the server",
+                *opened(),
+                server(Publish(topic_name="/a", payload=b"1")).marked("topic_name"),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One look at the first character clears nearly all topics."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown
@@ -42,49 +42,55 @@ class TopicNearMiss(Rule):
     looks_at = NAMING
     Memory = Spellings
 
-    good = [
-        conversation(
-            "one spelling",
-            *opened(),
-            client(Publish(topic_name="home/temp"), Publish(topic_name="home/temp"), Publish(topic_name="home/temp1")),
-        ),
-        conversation(
-            "an empty level inside makes another topic",
-            *opened(),
-            client(Publish(topic_name="a/b"), Publish(topic_name="a//b")),
-        ),
-        conversation(
-            "a share of the same filter",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a"), Subscription("$share/g/a")])),
-            server(Suback(1, None, [0, 0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "upper and lower case, reported once",
-            *opened(),
-            client(Publish(topic_name="Home/Temp")),
-            client(Publish(topic_name="home/temp")).marked("topic_name"),
-            client(Publish(topic_name="home/temp")),
-        ),
-        conversation(
-            "slashes and spaces",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a/b"), Subscription("a/b/"), Subscription("a /b")])).marked(
-                "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
+    good = examples(
+        lambda: [
+            conversation(
+                "one spelling",
+                *opened(),
+                client(
+                    Publish(topic_name="home/temp"), Publish(topic_name="home/temp"), Publish(topic_name="home/temp1")
+                ),
             ),
-            server(Suback(1, None, [0, 0, 0])),
-        ),
-        conversation(
-            "what is unsubscribed is not what was subscribed",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("A/b")])),
-            server(Suback(1, None, [0])),
-            client(Unsubscribe(2, None, ["a/b"])).marked("topic_filters[0]"),
-            server(Unsuback(2, None, [0x11])),
-        ),
-    ]
+            conversation(
+                "an empty level inside makes another topic",
+                *opened(),
+                client(Publish(topic_name="a/b"), Publish(topic_name="a//b")),
+            ),
+            conversation(
+                "a share of the same filter",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a"), Subscription("$share/g/a")])),
+                server(Suback(1, None, [0, 0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "upper and lower case, reported once",
+                *opened(),
+                client(Publish(topic_name="Home/Temp")),
+                client(Publish(topic_name="home/temp")).marked("topic_name"),
+                client(Publish(topic_name="home/temp")),
+            ),
+            conversation(
+                "slashes and spaces",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a/b"), Subscription("a/b/"), Subscription("a /b")])).marked(
+                    "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
+                ),
+                server(Suback(1, None, [0, 0, 0])),
+            ),
+            conversation(
+                "what is unsubscribed is not what was subscribed",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("A/b")])),
+                server(Suback(1, None, [0])),
+                client(Unsubscribe(2, None, ["a/b"])).marked("topic_filters[0]"),
+                server(Unsuback(2, None, [0x11])),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """A topic that came before is cleared at once."""

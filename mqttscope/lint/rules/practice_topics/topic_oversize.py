@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
@@ -40,44 +40,48 @@ class TopicOversize(Rule):
     }
     Memory = Seen
 
-    good = [
-        conversation("eight levels", *opened(), client(Publish(topic_name="a/b/c/d/e/f/g/h", payload=b"hi"))),
-        conversation("256 bytes", *opened(), client(Publish(topic_name="a" * 254 + "\u00fc"))),
-        conversation(
-            "the name of a share is no level",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("$share/g/a/b/c/d/e/f/g/#")])),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "levels as configured",
-            *opened(),
-            client(Publish(topic_name="a/b/c/d/e/f/g/h/i")),
-            settings={"levels": 9},
-        ),
-    ]
-    bad = [
-        conversation(
-            "nine levels, reported once",
-            *opened(),
-            client(Publish(topic_name="a/b/c/d/e/f/g/h/i", payload=b"hi")).marked("topic_name"),
-            client(Publish(topic_name="a/b/c/d/e/f/g/h/i", payload=b"ho")),
-        ),
-        conversation(
-            "257 bytes in 256 characters",
-            *opened(),
-            client(Publish(topic_name="a" * 255 + "\u00fc")).marked("topic_name"),
-        ),
-        conversation(
-            "a filter of nine levels",
-            *opened(),
-            client(Subscribe(1, None, [Subscription("a/b/c/d/e/f/g/h/#")])).marked("subscriptions[0].topic_filter"),
-            server(Suback(1, None, [0])),
-        ),
-        conversation(
-            "more than MQTT 3.1 has", *opened(V3_1), client(Publish(topic_name="a" * 32_768)).marked("topic_name")
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("eight levels", *opened(), client(Publish(topic_name="a/b/c/d/e/f/g/h", payload=b"hi"))),
+            conversation("256 bytes", *opened(), client(Publish(topic_name="a" * 254 + "\u00fc"))),
+            conversation(
+                "the name of a share is no level",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("$share/g/a/b/c/d/e/f/g/#")])),
+                server(Suback(1, None, [0])),
+            ),
+            conversation(
+                "levels as configured",
+                *opened(),
+                client(Publish(topic_name="a/b/c/d/e/f/g/h/i")),
+                settings={"levels": 9},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "nine levels, reported once",
+                *opened(),
+                client(Publish(topic_name="a/b/c/d/e/f/g/h/i", payload=b"hi")).marked("topic_name"),
+                client(Publish(topic_name="a/b/c/d/e/f/g/h/i", payload=b"ho")),
+            ),
+            conversation(
+                "257 bytes in 256 characters",
+                *opened(),
+                client(Publish(topic_name="a" * 255 + "\u00fc")).marked("topic_name"),
+            ),
+            conversation(
+                "a filter of nine levels",
+                *opened(),
+                client(Subscribe(1, None, [Subscription("a/b/c/d/e/f/g/h/#")])).marked("subscriptions[0].topic_filter"),
+                server(Suback(1, None, [0])),
+            ),
+            conversation(
+                "more than MQTT 3.1 has", *opened(V3_1), client(Publish(topic_name="a" * 32_768)).marked("topic_name")
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Two comparisons clear nearly all topics."""

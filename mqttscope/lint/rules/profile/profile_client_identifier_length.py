@@ -1,7 +1,7 @@
 """PRF109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -28,30 +28,34 @@ class ProfileClientIdentifierLength(Rule):
         "profile": "the profile",
     }
 
-    good = [
-        conversation(
-            "as long as the limit",
-            *opened(client_identifier="meter-17"),
-            settings={"maximum_client_identifier_bytes": 8},
-        ),
-        conversation(
-            "the limit of 3.x does not bind 5.0",
-            *opened(client_identifier="meter-17"),
-            settings={"maximum_client_identifier_bytes_3x": 4},
-        ),
-    ]
-    bad = [
-        conversation(
-            "one byte more",
-            client(make_connect(client_identifier="meter-171")).marked("client_identifier"),
-            settings={"maximum_client_identifier_bytes": 8},
-        ),
-        conversation(
-            "too long for 3.1.1",
-            client(make_connect(V3_1_1, client_identifier="meter-17")).marked("client_identifier"),
-            settings={"maximum_client_identifier_bytes_3x": 4},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as long as the limit",
+                *opened(client_identifier="meter-17"),
+                settings={"maximum_client_identifier_bytes": 8},
+            ),
+            conversation(
+                "the limit of 3.x does not bind 5.0",
+                *opened(client_identifier="meter-17"),
+                settings={"maximum_client_identifier_bytes_3x": 4},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "one byte more",
+                client(make_connect(client_identifier="meter-171")).marked("client_identifier"),
+                settings={"maximum_client_identifier_bytes": 8},
+            ),
+            conversation(
+                "too long for 3.1.1",
+                client(make_connect(V3_1_1, client_identifier="meter-17")).marked("client_identifier"),
+                settings={"maximum_client_identifier_bytes_3x": 4},
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile."""

@@ -1,7 +1,7 @@
 """PRF102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.mqtt.constants import Direction
@@ -23,22 +23,26 @@ class ProfilePacketSize(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"maximum_packet_bytes": 268_435_460, "profile": "the profile"}
 
-    good = [
-        conversation(
-            "as long as the limit",
-            *opened(),
-            client(Publish(topic_name="a", payload=b"x" * 30)),
-            settings={"maximum_packet_bytes": 36},
-        ),
-    ]
-    bad = [
-        conversation(
-            "one byte more",
-            *opened(),
-            client(Publish(topic_name="a", payload=b"x" * 31)).marked(""),
-            settings={"maximum_packet_bytes": 36},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as long as the limit",
+                *opened(),
+                client(Publish(topic_name="a", payload=b"x" * 30)),
+                settings={"maximum_packet_bytes": 36},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "one byte more",
+                *opened(),
+                client(Publish(topic_name="a", payload=b"x" * 31)).marked(""),
+                settings={"maximum_packet_bytes": 36},
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with the profile."""

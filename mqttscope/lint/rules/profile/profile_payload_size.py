@@ -1,7 +1,7 @@
 """PRF103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.rules import properties_lost
@@ -23,22 +23,26 @@ class ProfilePayloadSize(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"maximum_payload_bytes": 268_435_455, "profile": "the profile"}
 
-    good = [
-        conversation(
-            "as large as the limit",
-            *opened(),
-            client(Publish(topic_name="a", payload=b"x" * 32)),
-            settings={"maximum_payload_bytes": 32},
-        ),
-    ]
-    bad = [
-        conversation(
-            "one byte more",
-            *opened(),
-            client(Publish(topic_name="a", payload=b"x" * 33)).marked("payload"),
-            settings={"maximum_payload_bytes": 32},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as large as the limit",
+                *opened(),
+                client(Publish(topic_name="a", payload=b"x" * 32)),
+                settings={"maximum_payload_bytes": 32},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "one byte more",
+                *opened(),
+                client(Publish(topic_name="a", payload=b"x" * 33)).marked("payload"),
+                settings={"maximum_payload_bytes": 32},
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the profile; bytes that the capture lost count too."""

@@ -1,7 +1,7 @@
 """PRF101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -23,23 +23,27 @@ class ProfileQos(Rule):
     when = "qos"
     settings = {"maximum_qos": 2, "profile": "the profile"}
 
-    good = [
-        conversation(
-            "as much as the service takes",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(packet_identifier=1)),
-            settings={"maximum_qos": 1},
-        ),
-    ]
-    bad = [
-        conversation(
-            "QoS 2 where 1 is the most",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
-            settings={"maximum_qos": 1},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as much as the service takes",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(packet_identifier=1)),
+                settings={"maximum_qos": 1},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "QoS 2 where 1 is the most",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
+                settings={"maximum_qos": 1},
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the profile; QoS 3 is wrong everywhere."""

@@ -1,7 +1,7 @@
 """PRF110."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -23,25 +23,31 @@ class ProfileSubscriptionsPerPacket(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"maximum_subscriptions_per_packet": 268_435_455, "profile": "the profile"}
 
-    good = [
-        conversation(
-            "as many as the limit",
-            *opened(),
-            client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a"), Subscription("b")])),
-            server(Suback(packet_identifier=1, reason_codes=[0, 0])),
-            settings={"maximum_subscriptions_per_packet": 2},
-        ),
-    ]
-    bad = [
-        conversation(
-            "one more",
-            *opened(),
-            client(
-                Subscribe(packet_identifier=1, subscriptions=[Subscription("a"), Subscription("b"), Subscription("c")])
-            ).marked("subscriptions"),
-            settings={"maximum_subscriptions_per_packet": 2},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as many as the limit",
+                *opened(),
+                client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a"), Subscription("b")])),
+                server(Suback(packet_identifier=1, reason_codes=[0, 0])),
+                settings={"maximum_subscriptions_per_packet": 2},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "one more",
+                *opened(),
+                client(
+                    Subscribe(
+                        packet_identifier=1, subscriptions=[Subscription("a"), Subscription("b"), Subscription("c")]
+                    )
+                ).marked("subscriptions"),
+                settings={"maximum_subscriptions_per_packet": 2},
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with the profile."""

@@ -1,6 +1,6 @@
 """PRF105."""
 
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.shared_checks import TopicLimit
 from mqttscope.mqtt.constants import Direction
@@ -24,30 +24,34 @@ class ProfileTopicLength(TopicLimit):
     setting, unit = "maximum_topic_bytes", "bytes"
     settings = {"maximum_topic_bytes": 65_535, "profile": "the profile"}
 
-    good = [
-        conversation(
-            "as much as the limit",
-            *opened(),
-            client(Publish(topic_name="a/b/c")),
-            settings={"maximum_topic_bytes": 5},
-        ),
-    ]
-    bad = [
-        conversation(
-            "a topic name beyond it",
-            *opened(),
-            client(Publish(topic_name="a/b/c/")).marked("topic_name"),
-            settings={"maximum_topic_bytes": 5},
-        ),
-        conversation(
-            "a topic filter beyond it",
-            *opened(),
-            client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#"), Subscription("a/b/c/")])).marked(
-                "subscriptions[1].topic_filter"
+    good = examples(
+        lambda: [
+            conversation(
+                "as much as the limit",
+                *opened(),
+                client(Publish(topic_name="a/b/c")),
+                settings={"maximum_topic_bytes": 5},
             ),
-            settings={"maximum_topic_bytes": 5},
-        ),
-    ]
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a topic name beyond it",
+                *opened(),
+                client(Publish(topic_name="a/b/c/")).marked("topic_name"),
+                settings={"maximum_topic_bytes": 5},
+            ),
+            conversation(
+                "a topic filter beyond it",
+                *opened(),
+                client(
+                    Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#"), Subscription("a/b/c/")])
+                ).marked("subscriptions[1].topic_filter"),
+                settings={"maximum_topic_bytes": 5},
+            ),
+        ]
+    )
 
     def count(self, topic: str) -> int:
         """Its bytes in UTF-8."""

@@ -1,7 +1,7 @@
 """PRF106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -24,20 +24,24 @@ class ProfileWillQos(Rule):
     when = "will"
     settings = {"maximum_will_qos": 2, "profile": "the profile"}
 
-    good = [
-        conversation(
-            "as much as the service takes",
-            *opened(will=Will("w", b"x", 1)),
-            settings={"maximum_will_qos": 1},
-        ),
-    ]
-    bad = [
-        conversation(
-            "QoS 2 where 1 is the most",
-            client(make_connect(will=Will("w", b"x", 2))).marked("will.will_qos"),
-            settings={"maximum_will_qos": 1},
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as much as the service takes",
+                *opened(will=Will("w", b"x", 1)),
+                settings={"maximum_will_qos": 1},
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "QoS 2 where 1 is the most",
+                client(make_connect(will=Will("w", b"x", 2))).marked("will.will_qos"),
+                settings={"maximum_will_qos": 1},
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile."""

@@ -1,7 +1,7 @@
 """PRP104."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
@@ -28,39 +28,47 @@ class PropertyNotAllowed(Rule):
     statements = {V5: {"V5-PROP-not-allowed": ""}}
     malformed = (MalformedReason.PROPERTY_NOT_ALLOWED,)
 
-    good = [
-        conversation(
-            "a Topic Alias in a PUBLISH",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=1), payload=b"hi")),
-        ),
-        conversation(
-            "a Will Delay Interval in the Will Properties",
-            *opened(will=Will("a/b", b"gone", properties=Properties(will_delay_interval=5))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a Topic Alias in a SUBSCRIBE",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(hexadecimal("82 0c 00 0a 03 23 00 01 00 03 61 2f 62 01")).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "a Subscription Identifier in a SUBACK",
-            *opened(),
-            server(Suback(10, Properties(subscription_identifier=1), [0])).marked("properties.subscription_identifier"),
-        ),
-        conversation(
-            "a Will Delay Interval in the CONNECT itself",
-            client(make_connect(properties=Properties(will_delay_interval=5))).marked("properties.will_delay_interval"),
-        ),
-        conversation(
-            "a Topic Alias in the Will Properties",
-            client(make_connect(will=Will("a/b", b"gone", properties=Properties(topic_alias=1)))).marked(
-                "will.properties.topic_alias"
+    good = examples(
+        lambda: [
+            conversation(
+                "a Topic Alias in a PUBLISH",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1), payload=b"hi")),
             ),
-        ),
-    ]
+            conversation(
+                "a Will Delay Interval in the Will Properties",
+                *opened(will=Will("a/b", b"gone", properties=Properties(will_delay_interval=5))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a Topic Alias in a SUBSCRIBE",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(hexadecimal("82 0c 00 0a 03 23 00 01 00 03 61 2f 62 01")).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "a Subscription Identifier in a SUBACK",
+                *opened(),
+                server(Suback(10, Properties(subscription_identifier=1), [0])).marked(
+                    "properties.subscription_identifier"
+                ),
+            ),
+            conversation(
+                "a Will Delay Interval in the CONNECT itself",
+                client(make_connect(properties=Properties(will_delay_interval=5))).marked(
+                    "properties.will_delay_interval"
+                ),
+            ),
+            conversation(
+                "a Topic Alias in the Will Properties",
+                client(make_connect(will=Will("a/b", b"gone", properties=Properties(topic_alias=1)))).marked(
+                    "will.properties.topic_alias"
+                ),
+            ),
+        ]
+    )
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Name the property by its number too."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS
@@ -60,79 +60,88 @@ class PropertyRepeated(Rule):
     when = "properties"
     always = (Connect,)
 
-    good = [
-        conversation(
-            "each property once, User Properties as often as wanted",
-            *opened(
-                connect=Properties(user_property=[("k", "v"), ("k", "v")], topic_alias_maximum=5),
-                connack=Properties(topic_alias_maximum=10),
+    good = examples(
+        lambda: [
+            conversation(
+                "each property once, User Properties as often as wanted",
+                *opened(
+                    connect=Properties(user_property=[("k", "v"), ("k", "v")], topic_alias_maximum=5),
+                    connack=Properties(topic_alias_maximum=10),
+                ),
+                client(
+                    Publish(
+                        topic_name="a/b", properties=Properties(topic_alias=1, user_property=[("k", "1"), ("k", "2")])
+                    )
+                ),
             ),
-            client(
-                Publish(topic_name="a/b", properties=Properties(topic_alias=1, user_property=[("k", "1"), ("k", "2")]))
+            conversation(
+                "a message for two subscriptions",
+                *opened(),
+                client(Subscribe(1, Properties(subscription_identifier=1), [Subscription("a")])),
+                server(Suback(1, reason_codes=[0])),
+                client(Subscribe(2, Properties(subscription_identifier=2), [Subscription("#")])),
+                server(Suback(2, reason_codes=[0])),
+                server(Publish(topic_name="a", properties=Properties(subscription_identifier=[1, 2]))),
             ),
-        ),
-        conversation(
-            "a message for two subscriptions",
-            *opened(),
-            client(Subscribe(1, Properties(subscription_identifier=1), [Subscription("a")])),
-            server(Suback(1, reason_codes=[0])),
-            client(Subscribe(2, Properties(subscription_identifier=2), [Subscription("#")])),
-            server(Suback(2, reason_codes=[0])),
-            server(Publish(topic_name="a", properties=Properties(subscription_identifier=[1, 2]))),
-        ),
-        conversation(
-            "the Will has properties of its own",
-            *opened(
-                connect=Properties(user_property=[("k", "v")]),
-                will=Will("a", b"gone", properties=Properties(user_property=[("k", "v")], will_delay_interval=5)),
+            conversation(
+                "the Will has properties of its own",
+                *opened(
+                    connect=Properties(user_property=[("k", "v")]),
+                    will=Will("a", b"gone", properties=Properties(user_property=[("k", "v")], will_delay_interval=5)),
+                ),
             ),
-        ),
-    ]
-    bad = [
-        conversation(
-            "two Topic Aliases",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(Publish(topic_name="a/b", properties=Properties.of([(0x23, 1), (0x23, 2)]), payload=b"hi")).marked(
-                "properties.topic_alias"
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "two Topic Aliases",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(
+                    Publish(topic_name="a/b", properties=Properties.of([(0x23, 1), (0x23, 2)]), payload=b"hi")
+                ).marked("properties.topic_alias"),
             ),
-        ),
-        conversation(
-            "two Subscription Identifiers in a SUBSCRIBE",
-            *opened(),
-            client(Subscribe(1, Properties(subscription_identifier=[1, 2]), [Subscription("a")])).marked(
-                "properties.subscription_identifier"
+            conversation(
+                "two Subscription Identifiers in a SUBSCRIBE",
+                *opened(),
+                client(Subscribe(1, Properties(subscription_identifier=[1, 2]), [Subscription("a")])).marked(
+                    "properties.subscription_identifier"
+                ),
             ),
-        ),
-        conversation(
-            "Payload Format Indicator and Message Expiry Interval in a PUBLISH: a warning",
-            *opened(),
-            client(
-                Publish(
-                    topic_name="a", properties=Properties.of([(0x01, 1), (0x01, 1), (0x02, 5), (0x02, 6), (0x02, 7)])
-                )
-            ).marked("properties.payload_format_indicator", "properties.message_expiry_interval"),
-        ),
-        conversation(
-            "in a CONNECT",
-            client(make_connect(properties=Properties.of([(0x21, 10), (0x11, 5), (0x21, 10)]))).marked(
-                "properties.receive_maximum"
+            conversation(
+                "Payload Format Indicator and Message Expiry Interval in a PUBLISH: a warning",
+                *opened(),
+                client(
+                    Publish(
+                        topic_name="a",
+                        properties=Properties.of([(0x01, 1), (0x01, 1), (0x02, 5), (0x02, 6), (0x02, 7)]),
+                    )
+                ).marked("properties.payload_format_indicator", "properties.message_expiry_interval"),
             ),
-        ),
-        conversation(
-            "in the Will Properties",
-            client(make_connect(will=Will("a", b"gone", properties=Properties.of([(0x01, 1), (0x01, 1)])))).marked(
-                "will.properties.payload_format_indicator"
+            conversation(
+                "in a CONNECT",
+                client(make_connect(properties=Properties.of([(0x21, 10), (0x11, 5), (0x21, 10)]))).marked(
+                    "properties.receive_maximum"
+                ),
             ),
-        ),
-        conversation(
-            "in packets of the server",
-            opened()[0],
-            server(Connack(properties=Properties.of([(0x24, 1), (0x24, 1)]))).marked("properties.maximum_qos"),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(1, 0, Properties.of([(0x1F, "a"), (0x1F, "b")]))).marked("properties.reason_string"),
-            server(Disconnect(0x9C, Properties.of([(0x1C, "a"), (0x1C, "b")]))).marked("properties.server_reference"),
-        ),
-    ]
+            conversation(
+                "in the Will Properties",
+                client(make_connect(will=Will("a", b"gone", properties=Properties.of([(0x01, 1), (0x01, 1)])))).marked(
+                    "will.properties.payload_format_indicator"
+                ),
+            ),
+            conversation(
+                "in packets of the server",
+                opened()[0],
+                server(Connack(properties=Properties.of([(0x24, 1), (0x24, 1)]))).marked("properties.maximum_qos"),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(1, 0, Properties.of([(0x1F, "a"), (0x1F, "b")]))).marked("properties.reason_string"),
+                server(Disconnect(0x9C, Properties.of([(0x1C, "a"), (0x1C, "b")]))).marked(
+                    "properties.server_reference"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Nearly always no identifier comes twice."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe
@@ -51,89 +51,93 @@ class PropertyValueInvalid(Rule):
     when = "properties"
     always = (Connect,)
 
-    good = [
-        conversation(
-            "the least and the greatest values",
-            *opened(
-                connect=Properties(
-                    receive_maximum=1,
-                    maximum_packet_size=0xFFFF_FFFF,
-                    request_problem_information=0,
-                    request_response_information=1,
+    good = examples(
+        lambda: [
+            conversation(
+                "the least and the greatest values",
+                *opened(
+                    connect=Properties(
+                        receive_maximum=1,
+                        maximum_packet_size=0xFFFF_FFFF,
+                        request_problem_information=0,
+                        request_response_information=1,
+                    ),
+                    will=Will("a", b"gone", properties=Properties(payload_format_indicator=1)),
+                    connack=Properties(
+                        receive_maximum=65_535, maximum_packet_size=1_000, maximum_qos=1, retain_available=0
+                    ),
                 ),
-                will=Will("a", b"gone", properties=Properties(payload_format_indicator=1)),
-                connack=Properties(
-                    receive_maximum=65_535, maximum_packet_size=1_000, maximum_qos=1, retain_available=0
+                client(Publish(topic_name="a", properties=Properties(payload_format_indicator=0))),
+            ),
+            conversation(
+                "Subscription Identifiers 1 and 268,435,455",
+                *opened(),
+                client(Subscribe(1, Properties(subscription_identifier=1), [Subscription("a")])),
+                server(Suback(1, reason_codes=[0])),
+                client(Subscribe(2, Properties(subscription_identifier=268_435_455), [Subscription("b")])),
+                server(Suback(2, reason_codes=[0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "zeros in a CONNECT",
+                client(make_connect(properties=Properties(receive_maximum=0, maximum_packet_size=0))).marked(
+                    "properties.receive_maximum", "properties.maximum_packet_size"
                 ),
             ),
-            client(Publish(topic_name="a", properties=Properties(payload_format_indicator=0))),
-        ),
-        conversation(
-            "Subscription Identifiers 1 and 268,435,455",
-            *opened(),
-            client(Subscribe(1, Properties(subscription_identifier=1), [Subscription("a")])),
-            server(Suback(1, reason_codes=[0])),
-            client(Subscribe(2, Properties(subscription_identifier=268_435_455), [Subscription("b")])),
-            server(Suback(2, reason_codes=[0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "zeros in a CONNECT",
-            client(make_connect(properties=Properties(receive_maximum=0, maximum_packet_size=0))).marked(
-                "properties.receive_maximum", "properties.maximum_packet_size"
+            conversation(
+                "flags of a CONNECT",
+                client(
+                    make_connect(properties=Properties(request_problem_information=2, request_response_information=255))
+                ).marked("properties.request_problem_information", "properties.request_response_information"),
             ),
-        ),
-        conversation(
-            "flags of a CONNECT",
-            client(
-                make_connect(properties=Properties(request_problem_information=2, request_response_information=255))
-            ).marked("properties.request_problem_information", "properties.request_response_information"),
-        ),
-        conversation(
-            "flags of a CONNACK",
-            opened()[0],
-            server(
-                Connack(
-                    properties=Properties(
-                        maximum_qos=2,
-                        retain_available=2,
-                        wildcard_subscription_available=2,
-                        subscription_identifier_available=2,
-                        shared_subscription_available=2,
-                        receive_maximum=0,
+            conversation(
+                "flags of a CONNACK",
+                opened()[0],
+                server(
+                    Connack(
+                        properties=Properties(
+                            maximum_qos=2,
+                            retain_available=2,
+                            wildcard_subscription_available=2,
+                            subscription_identifier_available=2,
+                            shared_subscription_available=2,
+                            receive_maximum=0,
+                        )
                     )
-                )
-            ).marked(
-                "properties.maximum_qos",
-                "properties.retain_available",
-                "properties.wildcard_subscription_available",
-                "properties.subscription_identifier_available",
-                "properties.shared_subscription_available",
-                "properties.receive_maximum",
+                ).marked(
+                    "properties.maximum_qos",
+                    "properties.retain_available",
+                    "properties.wildcard_subscription_available",
+                    "properties.subscription_identifier_available",
+                    "properties.shared_subscription_available",
+                    "properties.receive_maximum",
+                ),
             ),
-        ),
-        conversation(
-            "Payload Format Indicator 2",
-            *opened(),
-            client(Publish(topic_name="a", properties=Properties(payload_format_indicator=2))).marked(
-                "properties.payload_format_indicator"
+            conversation(
+                "Payload Format Indicator 2",
+                *opened(),
+                client(Publish(topic_name="a", properties=Properties(payload_format_indicator=2))).marked(
+                    "properties.payload_format_indicator"
+                ),
             ),
-        ),
-        conversation(
-            "Payload Format Indicator 2 of the Will",
-            client(make_connect(will=Will("a", b"gone", properties=Properties(payload_format_indicator=2)))).marked(
-                "will.properties.payload_format_indicator"
+            conversation(
+                "Payload Format Indicator 2 of the Will",
+                client(make_connect(will=Will("a", b"gone", properties=Properties(payload_format_indicator=2)))).marked(
+                    "will.properties.payload_format_indicator"
+                ),
             ),
-        ),
-        conversation(
-            "Subscription Identifier 0",
-            *opened(),
-            client(Subscribe(1, Properties(subscription_identifier=0), [Subscription("a")])).marked(
-                "properties.subscription_identifier"
+            conversation(
+                "Subscription Identifier 0",
+                *opened(),
+                client(Subscribe(1, Properties(subscription_identifier=0), [Subscription("a")])).marked(
+                    "properties.subscription_identifier"
+                ),
             ),
-        ),
-    ]
+        ]
+    )
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Look at each value, of the packet and of its Will."""

@@ -1,7 +1,7 @@
 """PRP208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, opened, server
+from mqttscope.lint.examples import conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
@@ -29,34 +29,39 @@ class ResponseInformationUnrequested(Rule):
     when = "properties"
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "the client asked for it",
-            *opened(
-                connect=Properties(request_response_information=1), connack=Properties(response_information="rsp/c1")
+    good = examples(
+        lambda: [
+            conversation(
+                "the client asked for it",
+                *opened(
+                    connect=Properties(request_response_information=1),
+                    connack=Properties(response_information="rsp/c1"),
+                ),
             ),
-        ),
-        conversation(
-            "the server need not send it",
-            *opened(connect=Properties(request_response_information=1)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the client said nothing",
-            opened()[0],
-            server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
-                "properties.response_information"
+            conversation(
+                "the server need not send it",
+                *opened(connect=Properties(request_response_information=1)),
             ),
-        ),
-        conversation(
-            "the client said no",
-            opened(connect=Properties(request_response_information=0))[0],
-            server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
-                "properties.response_information"
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the client said nothing",
+                opened()[0],
+                server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
+                    "properties.response_information"
+                ),
             ),
-        ),
-    ]
+            conversation(
+                "the client said no",
+                opened(connect=Properties(request_response_information=0))[0],
+                server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
+                    "properties.response_information"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Look at what CONNECT asked for."""

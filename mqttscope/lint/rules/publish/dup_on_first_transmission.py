@@ -1,7 +1,7 @@
 """PUB208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, lost, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Puback, Publish
@@ -28,64 +28,68 @@ class DupOnFirstTransmission(Rule):
     when = "dup"
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
 
-    good = [
-        conversation(
-            "DUP 0 at first",
-            *opened(),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(packet_identifier=1)),
-        ),
-        conversation(
-            "a session continues",
-            *opened(clean_start=False, session_present=True),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(packet_identifier=1)),
-        ),
-        conversation(
-            "sent again while the acknowledgement was under way",
-            *opened(V3_1_1),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(packet_identifier=1)),
-            crossing(client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1))),
-            server(Puback(packet_identifier=1)),
-        ),
-        conversation(
-            "MQTT 3.1.1 sends again whatever the server remembers",
-            *opened(V3_1_1, clean_start=False, session_present=False),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(packet_identifier=1)),
-        ),
-        conversation(
-            "the first transmission is not in the capture",
-            *opened(),
-            lost(client(Publish(qos=1, topic_name="a", packet_identifier=1))),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the first message of a new session",
-            *opened(),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
-        ),
-        conversation(
-            "after a clean start, with QoS 2",
-            *opened(),
-            client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=1)).marked("dup"),
-        ),
-        conversation(
-            "passed on by the server, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
-        ),
-        conversation(
-            "another message on a free identifier",
-            *opened(V3_1),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"1")),
-            server(Puback(packet_identifier=1)),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1, payload=b"2")).marked("dup"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "DUP 0 at first",
+                *opened(),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(packet_identifier=1)),
+            ),
+            conversation(
+                "a session continues",
+                *opened(clean_start=False, session_present=True),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(packet_identifier=1)),
+            ),
+            conversation(
+                "sent again while the acknowledgement was under way",
+                *opened(V3_1_1),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(packet_identifier=1)),
+                crossing(client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1))),
+                server(Puback(packet_identifier=1)),
+            ),
+            conversation(
+                "MQTT 3.1.1 sends again whatever the server remembers",
+                *opened(V3_1_1, clean_start=False, session_present=False),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(packet_identifier=1)),
+            ),
+            conversation(
+                "the first transmission is not in the capture",
+                *opened(),
+                lost(client(Publish(qos=1, topic_name="a", packet_identifier=1))),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the first message of a new session",
+                *opened(),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
+            ),
+            conversation(
+                "after a clean start, with QoS 2",
+                *opened(),
+                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=1)).marked("dup"),
+            ),
+            conversation(
+                "passed on by the server, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
+            ),
+            conversation(
+                "another message on a free identifier",
+                *opened(V3_1),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"1")),
+                server(Puback(packet_identifier=1)),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1, payload=b"2")).marked("dup"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the identifier among what the sender has sent on this connection."""

@@ -1,7 +1,7 @@
 """PUB107."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Connect, Publish
@@ -27,47 +27,53 @@ class PayloadNotUtf8(Rule):
     when = "properties"
     always = (Connect,)
 
-    good = [
-        conversation(
-            "UTF-8 text, control characters and all",
-            *opened(),
-            client(
-                Publish(
-                    topic_name="a/b",
-                    properties=Properties(payload_format_indicator=1),
-                    payload="gr\u00fcn\0\x07".encode(),
-                )
+    good = examples(
+        lambda: [
+            conversation(
+                "UTF-8 text, control characters and all",
+                *opened(),
+                client(
+                    Publish(
+                        topic_name="a/b",
+                        properties=Properties(payload_format_indicator=1),
+                        payload="gr\u00fcn\0\x07".encode(),
+                    )
+                ),
             ),
-        ),
-        conversation(
-            "binary, and said so",
-            *opened(will=Will("w", b"\xff", properties=Properties(payload_format_indicator=0))),
-            client(Publish(topic_name="a/b", properties=Properties(payload_format_indicator=0), payload=b"\xff\xfe")),
-            server(Publish(topic_name="a/b", payload=b"\xff\xfe")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "no UTF-8",
-            *opened(),
-            client(
-                Publish(topic_name="a/b", properties=Properties(payload_format_indicator=1), payload=b"\xff\xfe")
-            ).marked("payload"),
-        ),
-        conversation(
-            "cut inside a character, from the server",
-            *opened(),
-            server(
-                Publish(topic_name="a/b", properties=Properties(payload_format_indicator=1), payload=b"gr\xc3")
-            ).marked("payload"),
-        ),
-        conversation(
-            "a will",
-            opened(will=Will("w", b"ok\xed\xa0\x80", properties=Properties(payload_format_indicator=1)))[0].marked(
-                "will.will_payload"
+            conversation(
+                "binary, and said so",
+                *opened(will=Will("w", b"\xff", properties=Properties(payload_format_indicator=0))),
+                client(
+                    Publish(topic_name="a/b", properties=Properties(payload_format_indicator=0), payload=b"\xff\xfe")
+                ),
+                server(Publish(topic_name="a/b", payload=b"\xff\xfe")),
             ),
-        ),
-    ]
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "no UTF-8",
+                *opened(),
+                client(
+                    Publish(topic_name="a/b", properties=Properties(payload_format_indicator=1), payload=b"\xff\xfe")
+                ).marked("payload"),
+            ),
+            conversation(
+                "cut inside a character, from the server",
+                *opened(),
+                server(
+                    Publish(topic_name="a/b", properties=Properties(payload_format_indicator=1), payload=b"gr\xc3")
+                ).marked("payload"),
+            ),
+            conversation(
+                "a will",
+                opened(will=Will("w", b"ok\xed\xa0\x80", properties=Properties(payload_format_indicator=1)))[0].marked(
+                    "will.will_payload"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
         """Decode the payload as strictly as Python does."""

@@ -1,7 +1,7 @@
 """PUB209."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -30,25 +30,29 @@ class QosExceedsMaximum(Rule):
     when = "qos"
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "as much as the server takes",
-            *opened(connack=Properties(maximum_qos=1)),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "QoS 2 where 1 is the maximum",
-            *opened(connack=Properties(maximum_qos=1)),
-            client(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
-        ),
-        conversation(
-            "sent before the CONNACK had arrived",
-            *opened(connack=Properties(maximum_qos=0)),
-            crossing(client(Publish(qos=1, topic_name="a", packet_identifier=1))).marked("qos"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as much as the server takes",
+                *opened(connack=Properties(maximum_qos=1)),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "QoS 2 where 1 is the maximum",
+                *opened(connack=Properties(maximum_qos=1)),
+                client(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
+            ),
+            conversation(
+                "sent before the CONNACK had arrived",
+                *opened(connack=Properties(maximum_qos=0)),
+                crossing(client(Publish(qos=1, topic_name="a", packet_identifier=1))).marked("qos"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced; QoS 3 is no QoS at all."""

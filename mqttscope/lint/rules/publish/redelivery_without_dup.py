@@ -1,7 +1,7 @@
 """PUB311."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
@@ -46,97 +46,101 @@ class RedeliveryWithoutDup(Rule):
     needs = Needs.WHOLE
     models = (SessionModel,)
 
-    good = [
-        conversation(
-            "with DUP 1, after a reconnect",
-            *_BEGINS,
-            client(_message()),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message(dup=True)), server(Puback(7))),
-        ),
-        conversation(
-            "the server has lost the session",
-            *_BEGINS,
-            client(_message()),
-            _BREAKS,
-            *on(1, *opened(clean_start=False, connect=_KEPT), client(_message()), server(Puback(7))),
-        ),
-        conversation(
-            "the same again after the PUBACK",
-            *_BEGINS,
-            client(_message()),
-            server(Puback(7)),
-            client(_message()),
-            server(Puback(7)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message()), server(Puback(7))),
-        ),
-        conversation(
-            "the PUBACK may be among what the capture lost",
-            *_BEGINS,
-            client(_message()),
-            lost(server(Puback(7))),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message()), server(Puback(7))),
-        ),
-        conversation(
-            "another user's client of the same name",
-            *opened(clean_start=False, connect=_KEPT, user_name="alice"),
-            client(_message()),
-            _BREAKS,
-            *on(
-                1,
-                *opened(clean_start=False, connect=_KEPT, user_name="bob", session_present=True),
+    good = examples(
+        lambda: [
+            conversation(
+                "with DUP 1, after a reconnect",
+                *_BEGINS,
+                client(_message()),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message(dup=True)), server(Puback(7))),
+            ),
+            conversation(
+                "the server has lost the session",
+                *_BEGINS,
+                client(_message()),
+                _BREAKS,
+                *on(1, *opened(clean_start=False, connect=_KEPT), client(_message()), server(Puback(7))),
+            ),
+            conversation(
+                "the same again after the PUBACK",
+                *_BEGINS,
                 client(_message()),
                 server(Puback(7)),
+                client(_message()),
+                server(Puback(7)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message()), server(Puback(7))),
             ),
-        ),
-        conversation(
-            "PUBREL after a reconnect",
-            *_BEGINS,
-            client(_message(qos=2)),
-            server(Pubrec(7)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(Pubrel(7))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "after a reconnect",
-            *_BEGINS,
-            client(_message()),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message()).marked("dup"), server(Puback(7))),
-        ),
-        conversation(
-            "by the server, in MQTT 3.1.1",
-            *opened(V3_1_1, clean_start=False),
-            server(_message(qos=2)),
-            _BREAKS,
-            *on(1, *opened(V3_1_1, clean_start=False, session_present=True), server(_message(qos=2)).marked("dup")),
-        ),
-        conversation(
-            "on the same connection, in MQTT 3.1.1",
-            *opened(V3_1_1),
-            client(_message()),
-            client(_message(), after=5).marked("dup"),
-        ),
-        conversation(
-            "its topic was an alias at first",
-            *opened(connack=_TAKES_ALIASES, clean_start=False, connect=_KEPT),
-            client(Publish(topic_name="a", properties=_ALIAS)),
-            client(Publish(qos=1, packet_identifier=7, payload=b"A", properties=_ALIAS)),
-            _BREAKS,
-            *on(1, *_RESUMES, client(_message()).marked("dup")),
-        ),
-        conversation(
-            "in MQTT 3.1",
-            *opened(V3_1, clean_start=False),
-            client(_message()),
-            _BREAKS,
-            *on(1, *opened(V3_1, clean_start=False), client(_message()).marked("dup")),
-        ),
-    ]
+            conversation(
+                "the PUBACK may be among what the capture lost",
+                *_BEGINS,
+                client(_message()),
+                lost(server(Puback(7))),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message()), server(Puback(7))),
+            ),
+            conversation(
+                "another user's client of the same name",
+                *opened(clean_start=False, connect=_KEPT, user_name="alice"),
+                client(_message()),
+                _BREAKS,
+                *on(
+                    1,
+                    *opened(clean_start=False, connect=_KEPT, user_name="bob", session_present=True),
+                    client(_message()),
+                    server(Puback(7)),
+                ),
+            ),
+            conversation(
+                "PUBREL after a reconnect",
+                *_BEGINS,
+                client(_message(qos=2)),
+                server(Pubrec(7)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(Pubrel(7))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "after a reconnect",
+                *_BEGINS,
+                client(_message()),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message()).marked("dup"), server(Puback(7))),
+            ),
+            conversation(
+                "by the server, in MQTT 3.1.1",
+                *opened(V3_1_1, clean_start=False),
+                server(_message(qos=2)),
+                _BREAKS,
+                *on(1, *opened(V3_1_1, clean_start=False, session_present=True), server(_message(qos=2)).marked("dup")),
+            ),
+            conversation(
+                "on the same connection, in MQTT 3.1.1",
+                *opened(V3_1_1),
+                client(_message()),
+                client(_message(), after=5).marked("dup"),
+            ),
+            conversation(
+                "its topic was an alias at first",
+                *opened(connack=_TAKES_ALIASES, clean_start=False, connect=_KEPT),
+                client(Publish(topic_name="a", properties=_ALIAS)),
+                client(Publish(qos=1, packet_identifier=7, payload=b"A", properties=_ALIAS)),
+                _BREAKS,
+                *on(1, *_RESUMES, client(_message()).marked("dup")),
+            ),
+            conversation(
+                "in MQTT 3.1",
+                *opened(V3_1, clean_start=False),
+                client(_message()),
+                _BREAKS,
+                *on(1, *opened(V3_1, clean_start=False), client(_message()).marked("dup")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message among what its sender waits for, on this connection and on those before."""

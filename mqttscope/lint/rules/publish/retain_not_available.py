@@ -1,7 +1,7 @@
 """PUB210."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -30,32 +30,40 @@ class RetainNotAvailable(Rule):
     when = "retain"
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "RETAIN 0", *opened(connack=Properties(retain_available=0)), client(Publish(topic_name="a", payload=b"x"))
-        ),
-        conversation(
-            "available", *opened(connack=Properties(retain_available=1)), client(Publish(topic_name="a", retain=True))
-        ),
-        conversation("available by default", *opened(), client(Publish(topic_name="a", retain=True, payload=b"x"))),
-        conversation(
-            "what binds the client does not bind the server",
-            *opened(connack=Properties(retain_available=0)),
-            server(Publish(topic_name="a", retain=True, payload=b"x")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "RETAIN 1 all the same",
-            *opened(connack=Properties(retain_available=0)),
-            client(Publish(topic_name="a", retain=True, payload=b"x")).marked("retain"),
-        ),
-        conversation(
-            "sent before the CONNACK had arrived",
-            *opened(connack=Properties(retain_available=0)),
-            crossing(client(Publish(topic_name="a", retain=True, payload=b"x"))).marked("retain"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "RETAIN 0",
+                *opened(connack=Properties(retain_available=0)),
+                client(Publish(topic_name="a", payload=b"x")),
+            ),
+            conversation(
+                "available",
+                *opened(connack=Properties(retain_available=1)),
+                client(Publish(topic_name="a", retain=True)),
+            ),
+            conversation("available by default", *opened(), client(Publish(topic_name="a", retain=True, payload=b"x"))),
+            conversation(
+                "what binds the client does not bind the server",
+                *opened(connack=Properties(retain_available=0)),
+                server(Publish(topic_name="a", retain=True, payload=b"x")),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "RETAIN 1 all the same",
+                *opened(connack=Properties(retain_available=0)),
+                client(Publish(topic_name="a", retain=True, payload=b"x")).marked("retain"),
+            ),
+            conversation(
+                "sent before the CONNACK had arrived",
+                *opened(connack=Properties(retain_available=0)),
+                crossing(client(Publish(topic_name="a", retain=True, payload=b"x"))).marked("retain"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced."""

@@ -1,7 +1,7 @@
 """PUB106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules import sides_guessed
@@ -29,31 +29,35 @@ class SubscriptionIdFromClient(Rule):
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
 
-    good = [
-        conversation("none", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-        conversation(
-            "from the server it is right",
-            *opened(),
-            client(
-                Subscribe(
-                    packet_identifier=1,
-                    properties=Properties(subscription_identifier=7),
-                    subscriptions=[Subscription("a/b")],
-                )
+    good = examples(
+        lambda: [
+            conversation("none", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
+            conversation(
+                "from the server it is right",
+                *opened(),
+                client(
+                    Subscribe(
+                        packet_identifier=1,
+                        properties=Properties(subscription_identifier=7),
+                        subscriptions=[Subscription("a/b")],
+                    )
+                ),
+                server(Suback(packet_identifier=1, reason_codes=[0])),
+                server(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))),
             ),
-            server(Suback(packet_identifier=1, reason_codes=[0])),
-            server(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "from the client",
-            *opened(),
-            client(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))).marked(
-                "properties.subscription_identifier"
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "from the client",
+                *opened(),
+                client(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))).marked(
+                    "properties.subscription_identifier"
+                ),
             ),
-        ),
-    ]
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """The property must not be there."""

@@ -1,7 +1,7 @@
 """PUB105."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Connect, Publish
@@ -27,45 +27,51 @@ class WildcardInResponseTopic(Rule):
     when = "properties"
     always = (Connect,)
 
-    good = [
-        conversation(
-            "a plain name", *opened(), client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1")))
-        ),
-        conversation(
-            "a will with a plain name",
-            *opened(will=Will("w", b"x", properties=Properties(response_topic="rsp/c1"))),
-            server(Publish(topic_name="a")),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a wildcard at its end",
-            *opened(),
-            client(Publish(topic_name="req", properties=Properties(response_topic="rsp/#"))).marked(
-                "properties.response_topic"
+    good = examples(
+        lambda: [
+            conversation(
+                "a plain name",
+                *opened(),
+                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
             ),
-        ),
-        conversation(
-            "passed on by the server",
-            *opened(),
-            server(Publish(topic_name="req", properties=Properties(response_topic="+/c1"))).marked(
-                "properties.response_topic"
+            conversation(
+                "a will with a plain name",
+                *opened(will=Will("w", b"x", properties=Properties(response_topic="rsp/c1"))),
+                server(Publish(topic_name="a")),
             ),
-        ),
-        conversation(
-            "no character at all",
-            *opened(),
-            client(Publish(topic_name="req", properties=Properties(response_topic=""))).marked(
-                "properties.response_topic"
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a wildcard at its end",
+                *opened(),
+                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/#"))).marked(
+                    "properties.response_topic"
+                ),
             ),
-        ),
-        conversation(
-            "in a will",
-            opened(will=Will("w", b"x", properties=Properties(response_topic="rsp/+")))[0].marked(
-                "will.properties.response_topic"
+            conversation(
+                "passed on by the server",
+                *opened(),
+                server(Publish(topic_name="req", properties=Properties(response_topic="+/c1"))).marked(
+                    "properties.response_topic"
+                ),
             ),
-        ),
-    ]
+            conversation(
+                "no character at all",
+                *opened(),
+                client(Publish(topic_name="req", properties=Properties(response_topic=""))).marked(
+                    "properties.response_topic"
+                ),
+            ),
+            conversation(
+                "in a will",
+                opened(will=Will("w", b"x", properties=Properties(response_topic="rsp/+")))[0].marked(
+                    "will.properties.response_topic"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
         """Look at the property of the message or of the will."""

@@ -1,7 +1,7 @@
 """PUB103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.packets import Publish, Suback, Subscribe
@@ -28,29 +28,33 @@ class WildcardInTopicName(Rule):
     looks_at = Publish
     when = "odd_strings"
 
-    good = [
-        conversation("a plain name", *opened(), client(Publish(topic_name="a/x/b", payload=b"hi"))),
-        conversation(
-            "a wildcard in a filter",
-            *opened(V3_1_1),
-            client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a/+/b")])),
-            server(Suback(packet_identifier=1, reason_codes=[0])),
-            server(Publish(topic_name="a/x/b")),
-        ),
-        conversation(
-            "no name beside an alias",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-            client(Publish(properties=Properties(topic_alias=1))),
-        ),
-    ]
-    bad = [
-        conversation("a whole level", *opened(), client(Publish(topic_name="a/+/b")).marked("topic_name")),
-        conversation("inside a level", *opened(V3_1_1), client(Publish(topic_name="a/b#")).marked("topic_name")),
-        conversation(
-            "from the server, in MQTT 3.1", *opened(V3_1), server(Publish(topic_name="+")).marked("topic_name")
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("a plain name", *opened(), client(Publish(topic_name="a/x/b", payload=b"hi"))),
+            conversation(
+                "a wildcard in a filter",
+                *opened(V3_1_1),
+                client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a/+/b")])),
+                server(Suback(packet_identifier=1, reason_codes=[0])),
+                server(Publish(topic_name="a/x/b")),
+            ),
+            conversation(
+                "no name beside an alias",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+                client(Publish(properties=Properties(topic_alias=1))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("a whole level", *opened(), client(Publish(topic_name="a/+/b")).marked("topic_name")),
+            conversation("inside a level", *opened(V3_1_1), client(Publish(topic_name="a/b#")).marked("topic_name")),
+            conversation(
+                "from the server, in MQTT 3.1", *opened(V3_1), server(Publish(topic_name="+")).marked("topic_name")
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for either character."""

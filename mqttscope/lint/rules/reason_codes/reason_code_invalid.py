@@ -1,7 +1,7 @@
 """RSN101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
@@ -58,77 +58,81 @@ class ReasonCodeInvalid(Rule):
     looks_at = Disconnect
     when = "reason_code"
 
-    good = [
-        conversation(
-            "a PUBREL that does not know the identifier, in a session taken up again",
-            *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-            server(Pubrec(10)),
-            client(Pubrel(10, 0x92)),
-        ),
-        conversation("the highest return code of MQTT 3.1.1", opened(V3_1_1)[0], server(Connack(reason_code=5))),
-        conversation(
-            "a filter that MQTT 3.1.1 refuses",
-            *opened(V3_1_1),
-            client(Subscribe(1, subscriptions=[Subscription("a")])),
-            server(Suback(1, reason_codes=[0x80])),
-        ),
-        conversation(
-            "all codes of an UNSUBACK that grants",
-            *opened(),
-            client(Subscribe(1, subscriptions=[Subscription("a")])),
-            server(Suback(1, reason_codes=[0])),
-            client(Unsubscribe(2, topic_filters=["a", "b"])),
-            server(Unsuback(2, reason_codes=[0x00, 0x11])),
-        ),
-        conversation(
-            "a server that does not know MQTT 5.0 refuses in the layout of 3.1.1",
-            opened()[0],
-            server(hexadecimal("20 02 00 01")),
-        ),
-        conversation("the highest code of a DISCONNECT", *opened(), server(Disconnect(0xA2))),
-    ]
-    bad = [
-        conversation(
-            "a PUBREL with a code of PUBLISH acknowledgements",
-            *opened(),
-            client(Publish(qos=2, topic_name="a", packet_identifier=10)),
-            server(Pubrec(10)),
-            client(hexadecimal("62 03 00 0a 91")).marked("reason_code"),
-        ),
-        conversation(
-            "a return code that MQTT 3.1.1 reserves",
-            opened(V3_1_1)[0],
-            server(Connack(reason_code=6)).marked("reason_code"),
-        ),
-        conversation(
-            "a return code that MQTT 3.1 reserves",
-            opened(V3_1)[0],
-            server(Connack(reason_code=6)).marked("reason_code"),
-        ),
-        conversation(
-            "a reason code of MQTT 5.0 in a SUBACK of 3.1.1",
-            *opened(V3_1_1),
-            client(Subscribe(1, subscriptions=[Subscription("a"), Subscription("b")])),
-            server(Suback(1, reason_codes=[0, 0x87])).marked("reason_codes[1]"),
-        ),
-        conversation(
-            "MQTT 3.1 has no failure in a SUBACK",
-            *opened(V3_1),
-            client(Subscribe(1, subscriptions=[Subscription("a")])),
-            server(Suback(1, reason_codes=[0x80])).marked("reason_codes[0]"),
-        ),
-        conversation(
-            "QoS 3 is granted",
-            *opened(),
-            client(Subscribe(1, subscriptions=[Subscription("a", 2)])),
-            server(Suback(1, reason_codes=[3])).marked("reason_codes[0]"),
-        ),
-        conversation(
-            "0x8C in a DISCONNECT, which only the general table has: information",
-            *opened(),
-            server(Disconnect(_BAD_AUTHENTICATION_METHOD)).marked("reason_code"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "a PUBREL that does not know the identifier, in a session taken up again",
+                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
+                server(Pubrec(10)),
+                client(Pubrel(10, 0x92)),
+            ),
+            conversation("the highest return code of MQTT 3.1.1", opened(V3_1_1)[0], server(Connack(reason_code=5))),
+            conversation(
+                "a filter that MQTT 3.1.1 refuses",
+                *opened(V3_1_1),
+                client(Subscribe(1, subscriptions=[Subscription("a")])),
+                server(Suback(1, reason_codes=[0x80])),
+            ),
+            conversation(
+                "all codes of an UNSUBACK that grants",
+                *opened(),
+                client(Subscribe(1, subscriptions=[Subscription("a")])),
+                server(Suback(1, reason_codes=[0])),
+                client(Unsubscribe(2, topic_filters=["a", "b"])),
+                server(Unsuback(2, reason_codes=[0x00, 0x11])),
+            ),
+            conversation(
+                "a server that does not know MQTT 5.0 refuses in the layout of 3.1.1",
+                opened()[0],
+                server(hexadecimal("20 02 00 01")),
+            ),
+            conversation("the highest code of a DISCONNECT", *opened(), server(Disconnect(0xA2))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a PUBREL with a code of PUBLISH acknowledgements",
+                *opened(),
+                client(Publish(qos=2, topic_name="a", packet_identifier=10)),
+                server(Pubrec(10)),
+                client(hexadecimal("62 03 00 0a 91")).marked("reason_code"),
+            ),
+            conversation(
+                "a return code that MQTT 3.1.1 reserves",
+                opened(V3_1_1)[0],
+                server(Connack(reason_code=6)).marked("reason_code"),
+            ),
+            conversation(
+                "a return code that MQTT 3.1 reserves",
+                opened(V3_1)[0],
+                server(Connack(reason_code=6)).marked("reason_code"),
+            ),
+            conversation(
+                "a reason code of MQTT 5.0 in a SUBACK of 3.1.1",
+                *opened(V3_1_1),
+                client(Subscribe(1, subscriptions=[Subscription("a"), Subscription("b")])),
+                server(Suback(1, reason_codes=[0, 0x87])).marked("reason_codes[1]"),
+            ),
+            conversation(
+                "MQTT 3.1 has no failure in a SUBACK",
+                *opened(V3_1),
+                client(Subscribe(1, subscriptions=[Subscription("a")])),
+                server(Suback(1, reason_codes=[0x80])).marked("reason_codes[0]"),
+            ),
+            conversation(
+                "QoS 3 is granted",
+                *opened(),
+                client(Subscribe(1, subscriptions=[Subscription("a", 2)])),
+                server(Suback(1, reason_codes=[3])).marked("reason_codes[0]"),
+            ),
+            conversation(
+                "0x8C in a DISCONNECT, which only the general table has: information",
+                *opened(),
+                server(Disconnect(_BAD_AUTHENTICATION_METHOD)).marked("reason_code"),
+            ),
+        ]
+    )
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say what the code means elsewhere."""

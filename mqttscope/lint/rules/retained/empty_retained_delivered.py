@@ -1,7 +1,7 @@
 """RET203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -34,39 +34,45 @@ class EmptyRetainedDelivered(Rule):
     when = "retain"
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = [
-        conversation("one byte", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a", retain=True, payload=b" "))),
-        conversation(
-            "the deleting message itself as a live one", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a"))
-        ),
-        conversation(
-            "Retain As Published",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
-            server(Suback(10, reason_codes=[0])),
-            server(_EMPTY),
-        ),
-        conversation(
-            "a subscription of the session before may have it",
-            *opened(clean_start=False, session_present=True),
-            server(_EMPTY),
-        ),
-        conversation(
-            "a message that waited in the session, in 3.1, where the flag of its publisher should not stay, but may",
-            *opened(V3_1, clean_start=False),
-            server(_EMPTY),
-        ),
-        conversation("a bridge", client(_BRIDGE), server(Connack()), *_SUBSCRIBED, server(_EMPTY)),
-    ]
-    bad = [
-        conversation("an empty one", *opened(), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
-        conversation("in 3.1.1", *opened(V3_1_1), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
-        conversation(
-            "one that waited in the session, in 3.1.1",
-            *opened(V3_1_1, clean_start=False, session_present=True),
-            server(_EMPTY).marked("payload"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "one byte", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a", retain=True, payload=b" "))
+            ),
+            conversation(
+                "the deleting message itself as a live one", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a"))
+            ),
+            conversation(
+                "Retain As Published",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
+                server(Suback(10, reason_codes=[0])),
+                server(_EMPTY),
+            ),
+            conversation(
+                "a subscription of the session before may have it",
+                *opened(clean_start=False, session_present=True),
+                server(_EMPTY),
+            ),
+            conversation(
+                "a message that waited in the session, in 3.1, where the publisher's flag should not stay, but may",
+                *opened(V3_1, clean_start=False),
+                server(_EMPTY),
+            ),
+            conversation("a bridge", client(_BRIDGE), server(Connack()), *_SUBSCRIBED, server(_EMPTY)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("an empty one", *opened(), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
+            conversation("in 3.1.1", *opened(V3_1_1), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
+            conversation(
+                "one that waited in the session, in 3.1.1",
+                *opened(V3_1_1, clean_start=False, session_present=True),
+                server(_EMPTY).marked("payload"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """RETAIN 1 and no payload, where the flag cannot come from the publisher."""

@@ -4,7 +4,7 @@ import zlib
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, Findings, Rule
@@ -52,62 +52,66 @@ class RetainFlagMissingOnInitial(Rule):
     models = (RetainedStore,)
     about = RetainedStore, "awaited"
 
-    good = [
-        conversation(
-            "RETAIN 1",
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"21"))),
-        ),
-        conversation(
-            "a live one with the same content", *opened(V3_1_1), *_SETS, *on(1, *_READER), _AGAIN, *on(1, _GETS)
-        ),
-        conversation(
-            "a live one of a client that has left since",
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_READER),
-            *on(2, *opened(V3_1_1, client_identifier="c3"), _AGAIN, client(Disconnect()), closes("client")),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "a live one of somebody who was not captured, as another subscriber shows",
-            *on(2, *opened(V3_1_1, client_identifier="c3"), *_asks()),
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_READER),
-            *on(2, _GETS),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "the message itself, which was slow",
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(after=0.1), _GETS),
-        ),
-        conversation(
-            "much later than the SUBSCRIBE",
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_READER, server(Publish(topic_name="a", payload=b"21"), after=20)),
-        ),
-        conversation(
-            "another content",
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_READER, server(Publish(topic_name="a", payload=b"22"))),
-        ),
-    ]
-    bad = [
-        conversation("RETAIN 0", *opened(V3_1_1), *_SETS, *on(1, *_READER, _GETS.marked("retain"))),
-        conversation(
-            "in 5.0, with QoS 1",
-            *opened(),
-            *_SETS,
-            *on(1, *opened(client_identifier="c2"), *_asks()),
-            *on(1, server(Publish(qos=1, topic_name="a", payload=b"21", packet_identifier=1)).marked("retain")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "RETAIN 1",
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"21"))),
+            ),
+            conversation(
+                "a live one with the same content", *opened(V3_1_1), *_SETS, *on(1, *_READER), _AGAIN, *on(1, _GETS)
+            ),
+            conversation(
+                "a live one of a client that has left since",
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_READER),
+                *on(2, *opened(V3_1_1, client_identifier="c3"), _AGAIN, client(Disconnect()), closes("client")),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "a live one of somebody who was not captured, as another subscriber shows",
+                *on(2, *opened(V3_1_1, client_identifier="c3"), *_asks()),
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_READER),
+                *on(2, _GETS),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "the message itself, which was slow",
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(after=0.1), _GETS),
+            ),
+            conversation(
+                "much later than the SUBSCRIBE",
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_READER, server(Publish(topic_name="a", payload=b"21"), after=20)),
+            ),
+            conversation(
+                "another content",
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_READER, server(Publish(topic_name="a", payload=b"22"))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("RETAIN 0", *opened(V3_1_1), *_SETS, *on(1, *_READER, _GETS.marked("retain"))),
+            conversation(
+                "in 5.0, with QoS 1",
+                *opened(),
+                *_SETS,
+                *on(1, *opened(client_identifier="c2"), *_asks()),
+                *on(1, server(Publish(qos=1, topic_name="a", payload=b"21", packet_identifier=1)).marked("retain")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what the connection waits for."""

@@ -4,7 +4,7 @@ import zlib
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import V5, Findings, Rule
@@ -50,94 +50,100 @@ class RetainFlagNotPropagated(Rule):
     models = (RetainedStore,)
     about = RetainedStore, "live"
 
-    good = [
-        conversation(
-            "as it was published",
-            *_READER,
-            *opened(),
-            _SAYS,
-            *on(1, server(Publish(topic_name="a", retain=True, payload=b"21"))),
-        ),
-        conversation(
-            "nobody asks for the flag",
-            *on(1, *opened(client_identifier="c2"), *_asks(as_published=False)),
-            *opened(),
-            _SAYS,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "one of two subscriptions does not ask for it",
-            *_READER,
-            *on(1, *_asks(2, "+", as_published=False)),
-            *opened(),
-            _SAYS,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "a subscription that has just ended did not ask for it",
-            *_READER,
-            *on(1, *_asks(2, "+", as_published=False)),
-            *opened(),
-            *on(1, client(Unsubscribe(3, topic_filters=["+"])), server(Unsuback(3, reason_codes=[0]))),
-            _SAYS,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "the same was published with RETAIN 0",
-            *_READER,
-            *opened(),
-            client(Publish(topic_name="a", payload=b"21")),
-            _SAYS,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "by a client that has left since",
-            *_READER,
-            *opened(),
-            *on(2, *opened(client_identifier="c3"), client(Publish(topic_name="a", payload=b"21")), closes("client")),
-            _SAYS,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "a will has the same content",
-            *_READER,
-            *on(2, *opened(client_identifier="c3", will=Will("a", b"21"))),
-            *opened(),
-            _SAYS,
-            *on(2, closes("client", "reset")),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "another content", *_READER, *opened(), _SAYS, *on(1, server(Publish(topic_name="a", payload=b"2")))
-        ),
-        conversation(
-            "the server announced that it retains nothing",
-            *_READER,
-            *opened(connack=Properties(retain_available=0))[:1],
-            server(Connack(properties=Properties(retain_available=0))),
-            client(Publish(topic_name="a", payload=b"21")),
-            *on(1, _GETS),
-        ),
-    ]
-    bad = [
-        conversation("RETAIN 0", *_READER, *opened(), _SAYS, *on(1, _GETS.marked("retain"))),
-        conversation(
-            "of a publisher that has left since",
-            *_READER,
-            *opened(),
-            _SAYS,
-            closes("client"),
-            *on(1, _GETS.marked("retain")),
-        ),
-        conversation(
-            "of two subscriptions that both ask for it",
-            *_READER,
-            *on(1, *_asks(2, "#")),
-            *opened(),
-            _SAYS,
-            *on(1, _GETS.marked("retain")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as it was published",
+                *_READER,
+                *opened(),
+                _SAYS,
+                *on(1, server(Publish(topic_name="a", retain=True, payload=b"21"))),
+            ),
+            conversation(
+                "nobody asks for the flag",
+                *on(1, *opened(client_identifier="c2"), *_asks(as_published=False)),
+                *opened(),
+                _SAYS,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "one of two subscriptions does not ask for it",
+                *_READER,
+                *on(1, *_asks(2, "+", as_published=False)),
+                *opened(),
+                _SAYS,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "a subscription that has just ended did not ask for it",
+                *_READER,
+                *on(1, *_asks(2, "+", as_published=False)),
+                *opened(),
+                *on(1, client(Unsubscribe(3, topic_filters=["+"])), server(Unsuback(3, reason_codes=[0]))),
+                _SAYS,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "the same was published with RETAIN 0",
+                *_READER,
+                *opened(),
+                client(Publish(topic_name="a", payload=b"21")),
+                _SAYS,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "by a client that has left since",
+                *_READER,
+                *opened(),
+                *on(
+                    2, *opened(client_identifier="c3"), client(Publish(topic_name="a", payload=b"21")), closes("client")
+                ),
+                _SAYS,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "a will has the same content",
+                *_READER,
+                *on(2, *opened(client_identifier="c3", will=Will("a", b"21"))),
+                *opened(),
+                _SAYS,
+                *on(2, closes("client", "reset")),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "another content", *_READER, *opened(), _SAYS, *on(1, server(Publish(topic_name="a", payload=b"2")))
+            ),
+            conversation(
+                "the server announced that it retains nothing",
+                *_READER,
+                *opened(connack=Properties(retain_available=0))[:1],
+                server(Connack(properties=Properties(retain_available=0))),
+                client(Publish(topic_name="a", payload=b"21")),
+                *on(1, _GETS),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("RETAIN 0", *_READER, *opened(), _SAYS, *on(1, _GETS.marked("retain"))),
+            conversation(
+                "of a publisher that has left since",
+                *_READER,
+                *opened(),
+                _SAYS,
+                closes("client"),
+                *on(1, _GETS.marked("retain")),
+            ),
+            conversation(
+                "of two subscriptions that both ask for it",
+                *_READER,
+                *on(1, *_asks(2, "#")),
+                *opened(),
+                _SAYS,
+                *on(1, _GETS.marked("retain")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what was published last of the topic."""

@@ -1,7 +1,7 @@
 """RET202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, make_connect, opened, server
+from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
@@ -41,82 +41,86 @@ class RetainFlagOnLiveMessage(Rule):
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"window": 30}
 
-    good = [
-        conversation(
-            "a retained message, then live ones",
-            *opened(),
-            *_SUBSCRIBED,
-            server(_RETAINED),
-            server(Publish(topic_name="a", payload=b"21.6"), after=60),
-        ),
-        conversation(
-            "many retained messages without a pause",
-            *opened(V3_1_1),
-            *_SUBSCRIBED,
-            *(server(Publish(topic_name=f"t{n}", retain=True, payload=b"x"), after=4) for n in range(12)),
-        ),
-        conversation(
-            "subscribed again in 3.1.1",
-            *opened(V3_1_1),
-            *_SUBSCRIBED,
-            server(_RETAINED),
-            *_SUBSCRIBED,
-            server(_RETAINED),
-        ),
-        conversation(
-            "one for each of two filters",
-            *opened(V3_1_1),
-            *_SUBSCRIBED,
-            server(_RETAINED),
-            client(Subscribe(11, subscriptions=[Subscription("#", 0)]), after=60),
-            server(Suback(11, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-        conversation(
-            "Retain As Published",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
-            server(Suback(10, reason_codes=[0])),
-            server(_RETAINED),
-            server(_RETAINED, after=60),
-        ),
-        conversation(
-            "the answer to a SUBSCRIBE, after a message that nobody had asked for",
-            *opened(V3_1_1),
-            server(_RETAINED),
-            *_SUBSCRIBED,
-            server(_RETAINED),
-        ),
-        conversation(
-            "a bridge",
-            client(_BRIDGE),
-            server(Connack()),
-            *_SUBSCRIBED,
-            server(_RETAINED),
-            server(_RETAINED, after=60),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a minute after the SUBSCRIBE",
-            *opened(),
-            *_SUBSCRIBED,
-            server(_RETAINED, after=60).marked("retain"),
-        ),
-        conversation(
-            "the topic's retained message has been sent, in 3.1.1",
-            *opened(V3_1_1),
-            *_SUBSCRIBED,
-            server(_RETAINED),
-            server(Publish(topic_name="a", retain=True, payload=b"21.6")).marked("retain"),
-        ),
-        conversation(
-            "in 3.1",
-            *opened(V3_1),
-            *_SUBSCRIBED,
-            server(_RETAINED, after=60).marked("retain"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "a retained message, then live ones",
+                *opened(),
+                *_SUBSCRIBED,
+                server(_RETAINED),
+                server(Publish(topic_name="a", payload=b"21.6"), after=60),
+            ),
+            conversation(
+                "many retained messages without a pause",
+                *opened(V3_1_1),
+                *_SUBSCRIBED,
+                *(server(Publish(topic_name=f"t{n}", retain=True, payload=b"x"), after=4) for n in range(12)),
+            ),
+            conversation(
+                "subscribed again in 3.1.1",
+                *opened(V3_1_1),
+                *_SUBSCRIBED,
+                server(_RETAINED),
+                *_SUBSCRIBED,
+                server(_RETAINED),
+            ),
+            conversation(
+                "one for each of two filters",
+                *opened(V3_1_1),
+                *_SUBSCRIBED,
+                server(_RETAINED),
+                client(Subscribe(11, subscriptions=[Subscription("#", 0)]), after=60),
+                server(Suback(11, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+            conversation(
+                "Retain As Published",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
+                server(Suback(10, reason_codes=[0])),
+                server(_RETAINED),
+                server(_RETAINED, after=60),
+            ),
+            conversation(
+                "the answer to a SUBSCRIBE, after a message that nobody had asked for",
+                *opened(V3_1_1),
+                server(_RETAINED),
+                *_SUBSCRIBED,
+                server(_RETAINED),
+            ),
+            conversation(
+                "a bridge",
+                client(_BRIDGE),
+                server(Connack()),
+                *_SUBSCRIBED,
+                server(_RETAINED),
+                server(_RETAINED, after=60),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a minute after the SUBSCRIBE",
+                *opened(),
+                *_SUBSCRIBED,
+                server(_RETAINED, after=60).marked("retain"),
+            ),
+            conversation(
+                "the topic's retained message has been sent, in 3.1.1",
+                *opened(V3_1_1),
+                *_SUBSCRIBED,
+                server(_RETAINED),
+                server(Publish(topic_name="a", retain=True, payload=b"21.6")).marked("retain"),
+            ),
+            conversation(
+                "in 3.1",
+                *opened(V3_1),
+                *_SUBSCRIBED,
+                server(_RETAINED, after=60).marked("retain"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Whether a SUBSCRIBE is left that the message may answer."""

@@ -2,7 +2,7 @@
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Needs
@@ -44,56 +44,60 @@ class RetainedLostWithSession(WaitingRule):
     models = (RetainedStore,)
     Memory = Judged
 
-    good = [
-        conversation(
-            "it is still there",
-            *on(1, *opened(V3_1_1, client_identifier="c2")),
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_asks(), _GETS),
-            *_LEAVES,
-            *on(1, *_asks(2), _GETS, _WAITS),
-        ),
-        conversation(
-            "the session is kept, so that it did not end",
-            *on(1, *opened(client_identifier="c2")),
-            *opened(connect=Properties(session_expiry_interval=3_600)),
-            *_SETS,
-            *on(1, *_asks(), _GETS),
-            *_LEAVES,
-            *on(1, *_asks(2), client(Pingreq(), after=25), server(Pingresp())),
-        ),
-        conversation(
-            "cleared before the publisher left",
-            *on(1, *opened(V3_1_1, client_identifier="c2")),
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_asks(), _GETS),
-            client(Publish(topic_name="a", retain=True)),
-            *_LEAVES,
-            *on(1, *_asks(2), _WAITS),
-        ),
-    ]
-    bad = [
-        conversation(
-            "gone with its publisher",
-            *on(1, *opened(V3_1_1, client_identifier="c2")),
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *_asks(), _GETS),
-            *_LEAVES,
-            *on(1, *_asks(2), _WAITS.marked("", at=None)),
-        ),
-        conversation(
-            "in 5.0, with Session Expiry Interval 0",
-            *on(1, *opened(client_identifier="c2")),
-            *opened(),
-            *_SETS,
-            *on(1, *_asks(), _GETS),
-            *_LEAVES,
-            *on(1, *_asks(2), _WAITS.marked("", at=None)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "it is still there",
+                *on(1, *opened(V3_1_1, client_identifier="c2")),
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_asks(), _GETS),
+                *_LEAVES,
+                *on(1, *_asks(2), _GETS, _WAITS),
+            ),
+            conversation(
+                "the session is kept, so that it did not end",
+                *on(1, *opened(client_identifier="c2")),
+                *opened(connect=Properties(session_expiry_interval=3_600)),
+                *_SETS,
+                *on(1, *_asks(), _GETS),
+                *_LEAVES,
+                *on(1, *_asks(2), client(Pingreq(), after=25), server(Pingresp())),
+            ),
+            conversation(
+                "cleared before the publisher left",
+                *on(1, *opened(V3_1_1, client_identifier="c2")),
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_asks(), _GETS),
+                client(Publish(topic_name="a", retain=True)),
+                *_LEAVES,
+                *on(1, *_asks(2), _WAITS),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "gone with its publisher",
+                *on(1, *opened(V3_1_1, client_identifier="c2")),
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *_asks(), _GETS),
+                *_LEAVES,
+                *on(1, *_asks(2), _WAITS.marked("", at=None)),
+            ),
+            conversation(
+                "in 5.0, with Session Expiry Interval 0",
+                *on(1, *opened(client_identifier="c2")),
+                *opened(),
+                *_SETS,
+                *on(1, *_asks(), _GETS),
+                *_LEAVES,
+                *on(1, *_asks(2), _WAITS.marked("", at=None)),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Look again when what it asks for should have come."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
@@ -112,133 +112,137 @@ class RetainedNotCleared(BrokerRule):
     settings = {"grace": 5}
     Memory = Store
 
-    good = [
-        conversation(
-            "nothing is sent",
-            *opened(),
-            _SETS,
-            _CLEARS,
-            *on(1, *_READER),
-        ),
-        conversation(
-            "set again",
-            *opened(),
-            _SETS,
-            _CLEARS,
-            _SETS,
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "set again by somebody who was not captured, to another value",
-            *opened(),
-            _SETS,
-            _CLEARS,
-            *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"22"))),
-        ),
-        conversation(
-            "set again in bytes that were lost",
-            *opened(),
-            _SETS,
-            _CLEARS,
-            lost(_SETS),
-            client(Pingreq()),
-            server(Pingresp()),
-            client(Pingreq(), after=3),
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "the server refused to clear it",
-            *opened(),
-            _SETS,
-            client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
-            server(Puback(1, reason_code=0x87)),
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "not acknowledged yet",
-            *opened(),
-            _SETS,
-            client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "subscribed before it was cleared",
-            *on(1, *_READER),
-            *opened(),
-            _SETS,
-            _CLEARS,
-            *on(1, server(Publish(topic_name="a", payload=b"21"), Publish(topic_name="a"))),
-        ),
-        conversation(
-            "sent at the moment when it was cleared",
-            *opened(),
-            _SETS,
-            *on(1, *_READER),
-            _CLEARS,
-            *on(1, _GETS, server(Publish(topic_name="a"))),
-        ),
-        conversation(
-            "a will set it again",
-            *opened(will=Will("a", b"21", 0, will_retain=True)),
-            _SETS,
-            _CLEARS,
-            closes("client"),
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "a live message, with RETAIN as published",
-            *opened(),
-            _SETS,
-            _CLEARS,
-            *on(
-                1,
-                *opened(client_identifier="c2"),
-                client(Subscribe(1, subscriptions=[Subscription("a", 0, retain_as_published=True)]), after=10),
-                server(Suback(1, reason_codes=[0])),
-                _GETS,
+    good = examples(
+        lambda: [
+            conversation(
+                "nothing is sent",
+                *opened(),
+                _SETS,
+                _CLEARS,
+                *on(1, *_READER),
             ),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the old message is sent all the same",
-            *opened(),
-            _SETS,
-            _CLEARS,
-            *on(1, *_READER, _GETS.marked("retain")),
-        ),
-        conversation(
-            "in 3.1.1, acknowledged",
-            *opened(V3_1_1),
-            _SETS,
-            client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
-            server(Puback(1)),
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_SUBSCRIBES, _GETS.marked("retain")),
-        ),
-        conversation(
-            "cleared with QoS 2",
-            *opened(),
-            _SETS,
-            client(Publish(qos=2, topic_name="a", retain=True, packet_identifier=1)),
-            server(Pubrec(1)),
-            client(Pubrel(1)),
-            server(Pubcomp(1)),
-            *on(1, *_READER, _GETS.marked("retain")),
-        ),
-        conversation(
-            "a message from before the capture: only a warning",
-            *opened(),
-            _CLEARS,
-            *on(1, *_READER, _GETS.marked("retain")),
-        ),
-        conversation(
-            "cleared by another client: only a warning",
-            *opened(),
-            _SETS,
-            *on(1, *opened(client_identifier="c2"), _CLEARS),
-            *on(2, *opened(client_identifier="c3"), *_SUBSCRIBES, _GETS.marked("retain")),
-        ),
-    ]
+            conversation(
+                "set again",
+                *opened(),
+                _SETS,
+                _CLEARS,
+                _SETS,
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "set again by somebody who was not captured, to another value",
+                *opened(),
+                _SETS,
+                _CLEARS,
+                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"22"))),
+            ),
+            conversation(
+                "set again in bytes that were lost",
+                *opened(),
+                _SETS,
+                _CLEARS,
+                lost(_SETS),
+                client(Pingreq()),
+                server(Pingresp()),
+                client(Pingreq(), after=3),
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "the server refused to clear it",
+                *opened(),
+                _SETS,
+                client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
+                server(Puback(1, reason_code=0x87)),
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "not acknowledged yet",
+                *opened(),
+                _SETS,
+                client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "subscribed before it was cleared",
+                *on(1, *_READER),
+                *opened(),
+                _SETS,
+                _CLEARS,
+                *on(1, server(Publish(topic_name="a", payload=b"21"), Publish(topic_name="a"))),
+            ),
+            conversation(
+                "sent at the moment when it was cleared",
+                *opened(),
+                _SETS,
+                *on(1, *_READER),
+                _CLEARS,
+                *on(1, _GETS, server(Publish(topic_name="a"))),
+            ),
+            conversation(
+                "a will set it again",
+                *opened(will=Will("a", b"21", 0, will_retain=True)),
+                _SETS,
+                _CLEARS,
+                closes("client"),
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "a live message, with RETAIN as published",
+                *opened(),
+                _SETS,
+                _CLEARS,
+                *on(
+                    1,
+                    *opened(client_identifier="c2"),
+                    client(Subscribe(1, subscriptions=[Subscription("a", 0, retain_as_published=True)]), after=10),
+                    server(Suback(1, reason_codes=[0])),
+                    _GETS,
+                ),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the old message is sent all the same",
+                *opened(),
+                _SETS,
+                _CLEARS,
+                *on(1, *_READER, _GETS.marked("retain")),
+            ),
+            conversation(
+                "in 3.1.1, acknowledged",
+                *opened(V3_1_1),
+                _SETS,
+                client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
+                server(Puback(1)),
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_SUBSCRIBES, _GETS.marked("retain")),
+            ),
+            conversation(
+                "cleared with QoS 2",
+                *opened(),
+                _SETS,
+                client(Publish(qos=2, topic_name="a", retain=True, packet_identifier=1)),
+                server(Pubrec(1)),
+                client(Pubrel(1)),
+                server(Pubcomp(1)),
+                *on(1, *_READER, _GETS.marked("retain")),
+            ),
+            conversation(
+                "a message from before the capture: only a warning",
+                *opened(),
+                _CLEARS,
+                *on(1, *_READER, _GETS.marked("retain")),
+            ),
+            conversation(
+                "cleared by another client: only a warning",
+                *opened(),
+                _SETS,
+                *on(1, *opened(client_identifier="c2"), _CLEARS),
+                *on(2, *opened(client_identifier="c3"), *_SUBSCRIBES, _GETS.marked("retain")),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Follow what is retained and cleared, and compare what subscribers get."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
@@ -71,116 +71,120 @@ class RetainedNotStored(WaitingRule):
     models = (RetainedStore,)
     Memory = Asked
 
-    good = [
-        conversation(
-            "the new message is sent",
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(1, *_READER, *_asks(), _NEW),
-            *on(2, *_OTHER, *_asks(), _NEW, *_PINGS),
-        ),
-        conversation(
-            "the old message was under way when the new one came",
-            *on(1, *_READER),
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(1, *_asks(after=1), _OLD),
-        ),
-        conversation(
-            "refused",
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21", code=0x97),
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-        conversation(
-            "not acknowledged yet",
-            *opened(),
-            *_sets(b"20"),
-            _sets(b"21")[0],
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-        conversation(
-            "QoS 0, which a server may drop",
-            *opened(),
-            *_sets(b"20"),
-            client(Publish(topic_name="a", retain=True, payload=b"21")),
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-        conversation(
-            "set back by another client in between",
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(2, *_OTHER, *_sets(b"20")),
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-        conversation(
-            "set back by somebody who was not captured, as a subscriber shows",
-            *on(2, *_OTHER, *_asks()),
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(2, server(Publish(topic_name="a", payload=b"21")), server(Publish(topic_name="a", payload=b"20"))),
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-        conversation(
-            "the will of a client has set it back",
-            *on(2, *opened(client_identifier="c3", will=Will("a", b"20", 1, will_retain=True))),
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(2, closes("client", "reset")),
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-        conversation(
-            "it has been sent before",
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(2, *_OTHER, *_asks(), _NEW),
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-        conversation(
-            "one client alone may not be allowed to read it",
-            *opened(),
-            *_sets(b"21"),
-            *on(1, *_READER, *_asks(), *_PINGS, *_asks(2), *_PINGS),
-        ),
-        conversation(
-            "nobody was there all the time: the server may have been restarted",
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            closes("client"),
-            *on(1, *_READER, *_asks(), _OLD),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a later subscriber gets the message before",
-            *opened(),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(1, *_READER, *_asks(), _OLD.marked("payload")),
-        ),
-        conversation(
-            "in 3.1.1",
-            *opened(V3_1_1),
-            *_sets(b"20"),
-            *_sets(b"21"),
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(), _OLD.marked("payload")),
-        ),
-        conversation(
-            "two clients get nothing",
-            *opened(),
-            *_sets(b"21"),
-            *on(1, *_READER, *_asks(), *_PINGS),
-            *on(2, *_OTHER, *_asks(), client(Pingreq(), after=31).marked("", at=None)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the new message is sent",
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(1, *_READER, *_asks(), _NEW),
+                *on(2, *_OTHER, *_asks(), _NEW, *_PINGS),
+            ),
+            conversation(
+                "the old message was under way when the new one came",
+                *on(1, *_READER),
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(1, *_asks(after=1), _OLD),
+            ),
+            conversation(
+                "refused",
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21", code=0x97),
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+            conversation(
+                "not acknowledged yet",
+                *opened(),
+                *_sets(b"20"),
+                _sets(b"21")[0],
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+            conversation(
+                "QoS 0, which a server may drop",
+                *opened(),
+                *_sets(b"20"),
+                client(Publish(topic_name="a", retain=True, payload=b"21")),
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+            conversation(
+                "set back by another client in between",
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(2, *_OTHER, *_sets(b"20")),
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+            conversation(
+                "set back by somebody who was not captured, as a subscriber shows",
+                *on(2, *_OTHER, *_asks()),
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(2, server(Publish(topic_name="a", payload=b"21")), server(Publish(topic_name="a", payload=b"20"))),
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+            conversation(
+                "the will of a client has set it back",
+                *on(2, *opened(client_identifier="c3", will=Will("a", b"20", 1, will_retain=True))),
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(2, closes("client", "reset")),
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+            conversation(
+                "it has been sent before",
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(2, *_OTHER, *_asks(), _NEW),
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+            conversation(
+                "one client alone may not be allowed to read it",
+                *opened(),
+                *_sets(b"21"),
+                *on(1, *_READER, *_asks(), *_PINGS, *_asks(2), *_PINGS),
+            ),
+            conversation(
+                "nobody was there all the time: the server may have been restarted",
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                closes("client"),
+                *on(1, *_READER, *_asks(), _OLD),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a later subscriber gets the message before",
+                *opened(),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(1, *_READER, *_asks(), _OLD.marked("payload")),
+            ),
+            conversation(
+                "in 3.1.1",
+                *opened(V3_1_1),
+                *_sets(b"20"),
+                *_sets(b"21"),
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(), _OLD.marked("payload")),
+            ),
+            conversation(
+                "two clients get nothing",
+                *opened(),
+                *_sets(b"21"),
+                *on(1, *_READER, *_asks(), *_PINGS),
+                *on(2, *_OTHER, *_asks(), client(Pingreq(), after=31).marked("", at=None)),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
         """Look whether a subscriber gets what was replaced."""

@@ -1,7 +1,7 @@
 """RET204."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
@@ -31,56 +31,62 @@ class RetainedOnShared(Rule):
     when = "retain"
     needs = ALL_SUBSCRIPTIONS
 
-    good = [
-        conversation(
-            "a live message",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
-            server(Suback(10, reason_codes=[0])),
-            server(Publish(topic_name="a", payload=b"21.5")),
-        ),
-        conversation(
-            "an ordinary subscription as well",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
-            server(Suback(10, reason_codes=[0, 0])),
-            server(_RETAINED),
-        ),
-        conversation(
-            "an ordinary subscription that has just ended",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
-            server(Suback(10, reason_codes=[0, 0])),
-            client(Unsubscribe(11, topic_filters=["a"])),
-            server(Unsuback(11, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-        conversation(
-            "Retain As Published",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0, retain_as_published=True)])),
-            server(Suback(10, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-    ]
-    bad = [
-        conversation(
-            "only a share matches",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
-            server(Suback(10, reason_codes=[0])),
-            server(_RETAINED).marked("retain"),
-        ),
-        conversation(
-            "the ordinary subscription that matches too asks for none",
-            *opened(),
-            client(
-                Subscribe(10, subscriptions=[Subscription("a", 0, retain_handling=2), Subscription("$share/g/a", 0)])
+    good = examples(
+        lambda: [
+            conversation(
+                "a live message",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
+                server(Suback(10, reason_codes=[0])),
+                server(Publish(topic_name="a", payload=b"21.5")),
             ),
-            server(Suback(10, reason_codes=[0, 0])),
-            server(_RETAINED).marked("retain"),
-        ),
-    ]
+            conversation(
+                "an ordinary subscription as well",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
+                server(Suback(10, reason_codes=[0, 0])),
+                server(_RETAINED),
+            ),
+            conversation(
+                "an ordinary subscription that has just ended",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
+                server(Suback(10, reason_codes=[0, 0])),
+                client(Unsubscribe(11, topic_filters=["a"])),
+                server(Unsuback(11, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+            conversation(
+                "Retain As Published",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0, retain_as_published=True)])),
+                server(Suback(10, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "only a share matches",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
+                server(Suback(10, reason_codes=[0])),
+                server(_RETAINED).marked("retain"),
+            ),
+            conversation(
+                "the ordinary subscription that matches too asks for none",
+                *opened(),
+                client(
+                    Subscribe(
+                        10, subscriptions=[Subscription("a", 0, retain_handling=2), Subscription("$share/g/a", 0)]
+                    )
+                ),
+                server(Suback(10, reason_codes=[0, 0])),
+                server(_RETAINED).marked("retain"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """One is shared, and none of the others asks for retained messages or has Retain As Published."""

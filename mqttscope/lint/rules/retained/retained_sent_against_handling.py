@@ -1,7 +1,7 @@
 """RET201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
@@ -39,72 +39,76 @@ class RetainedSentAgainstHandling(Rule):
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"window": 30}
 
-    good = [
-        conversation(
-            "a new subscription with Retain Handling 1",
-            *opened(),
-            client(_subscribed(10, 1)),
-            server(Suback(10, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-        conversation(
-            "RETAIN 1 of a live message, as published",
-            *opened(),
-            client(_subscribed(10, 2, retain_as_published=True)),
-            server(Suback(10, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-        conversation(
-            "a live message",
-            *opened(),
-            client(_subscribed(10, 2)),
-            server(Suback(10, reason_codes=[0])),
-            server(Publish(topic_name="a", payload=b"21.5")),
-        ),
-        conversation(
-            "another subscription asks for them",
-            *opened(),
-            client(_subscribed(10, 2), Subscribe(11, subscriptions=[Subscription("#", 0)])),
-            server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-        conversation(
-            "that of the first SUBSCRIBE, which came late",
-            *opened(),
-            client(_subscribed(10, 0)),
-            client(_subscribed(11, 1)),
-            server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-        conversation(
-            "unsubscribed before, so the subscription is new",
-            *opened(),
-            client(_subscribed(10, 2)),
-            server(Suback(10, reason_codes=[0])),
-            client(Unsubscribe(11, topic_filters=["a"]), _subscribed(12, 1)),
-            server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[0])),
-            server(_RETAINED),
-        ),
-    ]
-    bad = [
-        conversation(
-            "Retain Handling 2",
-            *opened(),
-            client(_subscribed(10, 2)),
-            server(Suback(10, reason_codes=[0])),
-            server(_RETAINED).marked("retain"),
-        ),
-        conversation(
-            "Retain Handling 1, and the subscription existed",
-            *opened(),
-            client(_subscribed(10, 0)),
-            server(Suback(10, reason_codes=[0])),
-            server(_RETAINED),
-            client(_subscribed(11, 1)),
-            server(Suback(11, reason_codes=[0])),
-            server(_RETAINED).marked("retain"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "a new subscription with Retain Handling 1",
+                *opened(),
+                client(_subscribed(10, 1)),
+                server(Suback(10, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+            conversation(
+                "RETAIN 1 of a live message, as published",
+                *opened(),
+                client(_subscribed(10, 2, retain_as_published=True)),
+                server(Suback(10, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+            conversation(
+                "a live message",
+                *opened(),
+                client(_subscribed(10, 2)),
+                server(Suback(10, reason_codes=[0])),
+                server(Publish(topic_name="a", payload=b"21.5")),
+            ),
+            conversation(
+                "another subscription asks for them",
+                *opened(),
+                client(_subscribed(10, 2), Subscribe(11, subscriptions=[Subscription("#", 0)])),
+                server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+            conversation(
+                "that of the first SUBSCRIBE, which came late",
+                *opened(),
+                client(_subscribed(10, 0)),
+                client(_subscribed(11, 1)),
+                server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+            conversation(
+                "unsubscribed before, so the subscription is new",
+                *opened(),
+                client(_subscribed(10, 2)),
+                server(Suback(10, reason_codes=[0])),
+                client(Unsubscribe(11, topic_filters=["a"]), _subscribed(12, 1)),
+                server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[0])),
+                server(_RETAINED),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "Retain Handling 2",
+                *opened(),
+                client(_subscribed(10, 2)),
+                server(Suback(10, reason_codes=[0])),
+                server(_RETAINED).marked("retain"),
+            ),
+            conversation(
+                "Retain Handling 1, and the subscription existed",
+                *opened(),
+                client(_subscribed(10, 0)),
+                server(Suback(10, reason_codes=[0])),
+                server(_RETAINED),
+                client(_subscribed(11, 1)),
+                server(Suback(11, reason_codes=[0])),
+                server(_RETAINED).marked("retain"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Every matching subscription has to forbid it."""

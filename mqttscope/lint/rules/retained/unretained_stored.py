@@ -4,7 +4,7 @@ import zlib
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
@@ -50,85 +50,89 @@ class UnretainedStored(Rule):
     needs = ALL_SUBSCRIPTIONS
     models = (RetainedStore,)
 
-    good = [
-        conversation(
-            "the older retained message is sent",
-            *opened(),
-            *_SETS,
-            _SAYS,
-            *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"20"))),
-        ),
-        conversation(
-            "nobody knows what was stored: it may have been the same",
-            *opened(),
-            _SAYS,
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "published with RETAIN 1 as well",
-            *opened(),
-            *_SETS,
-            _SAYS,
-            client(Publish(topic_name="a", retain=True, payload=b"21")),
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "stored before the message with RETAIN 0",
-            *opened(),
-            *_SETS,
-            *on(1, *_READER, _GETS),
-            _SAYS,
-            *on(2, *opened(client_identifier="c3"), *_asks(), _GETS),
-        ),
-        conversation(
-            "a retained will has the same content",
-            *on(2, *opened(client_identifier="c3", will=Will("a", b"21", 1, will_retain=True))),
-            *opened(),
-            *_SETS,
-            _SAYS,
-            *on(2, closes("client", "reset")),
-            *on(1, *_READER, _GETS),
-        ),
-        conversation(
-            "another one by somebody who was not captured",
-            *opened(),
-            *_SETS,
-            _SAYS,
-            *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"22"))),
-        ),
-        conversation(
-            "Retain As Published",
-            *opened(),
-            *_SETS,
-            _SAYS,
-            *on(1, *opened(client_identifier="c2"), *_asks(1, retain_as_published=True), _GETS),
-        ),
-    ]
-    bad = [
-        conversation(
-            "stored over the older one",
-            *opened(),
-            *_SETS,
-            _SAYS,
-            *on(1, *_READER, _GETS.marked("retain")),
-        ),
-        conversation(
-            "in 3.1.1, where the older one has been sent",
-            *opened(V3_1_1),
-            *_SETS,
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-            *on(1, server(Publish(topic_name="a", retain=True, payload=b"20"))),
-            _SAYS,
-            *on(1, *_asks(2), _GETS.marked("retain")),
-        ),
-        conversation(
-            "stored although it was cleared: only a warning",
-            *opened(V3_1_1),
-            client(Publish(topic_name="a", retain=True)),
-            _SAYS,
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(), _GETS.marked("retain")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the older retained message is sent",
+                *opened(),
+                *_SETS,
+                _SAYS,
+                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"20"))),
+            ),
+            conversation(
+                "nobody knows what was stored: it may have been the same",
+                *opened(),
+                _SAYS,
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "published with RETAIN 1 as well",
+                *opened(),
+                *_SETS,
+                _SAYS,
+                client(Publish(topic_name="a", retain=True, payload=b"21")),
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "stored before the message with RETAIN 0",
+                *opened(),
+                *_SETS,
+                *on(1, *_READER, _GETS),
+                _SAYS,
+                *on(2, *opened(client_identifier="c3"), *_asks(), _GETS),
+            ),
+            conversation(
+                "a retained will has the same content",
+                *on(2, *opened(client_identifier="c3", will=Will("a", b"21", 1, will_retain=True))),
+                *opened(),
+                *_SETS,
+                _SAYS,
+                *on(2, closes("client", "reset")),
+                *on(1, *_READER, _GETS),
+            ),
+            conversation(
+                "another one by somebody who was not captured",
+                *opened(),
+                *_SETS,
+                _SAYS,
+                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"22"))),
+            ),
+            conversation(
+                "Retain As Published",
+                *opened(),
+                *_SETS,
+                _SAYS,
+                *on(1, *opened(client_identifier="c2"), *_asks(1, retain_as_published=True), _GETS),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "stored over the older one",
+                *opened(),
+                *_SETS,
+                _SAYS,
+                *on(1, *_READER, _GETS.marked("retain")),
+            ),
+            conversation(
+                "in 3.1.1, where the older one has been sent",
+                *opened(V3_1_1),
+                *_SETS,
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
+                *on(1, server(Publish(topic_name="a", retain=True, payload=b"20"))),
+                _SAYS,
+                *on(1, *_asks(2), _GETS.marked("retain")),
+            ),
+            conversation(
+                "stored although it was cleared: only a warning",
+                *opened(V3_1_1),
+                client(Publish(topic_name="a", retain=True)),
+                _SAYS,
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(), _GETS.marked("retain")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what was stored, and with what was published since."""

@@ -1,7 +1,7 @@
 """SES306."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
@@ -49,78 +49,84 @@ class CleanStartIgnored(Rule):
     models = (SessionModel,)
     Memory = Seen
 
-    good = [
-        conversation(
-            "nothing of the old session",
-            *_BEGINS,
-            *_ASKS,
-            server(_message()),
-            _BREAKS,
-            *on(1, *opened(), *_ASKS, server(_message())),
-        ),
-        conversation(
-            "the session continues",
-            *_BEGINS,
-            *_ASKS,
-            server(_message()),
-            _BREAKS,
-            *on(1, *opened(clean_start=False, connect=_KEPT, session_present=True), server(_message(dup=True))),
-        ),
-        conversation(
-            "the message is published again as a new one",
-            *_BEGINS,
-            client(_message(2)),
-            _BREAKS,
-            *on(1, *opened(), client(_message(2)), server(Pubrec(7)), client(Pubrel(7)), server(Pubcomp(7))),
-        ),
-        conversation(
-            "an old subscription is made again",
-            *_BEGINS,
-            *_ASKS,
-            _BREAKS,
-            *on(1, *opened(), client(Subscribe(1, subscriptions=[Subscription("a", 2)])), server(_message())),
-        ),
-        conversation(
-            "another user's client of the same name",
-            *opened(clean_start=False, connect=_KEPT, user_name="alice"),
-            *_ASKS,
-            _BREAKS,
-            *on(1, *opened(user_name="bob"), server(Publish(topic_name="a"))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a message of the server",
-            *_BEGINS,
-            *_ASKS,
-            server(_message()),
-            _BREAKS,
-            *on(1, *opened(), server(_message(dup=True)).marked("dup"), client(Puback(7))),
-        ),
-        conversation(
-            "a PUBREL of the server, in MQTT 3.1.1",
-            *opened(V3_1_1, clean_start=False),
-            *_ASKS,
-            server(_message(2)),
-            client(Pubrec(7)),
-            _BREAKS,
-            *on(1, *opened(V3_1_1), server(Pubrel(7)).marked("packet_identifier"), client(Pubcomp(7))),
-        ),
-        conversation(
-            "a message of the client, in MQTT 3.1",
-            *opened(V3_1, clean_start=False),
-            client(_message()),
-            _BREAKS,
-            *on(1, *opened(V3_1), client(_message(dup=True)).marked("dup")),
-        ),
-        conversation(
-            "an old subscription, once",
-            *_BEGINS,
-            *_ASKS,
-            _BREAKS,
-            *on(1, *opened(), server(Publish(topic_name="a")).marked("topic_name"), server(Publish(topic_name="a"))),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "nothing of the old session",
+                *_BEGINS,
+                *_ASKS,
+                server(_message()),
+                _BREAKS,
+                *on(1, *opened(), *_ASKS, server(_message())),
+            ),
+            conversation(
+                "the session continues",
+                *_BEGINS,
+                *_ASKS,
+                server(_message()),
+                _BREAKS,
+                *on(1, *opened(clean_start=False, connect=_KEPT, session_present=True), server(_message(dup=True))),
+            ),
+            conversation(
+                "the message is published again as a new one",
+                *_BEGINS,
+                client(_message(2)),
+                _BREAKS,
+                *on(1, *opened(), client(_message(2)), server(Pubrec(7)), client(Pubrel(7)), server(Pubcomp(7))),
+            ),
+            conversation(
+                "an old subscription is made again",
+                *_BEGINS,
+                *_ASKS,
+                _BREAKS,
+                *on(1, *opened(), client(Subscribe(1, subscriptions=[Subscription("a", 2)])), server(_message())),
+            ),
+            conversation(
+                "another user's client of the same name",
+                *opened(clean_start=False, connect=_KEPT, user_name="alice"),
+                *_ASKS,
+                _BREAKS,
+                *on(1, *opened(user_name="bob"), server(Publish(topic_name="a"))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a message of the server",
+                *_BEGINS,
+                *_ASKS,
+                server(_message()),
+                _BREAKS,
+                *on(1, *opened(), server(_message(dup=True)).marked("dup"), client(Puback(7))),
+            ),
+            conversation(
+                "a PUBREL of the server, in MQTT 3.1.1",
+                *opened(V3_1_1, clean_start=False),
+                *_ASKS,
+                server(_message(2)),
+                client(Pubrec(7)),
+                _BREAKS,
+                *on(1, *opened(V3_1_1), server(Pubrel(7)).marked("packet_identifier"), client(Pubcomp(7))),
+            ),
+            conversation(
+                "a message of the client, in MQTT 3.1",
+                *opened(V3_1, clean_start=False),
+                client(_message()),
+                _BREAKS,
+                *on(1, *opened(V3_1), client(_message(dup=True)).marked("dup")),
+            ),
+            conversation(
+                "an old subscription, once",
+                *_BEGINS,
+                *_ASKS,
+                _BREAKS,
+                *on(
+                    1, *opened(), server(Publish(topic_name="a")).marked("topic_name"), server(Publish(topic_name="a"))
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Pubrel, at: RuleContext) -> Findings:
         """Look for what belongs to the session that was discarded."""

@@ -5,7 +5,7 @@ from typing import Any
 from mqttscope.lint.awaiting import AwaitingRule, Timers
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, make_connect, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, make_connect, on, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
@@ -54,116 +54,120 @@ class OfflineMessageLost(AwaitingRule):
     looks_at = (Connack,)
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = [
-        conversation(
-            "it is delivered",
-            *_stays(),
-            *publishes(message()),
-            *_returns(),
-            *on(2, server(message()), client(Puback(1))),
-            *_PINGS,
-            *_LATER,
-        ),
-        conversation(
-            "QoS 0",
-            *_stays(),
-            *publishes(message(qos=0)),
-            *_returns(),
-            *_PINGS,
-            *_LATER,
-        ),
-        conversation(
-            "the session is gone",
-            *_stays(),
-            *publishes(message()),
-            *_returns(session_present=False),
-            *_PINGS,
-            *_LATER,
-        ),
-        conversation(
-            "it has expired",
-            *_stays(),
-            *publishes(message(properties={"message_expiry_interval": 2})),
-            *_returns(),
-            *_PINGS,
-            *_LATER,
-        ),
-        conversation(
-            "nobody was there all the time: the server may have been restarted",
-            *subscriber(connect=_LASTING),
-            *opened(),
-            *_FIRST,
-            *_LEAVES,
-            *publishes(message()),
-            closes("client"),
-            *_returns(),
-            *_PINGS,
-            *_LATER,
-        ),
-        conversation(
-            "more than a server may keep",
-            *_stays(),
-            *(
-                step
-                for number in range(1, 70)
-                for step in publishes(message(b"%d" % number, packet_identifier=number), after=1.5)
+    good = examples(
+        lambda: [
+            conversation(
+                "it is delivered",
+                *_stays(),
+                *publishes(message()),
+                *_returns(),
+                *on(2, server(message()), client(Puback(1))),
+                *_PINGS,
+                *_LATER,
             ),
-            *_returns(),
-            *_PINGS,
-            *_LATER,
-        ),
-        conversation(
-            "the session ends with the connection",
-            *_stays(connect=Properties(session_expiry_interval=0)),
-            *publishes(message()),
-            *on(2, *opened(client_identifier="c2")),
-            *_PINGS,
-            *_LATER,
-        ),
-        conversation(
-            "the client has left again",
-            *_stays(),
-            *publishes(message()),
-            *_returns(),
-            *on(2, client(Disconnect()), closes("client")),
-            client(Pingreq(), after=40),
-        ),
-    ]
-    bad = [
-        conversation(
-            "nothing comes",
-            *_stays(),
-            *publishes(message()),
-            *_returns(),
-            *_PINGS,
-            *_OVERDUE,
-        ),
-        conversation(
-            "in 3.1.1, and one of two",
-            *_WITNESS,
-            *on(1, client(make_connect(V3_1_1, client_identifier="c2", clean_start=False)), server(Connack())),
-            *subscriber(V3_1_1)[2:],
-            *opened(V3_1_1),
-            *_FIRST,
-            *_LEAVES,
-            *publishes(message(), message(b"other", packet_identifier=2)),
-            *_returns(V3_1_1),
-            *on(2, server(message(b"other")), client(Puback(1))),
-            *_PINGS,
-            *_OVERDUE,
-        ),
-        conversation(
-            "nothing has come before: only a warning",
-            *_WITNESS,
-            *subscriber(connect=_LASTING),
-            *_LEAVES,
-            *opened(),
-            *publishes(message()),
-            *_returns(),
-            *_PINGS,
-            *_OVERDUE,
-        ),
-    ]
+            conversation(
+                "QoS 0",
+                *_stays(),
+                *publishes(message(qos=0)),
+                *_returns(),
+                *_PINGS,
+                *_LATER,
+            ),
+            conversation(
+                "the session is gone",
+                *_stays(),
+                *publishes(message()),
+                *_returns(session_present=False),
+                *_PINGS,
+                *_LATER,
+            ),
+            conversation(
+                "it has expired",
+                *_stays(),
+                *publishes(message(properties={"message_expiry_interval": 2})),
+                *_returns(),
+                *_PINGS,
+                *_LATER,
+            ),
+            conversation(
+                "nobody was there all the time: the server may have been restarted",
+                *subscriber(connect=_LASTING),
+                *opened(),
+                *_FIRST,
+                *_LEAVES,
+                *publishes(message()),
+                closes("client"),
+                *_returns(),
+                *_PINGS,
+                *_LATER,
+            ),
+            conversation(
+                "more than a server may keep",
+                *_stays(),
+                *(
+                    step
+                    for number in range(1, 70)
+                    for step in publishes(message(b"%d" % number, packet_identifier=number), after=1.5)
+                ),
+                *_returns(),
+                *_PINGS,
+                *_LATER,
+            ),
+            conversation(
+                "the session ends with the connection",
+                *_stays(connect=Properties(session_expiry_interval=0)),
+                *publishes(message()),
+                *on(2, *opened(client_identifier="c2")),
+                *_PINGS,
+                *_LATER,
+            ),
+            conversation(
+                "the client has left again",
+                *_stays(),
+                *publishes(message()),
+                *_returns(),
+                *on(2, client(Disconnect()), closes("client")),
+                client(Pingreq(), after=40),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "nothing comes",
+                *_stays(),
+                *publishes(message()),
+                *_returns(),
+                *_PINGS,
+                *_OVERDUE,
+            ),
+            conversation(
+                "in 3.1.1, and one of two",
+                *_WITNESS,
+                *on(1, client(make_connect(V3_1_1, client_identifier="c2", clean_start=False)), server(Connack())),
+                *subscriber(V3_1_1)[2:],
+                *opened(V3_1_1),
+                *_FIRST,
+                *_LEAVES,
+                *publishes(message(), message(b"other", packet_identifier=2)),
+                *_returns(V3_1_1),
+                *on(2, server(message(b"other")), client(Puback(1))),
+                *_PINGS,
+                *_OVERDUE,
+            ),
+            conversation(
+                "nothing has come before: only a warning",
+                *_WITNESS,
+                *subscriber(connect=_LASTING),
+                *_LEAVES,
+                *opened(),
+                *publishes(message()),
+                *_returns(),
+                *_PINGS,
+                *_OVERDUE,
+            ),
+        ]
+    )
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """A client is back: ask about what waits for it when time is up."""

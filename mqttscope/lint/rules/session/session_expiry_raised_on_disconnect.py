@@ -1,7 +1,7 @@
 """SES208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened
+from mqttscope.lint.examples import client, conversation, examples, opened
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -28,39 +28,43 @@ class SessionExpiryRaisedOnDisconnect(Rule):
     when = "properties"
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "raised from 60",
-            *opened(connect=Properties(session_expiry_interval=60)),
-            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=3_600))),
-        ),
-        conversation(
-            "0 stays 0",
-            *opened(),
-            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
-        ),
-        conversation(
-            "the server shortened it to 0",
-            *opened(connect=Properties(session_expiry_interval=60), connack=Properties(session_expiry_interval=0)),
-            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "absent in CONNECT",
-            *opened(),
-            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))).marked(
-                "properties.session_expiry_interval"
+    good = examples(
+        lambda: [
+            conversation(
+                "raised from 60",
+                *opened(connect=Properties(session_expiry_interval=60)),
+                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=3_600))),
             ),
-        ),
-        conversation(
-            "0 in CONNECT, whatever CONNACK says",
-            *opened(connect=Properties(session_expiry_interval=0), connack=Properties(session_expiry_interval=60)),
-            client(Disconnect(reason_code=4, properties=Properties(session_expiry_interval=60))).marked(
-                "properties.session_expiry_interval"
+            conversation(
+                "0 stays 0",
+                *opened(),
+                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
             ),
-        ),
-    ]
+            conversation(
+                "the server shortened it to 0",
+                *opened(connect=Properties(session_expiry_interval=60), connack=Properties(session_expiry_interval=0)),
+                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "absent in CONNECT",
+                *opened(),
+                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))).marked(
+                    "properties.session_expiry_interval"
+                ),
+            ),
+            conversation(
+                "0 in CONNECT, whatever CONNACK says",
+                *opened(connect=Properties(session_expiry_interval=0), connack=Properties(session_expiry_interval=60)),
+                client(Disconnect(reason_code=4, properties=Properties(session_expiry_interval=60))).marked(
+                    "properties.session_expiry_interval"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Compare with CONNECT."""

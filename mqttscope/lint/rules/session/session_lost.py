@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import ENDLESS, SECOND_NS, TAKEN_OVER, SessionModel, doubted
@@ -66,97 +66,101 @@ class SessionLost(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
 
-    good = [
-        conversation("back in time", *_BEGINS, *_LEAVES, client(after=60), *on(1, *_RESUMES)),
-        conversation("back too late", *_BEGINS, *_LEAVES, client(after=7_200), *on(1, *_ANEW)),
-        conversation("the session was not to be kept", *opened(), *_LEAVES, *on(1, *opened(clean_start=False))),
-        conversation(
-            "the client has ended it",
-            *_BEGINS,
-            client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
-            closes("client"),
-            client(after=5),
-            *on(1, *_ANEW),
-        ),
-        conversation(
-            "what a DISCONNECT said is lost",
-            *_BEGINS,
-            lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
-            closes("client"),
-            client(after=5),
-            *on(1, *_ANEW),
-        ),
-        conversation(
-            "another user's client of the same name",
-            *opened(clean_start=False, connect=_KEPT, user_name="alice"),
-            *_LEAVES,
-            *on(1, *opened(clean_start=False, connect=_KEPT, user_name="bob")),
-        ),
-        conversation(
-            "an UNSUBSCRIBE ended it on the connection before",
-            *_BEGINS,
-            *_ASKS,
-            _ENDS,
-            server(Unsuback(2, reason_codes=[0])),
-            *_LEAVES,
-            *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
-        ),
-        conversation(
-            "an UNSUBSCRIBE whose answer never came",
-            *_BEGINS,
-            *_ASKS,
-            _ENDS,
-            closes("client", "reset"),
-            *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
-        ),
-        conversation(
-            "the PUBCOMP to the first PUBREL may not have arrived",
-            *_BEGINS,
-            client(_MESSAGE),
-            server(Pubrec(7)),
-            client(Pubrel(7)),
-            closes("client", "reset"),
-            *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "Session Present 0",
-            *_BEGINS,
-            *_LEAVES,
-            client(after=60),
-            *on(1, _ANEW[0], _ANEW[1].marked("session_present")),
-        ),
-        conversation(
-            "CleanSession 0 in 3.1.1",
-            *opened(V3_1_1, clean_start=False),
-            *_LEAVES,
-            *on(1, *opened(V3_1_1, clean_start=False)[:1], server(Connack()).marked("session_present")),
-        ),
-        conversation(
-            "lost while it was taken over",
-            *_BEGINS,
-            *on(1, _ANEW[0]),
-            server(Disconnect(reason_code=TAKEN_OVER)),
-            *on(1, _ANEW[1].marked("session_present")),
-            closes("server"),
-        ),
-        conversation(
-            "a subscription is gone",
-            *_BEGINS,
-            *_ASKS,
-            *_LEAVES,
-            *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED])).marked("reason_codes[0]")),
-        ),
-        conversation(
-            "a QoS 2 message is gone",
-            *_BEGINS,
-            client(_MESSAGE),
-            server(Pubrec(7)),
-            closes("client", "reset"),
-            *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND)).marked("reason_code")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("back in time", *_BEGINS, *_LEAVES, client(after=60), *on(1, *_RESUMES)),
+            conversation("back too late", *_BEGINS, *_LEAVES, client(after=7_200), *on(1, *_ANEW)),
+            conversation("the session was not to be kept", *opened(), *_LEAVES, *on(1, *opened(clean_start=False))),
+            conversation(
+                "the client has ended it",
+                *_BEGINS,
+                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
+                closes("client"),
+                client(after=5),
+                *on(1, *_ANEW),
+            ),
+            conversation(
+                "what a DISCONNECT said is lost",
+                *_BEGINS,
+                lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
+                closes("client"),
+                client(after=5),
+                *on(1, *_ANEW),
+            ),
+            conversation(
+                "another user's client of the same name",
+                *opened(clean_start=False, connect=_KEPT, user_name="alice"),
+                *_LEAVES,
+                *on(1, *opened(clean_start=False, connect=_KEPT, user_name="bob")),
+            ),
+            conversation(
+                "an UNSUBSCRIBE ended it on the connection before",
+                *_BEGINS,
+                *_ASKS,
+                _ENDS,
+                server(Unsuback(2, reason_codes=[0])),
+                *_LEAVES,
+                *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
+            ),
+            conversation(
+                "an UNSUBSCRIBE whose answer never came",
+                *_BEGINS,
+                *_ASKS,
+                _ENDS,
+                closes("client", "reset"),
+                *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
+            ),
+            conversation(
+                "the PUBCOMP to the first PUBREL may not have arrived",
+                *_BEGINS,
+                client(_MESSAGE),
+                server(Pubrec(7)),
+                client(Pubrel(7)),
+                closes("client", "reset"),
+                *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "Session Present 0",
+                *_BEGINS,
+                *_LEAVES,
+                client(after=60),
+                *on(1, _ANEW[0], _ANEW[1].marked("session_present")),
+            ),
+            conversation(
+                "CleanSession 0 in 3.1.1",
+                *opened(V3_1_1, clean_start=False),
+                *_LEAVES,
+                *on(1, *opened(V3_1_1, clean_start=False)[:1], server(Connack()).marked("session_present")),
+            ),
+            conversation(
+                "lost while it was taken over",
+                *_BEGINS,
+                *on(1, _ANEW[0]),
+                server(Disconnect(reason_code=TAKEN_OVER)),
+                *on(1, _ANEW[1].marked("session_present")),
+                closes("server"),
+            ),
+            conversation(
+                "a subscription is gone",
+                *_BEGINS,
+                *_ASKS,
+                *_LEAVES,
+                *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED])).marked("reason_codes[0]")),
+            ),
+            conversation(
+                "a QoS 2 message is gone",
+                *_BEGINS,
+                client(_MESSAGE),
+                server(Pubrec(7)),
+                closes("client", "reset"),
+                *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND)).marked("reason_code")),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare what the server says with what it had."""

@@ -1,7 +1,7 @@
 """SES305."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SECOND_NS, TOLERANCE_SECONDS, SessionModel, doubted
@@ -44,73 +44,77 @@ class SessionOutlivedExpiry(Rule):
         "tolerance": TOLERANCE_SECONDS,
     }
 
-    good = [
-        conversation(
-            "resumed in time",
-            *opened(connect=_LONG),
-            *_LEAVES,
-            client(after=9_000),
-            *on(1, *opened(clean_start=False, session_present=True)),
-        ),
-        conversation(
-            "a new one after its end",
-            *opened(connect=_SHORT),
-            *_LEAVES,
-            client(after=300),
-            *on(1, *opened(clean_start=False)),
-        ),
-        conversation(
-            "a server that looks once a minute",
-            *opened(connect=_SHORT),
-            *_LEAVES,
-            client(after=60),
-            *on(1, *opened(clean_start=False, session_present=True)),
-        ),
-        conversation(
-            "DISCONNECT made it longer",
-            *opened(connect=_SHORT),
-            client(Disconnect(reason_code=0, properties=_LONG)),
-            closes("client"),
-            client(after=300),
-            *on(1, *opened(clean_start=False, session_present=True)),
-        ),
-        conversation(
-            "the old connection is still open",
-            *opened(),
-            client(after=300),
-            *on(1, *opened(clean_start=False, session_present=True)),
-        ),
-        conversation(
-            "another user's client of the same name",
-            *opened(user_name="alice", connect=_SHORT),
-            *_LEAVES,
-            client(after=300),
-            *on(1, *opened(user_name="bob", clean_start=False, session_present=True)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the interval has run out",
-            *opened(connect=_SHORT),
-            *_LEAVES,
-            client(after=300),
-            *on(1, *opened(clean_start=False)[:1], _PRESENT.marked("session_present")),
-        ),
-        conversation(
-            "the server's own interval has run out",
-            *opened(connect=_LONG, connack=_SHORT),
-            *_LEAVES,
-            client(after=300),
-            *on(1, *opened(clean_start=False)[:1], _PRESENT.marked("session_present")),
-        ),
-        conversation(
-            "CleanSession 1 in 3.1.1",
-            *opened(V3_1_1),
-            *_LEAVES,
-            client(after=5),
-            *on(1, *opened(V3_1_1, clean_start=False)[:1], _PRESENT.marked("session_present")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "resumed in time",
+                *opened(connect=_LONG),
+                *_LEAVES,
+                client(after=9_000),
+                *on(1, *opened(clean_start=False, session_present=True)),
+            ),
+            conversation(
+                "a new one after its end",
+                *opened(connect=_SHORT),
+                *_LEAVES,
+                client(after=300),
+                *on(1, *opened(clean_start=False)),
+            ),
+            conversation(
+                "a server that looks once a minute",
+                *opened(connect=_SHORT),
+                *_LEAVES,
+                client(after=60),
+                *on(1, *opened(clean_start=False, session_present=True)),
+            ),
+            conversation(
+                "DISCONNECT made it longer",
+                *opened(connect=_SHORT),
+                client(Disconnect(reason_code=0, properties=_LONG)),
+                closes("client"),
+                client(after=300),
+                *on(1, *opened(clean_start=False, session_present=True)),
+            ),
+            conversation(
+                "the old connection is still open",
+                *opened(),
+                client(after=300),
+                *on(1, *opened(clean_start=False, session_present=True)),
+            ),
+            conversation(
+                "another user's client of the same name",
+                *opened(user_name="alice", connect=_SHORT),
+                *_LEAVES,
+                client(after=300),
+                *on(1, *opened(user_name="bob", clean_start=False, session_present=True)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the interval has run out",
+                *opened(connect=_SHORT),
+                *_LEAVES,
+                client(after=300),
+                *on(1, *opened(clean_start=False)[:1], _PRESENT.marked("session_present")),
+            ),
+            conversation(
+                "the server's own interval has run out",
+                *opened(connect=_LONG, connack=_SHORT),
+                *_LEAVES,
+                client(after=300),
+                *on(1, *opened(clean_start=False)[:1], _PRESENT.marked("session_present")),
+            ),
+            conversation(
+                "CleanSession 1 in 3.1.1",
+                *opened(V3_1_1),
+                *_LEAVES,
+                client(after=5),
+                *on(1, *opened(V3_1_1, clean_start=False)[:1], _PRESENT.marked("session_present")),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare the time with the end of the session."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -67,91 +67,95 @@ class SessionTakeoverNotClosed(Rule):
     settings = {"timeout": 30}
     Memory = Connections
 
-    good = [
-        conversation(
-            "closed",
-            *opened(),
-            *on(1, *opened()),
-            server(Disconnect(reason_code=0x8E)),
-            closes("server"),
-            *on(1, client(Pingreq(), after=40), server(Pingresp())),
-        ),
-        conversation(
-            "closed some seconds later",
-            *opened(V3_1_1),
-            *on(1, *opened(V3_1_1)),
-            client(Pingreq(), after=1),
-            server(Pingresp()),
-            closes("server", after=3),
-            *on(1, client(Pingreq(), after=40), server(Pingresp())),
-        ),
-        conversation(
-            "the client of the older connection is gone",
-            *opened(),
-            *on(1, *opened()),
-            server(Publish(topic_name="a"), after=40),
-        ),
-        conversation(
-            "the new connection is refused",
-            *opened(),
-            *on(1, *opened()[:1], server(Connack(reason_code=0x88))),
-            client(Pingreq(), after=40),
-            server(Pingresp()),
-        ),
-        conversation(
-            "another user's client of the same name",
-            *opened(user_name="alice"),
-            *on(1, *opened(user_name="bob")),
-            client(Pingreq(), after=40),
-            server(Pingresp()),
-        ),
-        conversation(
-            "another client",
-            *opened(client_identifier="c1"),
-            *on(1, *opened(client_identifier="c2")),
-            client(Pingreq(), after=40),
-            server(Pingresp()),
-        ),
-        conversation(
-            "both had a name from the server",
-            *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-1")),
-            *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-2"))),
-            client(Pingreq(), after=40),
-            server(Pingresp()),
-        ),
-        conversation(
-            "the first connection was known by its end alone",
-            lost(opened()[0]),
-            server(Connack()),
-            *on(1, *opened()),
-            client(Pingreq(), after=40),
-            server(Pingresp()),
-        ),
-    ]
-    bad = [
-        conversation(
-            "the older connection continues",
-            *opened(),
-            *on(1, *opened()),
-            client(Pingreq(), after=31),
-            server(Pingresp()).marked(""),
-        ),
-        conversation(
-            "in 3.1.1, with messages",
-            *opened(V3_1_1, clean_start=False),
-            *on(1, *opened(V3_1_1, clean_start=False, session_present=True)),
-            client(Pingreq(), after=20),
-            server(Publish(topic_name="a"), after=20).marked(""),
-            server(Publish(topic_name="a"), after=20),
-        ),
-        conversation(
-            "in 3.1",
-            *opened(V3_1),
-            *on(1, *opened(V3_1)),
-            client(Pingreq(), after=50),
-            server(Pingresp()).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "closed",
+                *opened(),
+                *on(1, *opened()),
+                server(Disconnect(reason_code=0x8E)),
+                closes("server"),
+                *on(1, client(Pingreq(), after=40), server(Pingresp())),
+            ),
+            conversation(
+                "closed some seconds later",
+                *opened(V3_1_1),
+                *on(1, *opened(V3_1_1)),
+                client(Pingreq(), after=1),
+                server(Pingresp()),
+                closes("server", after=3),
+                *on(1, client(Pingreq(), after=40), server(Pingresp())),
+            ),
+            conversation(
+                "the client of the older connection is gone",
+                *opened(),
+                *on(1, *opened()),
+                server(Publish(topic_name="a"), after=40),
+            ),
+            conversation(
+                "the new connection is refused",
+                *opened(),
+                *on(1, *opened()[:1], server(Connack(reason_code=0x88))),
+                client(Pingreq(), after=40),
+                server(Pingresp()),
+            ),
+            conversation(
+                "another user's client of the same name",
+                *opened(user_name="alice"),
+                *on(1, *opened(user_name="bob")),
+                client(Pingreq(), after=40),
+                server(Pingresp()),
+            ),
+            conversation(
+                "another client",
+                *opened(client_identifier="c1"),
+                *on(1, *opened(client_identifier="c2")),
+                client(Pingreq(), after=40),
+                server(Pingresp()),
+            ),
+            conversation(
+                "both had a name from the server",
+                *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-1")),
+                *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-2"))),
+                client(Pingreq(), after=40),
+                server(Pingresp()),
+            ),
+            conversation(
+                "the first connection was known by its end alone",
+                lost(opened()[0]),
+                server(Connack()),
+                *on(1, *opened()),
+                client(Pingreq(), after=40),
+                server(Pingresp()),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "the older connection continues",
+                *opened(),
+                *on(1, *opened()),
+                client(Pingreq(), after=31),
+                server(Pingresp()).marked(""),
+            ),
+            conversation(
+                "in 3.1.1, with messages",
+                *opened(V3_1_1, clean_start=False),
+                *on(1, *opened(V3_1_1, clean_start=False, session_present=True)),
+                client(Pingreq(), after=20),
+                server(Publish(topic_name="a"), after=20).marked(""),
+                server(Publish(topic_name="a"), after=20),
+            ),
+            conversation(
+                "in 3.1",
+                *opened(V3_1),
+                *on(1, *opened(V3_1)),
+                client(Pingreq(), after=50),
+                server(Pingresp()).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Take note that a connection is accepted: others of the client have had their time."""

@@ -1,7 +1,7 @@
 """SES201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction, PacketType
@@ -32,60 +32,64 @@ class StaleStateAfterSessionLoss(Rule):
     always = (Puback, Pubrec, Pubrel, Pubcomp)
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = [
-        conversation(
-            "published again",
-            *opened(clean_start=False, session_present=False),
-            client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            server(Puback(packet_identifier=1)),
-        ),
-        conversation(
-            "the session continues",
-            *opened(clean_start=False, session_present=True),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1), Pubrel(packet_identifier=2)),
-            server(Puback(packet_identifier=1), Pubcomp(packet_identifier=2)),
-        ),
-        conversation(
-            "sent before the CONNACK had arrived",
-            *opened(V3_1_1, clean_start=False, session_present=False),
-            crossing(client(Pubrel(packet_identifier=7))),
-            server(Pubcomp(packet_identifier=7)),
-        ),
-        conversation(
-            "exchanges of this connection",
-            *opened(clean_start=False, session_present=False),
-            client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-            server(Pubrec(packet_identifier=1)),
-            client(Pubrel(packet_identifier=1)),
-            server(Pubcomp(packet_identifier=1), Publish(qos=1, topic_name="b", packet_identifier=9)),
-            client(Puback(packet_identifier=9)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "PUBREL",
-            *opened(clean_start=False, session_present=False),
-            client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
-        ),
-        conversation(
-            "PUBLISH with DUP 1",
-            *opened(clean_start=False, session_present=False),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
-        ),
-        conversation(
-            "acknowledgements of what came on the last connection",
-            *opened(clean_start=False, session_present=False),
-            client(Puback(packet_identifier=7)).marked("packet_identifier"),
-            client(Pubrec(packet_identifier=8)).marked("packet_identifier"),
-            client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
-        ),
-        conversation(
-            "information in MQTT 3.1.1",
-            *opened(V3_1_1, clean_start=False, session_present=False),
-            client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
-            server(Pubcomp(packet_identifier=7)),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "published again",
+                *opened(clean_start=False, session_present=False),
+                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
+                server(Puback(packet_identifier=1)),
+            ),
+            conversation(
+                "the session continues",
+                *opened(clean_start=False, session_present=True),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1), Pubrel(packet_identifier=2)),
+                server(Puback(packet_identifier=1), Pubcomp(packet_identifier=2)),
+            ),
+            conversation(
+                "sent before the CONNACK had arrived",
+                *opened(V3_1_1, clean_start=False, session_present=False),
+                crossing(client(Pubrel(packet_identifier=7))),
+                server(Pubcomp(packet_identifier=7)),
+            ),
+            conversation(
+                "exchanges of this connection",
+                *opened(clean_start=False, session_present=False),
+                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
+                server(Pubrec(packet_identifier=1)),
+                client(Pubrel(packet_identifier=1)),
+                server(Pubcomp(packet_identifier=1), Publish(qos=1, topic_name="b", packet_identifier=9)),
+                client(Puback(packet_identifier=9)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "PUBREL",
+                *opened(clean_start=False, session_present=False),
+                client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
+            ),
+            conversation(
+                "PUBLISH with DUP 1",
+                *opened(clean_start=False, session_present=False),
+                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
+            ),
+            conversation(
+                "acknowledgements of what came on the last connection",
+                *opened(clean_start=False, session_present=False),
+                client(Puback(packet_identifier=7)).marked("packet_identifier"),
+                client(Pubrec(packet_identifier=8)).marked("packet_identifier"),
+                client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
+            ),
+            conversation(
+                "information in MQTT 3.1.1",
+                *opened(V3_1_1, clean_start=False, session_present=False),
+                client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
+                server(Pubcomp(packet_identifier=7)),
+            ),
+        ]
+    )
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for what continues nothing of this connection."""

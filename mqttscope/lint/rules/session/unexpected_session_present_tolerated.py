@@ -2,7 +2,7 @@
 
 from mqttscope.events import PacketEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, crossing, on, opened
+from mqttscope.lint.examples import acknowledges, client, closes, conversation, crossing, examples, on, opened
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
@@ -39,35 +39,39 @@ class UnexpectedSessionPresentTolerated(Rule):
     settings = {"timeout": 30}
 
     # What provokes it is an error of the server in every example, so that none of them is without one.
-    good = [
-        conversation(
-            "the session was wanted",
-            *opened(clean_start=False, session_present=True),
-            client(Subscribe(1, None, [Subscription("a")])),
-        ),
-        conversation("there is none", *opened(keep_alive=0), *_LATER),
-    ]
-    bad = [
-        conversation("it subscribes", *_WRONG, client(Subscribe(1, None, [Subscription("a")])).marked("", at=None)),
-        conversation(
-            "what was on its way does not count, what comes then does",
-            *_WRONG,
-            crossing(client(Publish(topic_name="a"))),
-            client(Pingreq()).marked("", at=None),
-            client(Pingreq()),
-        ),
-        conversation(
-            "it stays and says nothing",
-            *_WRONG,
-            acknowledges("client"),
-            *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
-        ),
-        conversation(
-            "in 3.1.1",
-            *opened(V3_1_1, session_present=True),
-            client(Pingreq()).marked("", at=None),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the session was wanted",
+                *opened(clean_start=False, session_present=True),
+                client(Subscribe(1, None, [Subscription("a")])),
+            ),
+            conversation("there is none", *opened(keep_alive=0), *_LATER),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("it subscribes", *_WRONG, client(Subscribe(1, None, [Subscription("a")])).marked("", at=None)),
+            conversation(
+                "what was on its way does not count, what comes then does",
+                *_WRONG,
+                crossing(client(Publish(topic_name="a"))),
+                client(Pingreq()).marked("", at=None),
+                client(Pingreq()),
+            ),
+            conversation(
+                "it stays and says nothing",
+                *_WRONG,
+                acknowledges("client"),
+                *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
+            ),
+            conversation(
+                "in 3.1.1",
+                *opened(V3_1_1, session_present=True),
+                client(Pingreq()).marked("", at=None),
+            ),
+        ]
+    )
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Wait for what the client does."""

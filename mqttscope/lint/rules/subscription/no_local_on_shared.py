@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.subscription import options_span
@@ -29,29 +29,35 @@ class NoLocalOnShared(Rule):
     looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "each alone",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1), Subscription("a", 1, no_local=True)])),
-            server(Suback(10, reason_codes=[1, 1])),
-        ),
-        conversation(
-            "a filter that only looks like one",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$shared/g/a", 1, no_local=True)])),
-            server(Suback(10, reason_codes=[1])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "No Local and $share",
-            *opened(),
-            client(hexadecimal("82 10 00 0a 00 00 0a 24 73 68 61 72 65 2f 67 2f 61 05")).marked(
-                "subscriptions[0].no_local"
+    good = examples(
+        lambda: [
+            conversation(
+                "each alone",
+                *opened(),
+                client(
+                    Subscribe(10, subscriptions=[Subscription("$share/g/a", 1), Subscription("a", 1, no_local=True)])
+                ),
+                server(Suback(10, reason_codes=[1, 1])),
             ),
-        )
-    ]
+            conversation(
+                "a filter that only looks like one",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$shared/g/a", 1, no_local=True)])),
+                server(Suback(10, reason_codes=[1])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "No Local and $share",
+                *opened(),
+                client(hexadecimal("82 10 00 0a 00 00 0a 24 73 68 61 72 65 2f 67 2f 61 05")).marked(
+                    "subscriptions[0].no_local"
+                ),
+            )
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Bit 2 of the options of each shared filter."""

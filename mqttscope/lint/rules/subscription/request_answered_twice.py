@@ -1,7 +1,7 @@
 """SUB212."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.subscription import request_of
@@ -33,47 +33,53 @@ class RequestAnsweredTwice(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER
 
-    good = [
-        conversation("one answer for both filters", *opened(), client(_TWO), server(Suback(10, reason_codes=[1, 1]))),
-        conversation(
-            "the identifier is used again",
-            *opened(),
-            client(_TWO),
-            server(Suback(10, reason_codes=[1, 1])),
-            client(_TWO),
-            server(Suback(10, reason_codes=[1, 1])),
-        ),
-        conversation(
-            "a SUBSCRIBE sent again in 3.1, and an answer to each",
-            *opened(V3_1),
-            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-            client(_RESENT),
-            server(Suback(10, reason_codes=[1])),
-            server(Suback(10, reason_codes=[1])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a SUBACK for each filter",
-            *opened(),
-            client(_TWO),
-            server(Suback(10, reason_codes=[1])),
-            server(Suback(10, reason_codes=[1])).marked(""),
-        ),
-        conversation(
-            "the same in 3.1.1",
-            *opened(V3_1_1),
-            client(_TWO),
-            server(Suback(10, reason_codes=[1, 1])),
-            server(Suback(10, reason_codes=[1, 1])).marked(""),
-        ),
-        conversation(
-            "an UNSUBACK for each filter",
-            *opened(V3_1),
-            client(_NONE_LEFT),
-            server(Unsuback(11), Unsuback(11)).marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "one answer for both filters", *opened(), client(_TWO), server(Suback(10, reason_codes=[1, 1]))
+            ),
+            conversation(
+                "the identifier is used again",
+                *opened(),
+                client(_TWO),
+                server(Suback(10, reason_codes=[1, 1])),
+                client(_TWO),
+                server(Suback(10, reason_codes=[1, 1])),
+            ),
+            conversation(
+                "a SUBSCRIBE sent again in 3.1, and an answer to each",
+                *opened(V3_1),
+                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+                client(_RESENT),
+                server(Suback(10, reason_codes=[1])),
+                server(Suback(10, reason_codes=[1])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a SUBACK for each filter",
+                *opened(),
+                client(_TWO),
+                server(Suback(10, reason_codes=[1])),
+                server(Suback(10, reason_codes=[1])).marked(""),
+            ),
+            conversation(
+                "the same in 3.1.1",
+                *opened(V3_1_1),
+                client(_TWO),
+                server(Suback(10, reason_codes=[1, 1])),
+                server(Suback(10, reason_codes=[1, 1])).marked(""),
+            ),
+            conversation(
+                "an UNSUBACK for each filter",
+                *opened(V3_1),
+                client(_NONE_LEFT),
+                server(Unsuback(11), Unsuback(11)).marked(""),
+            ),
+        ]
+    )
 
     def check(self, packet: Suback | Unsuback, at: RuleContext) -> Findings:
         """The state knows which requests have their answer."""

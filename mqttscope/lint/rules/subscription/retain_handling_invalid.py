@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.subscription import options_span
@@ -28,21 +28,25 @@ class RetainHandlingInvalid(Rule):
     looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "Retain Handling 2 is the highest",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a/b", 1, retain_handling=2)])),
-            server(Suback(10, reason_codes=[1])),
-        )
-    ]
-    bad = [
-        conversation(
-            "both bits",
-            *opened(),
-            client(hexadecimal("82 09 00 0a 00 00 03 61 2f 62 31")).marked("subscriptions[0].retain_handling"),
-        )
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "Retain Handling 2 is the highest",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a/b", 1, retain_handling=2)])),
+                server(Suback(10, reason_codes=[1])),
+            )
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "both bits",
+                *opened(),
+                client(hexadecimal("82 09 00 0a 00 00 03 61 2f 62 31")).marked("subscriptions[0].retain_handling"),
+            )
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Bits 5 and 4 of each options byte."""

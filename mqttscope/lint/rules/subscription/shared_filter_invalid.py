@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import Direction
@@ -35,51 +35,57 @@ class SharedFilterInvalid(Rule):
     looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "name and filter",
-            *opened(),
-            client(hexadecimal("82 12 00 0a 00 00 0c 24 73 68 61 72 65 2f 67 2f 61 2f 62 01")),
-            server(Suback(10, reason_codes=[1])),
-        ),
-        conversation(
-            "filters that only look shared",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$shared/g"), Subscription("$SHARE/g")])),
-            server(Suback(10, reason_codes=[0, 0])),
-        ),
-        conversation(
-            "an ordinary filter before 5.0",
-            *opened(V3_1_1),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g")])),
-            server(Suback(10, reason_codes=[0])),
-        ),
-        conversation(
-            "a filter of one empty level after the name",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g//")])),
-            server(Suback(10, reason_codes=[0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "no filter",
-            *opened(),
-            client(hexadecimal("82 0e 00 0a 00 00 08 24 73 68 61 72 65 2f 67 01")).marked(
-                "subscriptions[0].topic_filter"
+    good = examples(
+        lambda: [
+            conversation(
+                "name and filter",
+                *opened(),
+                client(hexadecimal("82 12 00 0a 00 00 0c 24 73 68 61 72 65 2f 67 2f 61 2f 62 01")),
+                server(Suback(10, reason_codes=[1])),
             ),
-        ),
-        conversation(
-            "no name, a wildcard in the name, an empty filter, nothing at all",
-            *opened(),
-            client(
-                Subscribe(
-                    10,
-                    subscriptions=[Subscription(one) for one in ("$share//a", "$share/g+/a", "$share/g/", "$share")],
-                )
-            ).marked(*(f"subscriptions[{index}].topic_filter" for index in range(4))),
-        ),
-    ]
+            conversation(
+                "filters that only look shared",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$shared/g"), Subscription("$SHARE/g")])),
+                server(Suback(10, reason_codes=[0, 0])),
+            ),
+            conversation(
+                "an ordinary filter before 5.0",
+                *opened(V3_1_1),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g")])),
+                server(Suback(10, reason_codes=[0])),
+            ),
+            conversation(
+                "a filter of one empty level after the name",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g//")])),
+                server(Suback(10, reason_codes=[0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "no filter",
+                *opened(),
+                client(hexadecimal("82 0e 00 0a 00 00 08 24 73 68 61 72 65 2f 67 01")).marked(
+                    "subscriptions[0].topic_filter"
+                ),
+            ),
+            conversation(
+                "no name, a wildcard in the name, an empty filter, nothing at all",
+                *opened(),
+                client(
+                    Subscribe(
+                        10,
+                        subscriptions=[
+                            Subscription(one) for one in ("$share//a", "$share/g+/a", "$share/g/", "$share")
+                        ],
+                    )
+                ).marked(*(f"subscriptions[{index}].topic_filter" for index in range(4))),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter that begins with ``$share``."""

@@ -1,7 +1,7 @@
 """SUB101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -29,19 +29,23 @@ class SubscribeEmpty(Rule):
     looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "one Topic Filter",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
-            server(Suback(10, reason_codes=[1])),
-        )
-    ]
-    bad = [
-        conversation("nothing after the properties", *opened(), client(Subscribe(10)).marked("")),
-        conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Subscribe(10)).marked("")),
-        conversation("the same in 3.1", *opened(V3_1), client(Subscribe(10)).marked("")),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "one Topic Filter",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
+                server(Suback(10, reason_codes=[1])),
+            )
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("nothing after the properties", *opened(), client(Subscribe(10)).marked("")),
+            conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Subscribe(10)).marked("")),
+            conversation("the same in 3.1", *opened(V3_1), client(Subscribe(10)).marked("")),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """An empty list was read to its end."""

@@ -1,7 +1,7 @@
 """SUB216."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -29,34 +29,38 @@ class SubscribeRefusedForQos(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = [
-        conversation(
-            "granted lower",
-            *opened(connack=Properties(maximum_qos=0)),
-            client(_QOS_2),
-            server(Suback(10, reason_codes=[0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "disconnected instead of granted lower",
-            *opened(connack=Properties(maximum_qos=0)),
-            client(_QOS_2),
-            server(Disconnect(0x9B)).marked("reason_code"),
-        ),
-        conversation(
-            "no Maximum QoS announced",
-            *opened(),
-            client(_QOS_2),
-            server(Disconnect(0x9B)).marked("reason_code"),
-        ),
-        conversation(
-            "a message of QoS 1 that was within the limit",
-            *opened(connack=Properties(maximum_qos=1)),
-            client(Publish(qos=1, topic_name="b", packet_identifier=1), _QOS_2),
-            server(Disconnect(0x9B)).marked("reason_code"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "granted lower",
+                *opened(connack=Properties(maximum_qos=0)),
+                client(_QOS_2),
+                server(Suback(10, reason_codes=[0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "disconnected instead of granted lower",
+                *opened(connack=Properties(maximum_qos=0)),
+                client(_QOS_2),
+                server(Disconnect(0x9B)).marked("reason_code"),
+            ),
+            conversation(
+                "no Maximum QoS announced",
+                *opened(),
+                client(_QOS_2),
+                server(Disconnect(0x9B)).marked("reason_code"),
+            ),
+            conversation(
+                "a message of QoS 1 that was within the limit",
+                *opened(connack=Properties(maximum_qos=1)),
+                client(Publish(qos=1, topic_name="b", packet_identifier=1), _QOS_2),
+                server(Disconnect(0x9B)).marked("reason_code"),
+            ),
+        ]
+    )
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """The next thing a server sends after a SUBSCRIBE, and no PUBLISH that explains it."""

@@ -1,7 +1,7 @@
 """SUB214."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
@@ -30,36 +30,40 @@ class SubscriptionIdUnavailable(Rule):
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "no identifier",
-            *opened(connack=Properties(subscription_identifier_available=0)),
-            client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-            server(Suback(10, reason_codes=[1])),
-        ),
-        conversation(
-            "absent means available",
-            *opened(),
-            client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])),
-            server(Suback(10, reason_codes=[1])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "an identifier where the server has none",
-            *opened(connack=Properties(subscription_identifier_available=0)),
-            client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])).marked(
-                "properties.subscription_identifier"
+    good = examples(
+        lambda: [
+            conversation(
+                "no identifier",
+                *opened(connack=Properties(subscription_identifier_available=0)),
+                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
+                server(Suback(10, reason_codes=[1])),
             ),
-        ),
-        conversation(
-            "sent before the CONNACK had arrived",
-            *opened(connack=Properties(subscription_identifier_available=0)),
-            crossing(client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)]))).marked(
-                "properties.subscription_identifier"
+            conversation(
+                "absent means available",
+                *opened(),
+                client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])),
+                server(Suback(10, reason_codes=[1])),
             ),
-        ),
-    ]
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "an identifier where the server has none",
+                *opened(connack=Properties(subscription_identifier_available=0)),
+                client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])).marked(
+                    "properties.subscription_identifier"
+                ),
+            ),
+            conversation(
+                "sent before the CONNACK had arrived",
+                *opened(connack=Properties(subscription_identifier_available=0)),
+                crossing(client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)]))).marked(
+                    "properties.subscription_identifier"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
@@ -34,44 +34,48 @@ class SubscriptionOptionsReserved(Rule):
     sender = Direction.CLIENT_TO_SERVER
     malformed = (MalformedReason.SUBSCRIPTION_OPTIONS_RESERVED,)
 
-    good = [
-        conversation(
-            "all options that 5.0 has",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a/b", 2, True, True, 2)])),
-            server(Suback(10, reason_codes=[2])),
-        ),
-        conversation(
-            "the QoS alone in 3.1.1",
-            *opened(V3_1_1),
-            client(Subscribe(10, subscriptions=[Subscription("a/b", 2)])),
-            server(Suback(10, reason_codes=[2])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "bits 6 and 7",
-            *opened(),
-            client(hexadecimal("82 09 00 0a 00 00 03 61 2f 62 c1")).marked("subscriptions[0].reserved"),
-        ),
-        conversation(
-            "in the second filter",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a"), Subscription("b", reserved=0x40)])).marked(
-                "subscriptions[1].reserved"
+    good = examples(
+        lambda: [
+            conversation(
+                "all options that 5.0 has",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a/b", 2, True, True, 2)])),
+                server(Suback(10, reason_codes=[2])),
             ),
-        ),
-        conversation(
-            "No Local in 3.1.1",
-            *opened(V3_1_1),
-            client(hexadecimal("82 08 00 0a 00 03 61 2f 62 05")).marked("subscriptions[0].reserved"),
-        ),
-        conversation(
-            "unused bits in 3.1",
-            *opened(V3_1),
-            client(hexadecimal("82 08 00 0a 00 03 61 2f 62 05")).marked("subscriptions[0].reserved"),
-        ),
-    ]
+            conversation(
+                "the QoS alone in 3.1.1",
+                *opened(V3_1_1),
+                client(Subscribe(10, subscriptions=[Subscription("a/b", 2)])),
+                server(Suback(10, reason_codes=[2])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "bits 6 and 7",
+                *opened(),
+                client(hexadecimal("82 09 00 0a 00 00 03 61 2f 62 c1")).marked("subscriptions[0].reserved"),
+            ),
+            conversation(
+                "in the second filter",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a"), Subscription("b", reserved=0x40)])).marked(
+                    "subscriptions[1].reserved"
+                ),
+            ),
+            conversation(
+                "No Local in 3.1.1",
+                *opened(V3_1_1),
+                client(hexadecimal("82 08 00 0a 00 03 61 2f 62 05")).marked("subscriptions[0].reserved"),
+            ),
+            conversation(
+                "unused bits in 3.1",
+                *opened(V3_1),
+                client(hexadecimal("82 08 00 0a 00 03 61 2f 62 05")).marked("subscriptions[0].reserved"),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """3.1, where the decoder has nothing against these bits."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import Direction
@@ -25,33 +25,37 @@ class TopicFilterEmpty(Rule):
     looks_at = (Subscribe, Unsubscribe)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "one character, and levels that are empty",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("/", 1)])),
-            server(Suback(10, reason_codes=[1, 1])),
-            client(Unsubscribe(11, topic_filters=["/"])),
-            server(Unsuback(11, reason_codes=[0])),
-        )
-    ]
-    bad = [
-        conversation(
-            "length 0 in SUBSCRIBE",
-            *opened(),
-            client(hexadecimal("82 06 00 0a 00 00 00 01")).marked("subscriptions[0].topic_filter"),
-        ),
-        conversation(
-            "length 0 in UNSUBSCRIBE",
-            *opened(V3_1_1),
-            client(Unsubscribe(10, topic_filters=["a", ""])).marked("topic_filters[1]"),
-        ),
-        conversation(
-            "in 3.1",
-            *opened(V3_1),
-            client(Subscribe(10, subscriptions=[Subscription("")])).marked("subscriptions[0].topic_filter"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "one character, and levels that are empty",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("/", 1)])),
+                server(Suback(10, reason_codes=[1, 1])),
+                client(Unsubscribe(11, topic_filters=["/"])),
+                server(Unsuback(11, reason_codes=[0])),
+            )
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "length 0 in SUBSCRIBE",
+                *opened(),
+                client(hexadecimal("82 06 00 0a 00 00 00 01")).marked("subscriptions[0].topic_filter"),
+            ),
+            conversation(
+                "length 0 in UNSUBSCRIBE",
+                *opened(V3_1_1),
+                client(Unsubscribe(10, topic_filters=["a", ""])).marked("topic_filters[1]"),
+            ),
+            conversation(
+                "in 3.1",
+                *opened(V3_1),
+                client(Subscribe(10, subscriptions=[Subscription("")])).marked("subscriptions[0].topic_filter"),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter."""

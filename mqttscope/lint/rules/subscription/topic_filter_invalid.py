@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, opened, server
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import Direction
@@ -39,45 +39,53 @@ class TopicFilterInvalid(Rule):
     looks_at = (Subscribe, Unsubscribe)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "wildcards in levels of their own",
-            *opened(),
-            client(
-                Subscribe(
-                    10,
-                    subscriptions=[Subscription(one, 1) for one in ("#", "+", "a/b/#", "/+", "+/+/c", "$share/g/+/#")],
-                )
+    good = examples(
+        lambda: [
+            conversation(
+                "wildcards in levels of their own",
+                *opened(),
+                client(
+                    Subscribe(
+                        10,
+                        subscriptions=[
+                            Subscription(one, 1) for one in ("#", "+", "a/b/#", "/+", "+/+/c", "$share/g/+/#")
+                        ],
+                    )
+                ),
+                server(Suback(10, reason_codes=[1] * 6)),
+                client(Unsubscribe(11, topic_filters=["a/b/#"])),
+                server(Unsuback(11, reason_codes=[0])),
             ),
-            server(Suback(10, reason_codes=[1] * 6)),
-            client(Unsubscribe(11, topic_filters=["a/b/#"])),
-            server(Unsuback(11, reason_codes=[0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "'#' after other characters",
-            *opened(),
-            client(hexadecimal("82 0a 00 0a 00 00 04 61 2f 62 23 01")).marked("subscriptions[0].topic_filter"),
-        ),
-        conversation(
-            "'#' before other levels, '+' beside characters",
-            *opened(V3_1_1),
-            client(Subscribe(10, subscriptions=[Subscription("a/#/b"), Subscription("a/b+")])).marked(
-                "subscriptions[0].topic_filter", "subscriptions[1].topic_filter"
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "'#' after other characters",
+                *opened(),
+                client(hexadecimal("82 0a 00 0a 00 00 04 61 2f 62 23 01")).marked("subscriptions[0].topic_filter"),
             ),
-        ),
-        conversation(
-            "in UNSUBSCRIBE and 3.1",
-            *opened(V3_1),
-            client(Unsubscribe(10, topic_filters=["ok", "a+"])).marked("topic_filters[1]"),
-        ),
-        conversation(
-            "in the filter of a share",
-            *opened(),
-            client(Subscribe(10, subscriptions=[Subscription("$share/g/a#")])).marked("subscriptions[0].topic_filter"),
-        ),
-    ]
+            conversation(
+                "'#' before other levels, '+' beside characters",
+                *opened(V3_1_1),
+                client(Subscribe(10, subscriptions=[Subscription("a/#/b"), Subscription("a/b+")])).marked(
+                    "subscriptions[0].topic_filter", "subscriptions[1].topic_filter"
+                ),
+            ),
+            conversation(
+                "in UNSUBSCRIBE and 3.1",
+                *opened(V3_1),
+                client(Unsubscribe(10, topic_filters=["ok", "a+"])).marked("topic_filters[1]"),
+            ),
+            conversation(
+                "in the filter of a share",
+                *opened(),
+                client(Subscribe(10, subscriptions=[Subscription("$share/g/a#")])).marked(
+                    "subscriptions[0].topic_filter"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter, without ``$share/name/`` in 5.0."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V5, Needs, Rule
 from mqttscope.lint.rules.subscription import request_of
@@ -36,63 +36,67 @@ class UnsubackCodeContradiction(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE
 
-    good = [
-        conversation(
-            "deleted, and never there",
-            *opened(),
-            *_SUBSCRIBED,
-            client(Unsubscribe(11, topic_filters=["a/+", "c", "b"])),
-            server(Unsuback(11, reason_codes=[0, 0x11, 0x11])),
-        ),
-        conversation(
-            "twice at once",
-            *opened(),
-            *_SUBSCRIBED,
-            client(Unsubscribe(11, topic_filters=["a/+"]), Unsubscribe(12, topic_filters=["a/+"])),
-            server(Unsuback(11, reason_codes=[0]), Unsuback(12, reason_codes=[0x11])),
-        ),
-        conversation(
-            "subscribed again before the answer",
-            *opened(),
-            *_SUBSCRIBED,
-            client(
-                Unsubscribe(11, topic_filters=["a/+"]),
-                Subscribe(12, subscriptions=[Subscription("a/+", 1)]),
+    good = examples(
+        lambda: [
+            conversation(
+                "deleted, and never there",
+                *opened(),
+                *_SUBSCRIBED,
+                client(Unsubscribe(11, topic_filters=["a/+", "c", "b"])),
+                server(Unsuback(11, reason_codes=[0, 0x11, 0x11])),
             ),
-            server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[1])),
-        ),
-        conversation(
-            "a session from before may hold any subscription",
-            *opened(clean_start=False, session_present=True),
-            client(Unsubscribe(11, topic_filters=["c"])),
-            server(Unsuback(11, reason_codes=[0])),
-        ),
-    ]
-    bad = [
-        conversation(
-            "0x11 for a subscription that exists",
-            *opened(),
-            *_SUBSCRIBED,
-            client(Unsubscribe(11, topic_filters=["a/+"])),
-            server(Unsuback(11, reason_codes=[0x11])).marked("reason_codes[0]"),
-        ),
-        conversation(
-            "0x00 for one that was never asked for, and for one that was refused",
-            *opened(),
-            *_SUBSCRIBED,
-            client(Unsubscribe(11, topic_filters=["c", "b"])),
-            server(Unsuback(11, reason_codes=[0, 0])).marked("reason_codes[0]", "reason_codes[1]"),
-        ),
-        conversation(
-            "0x00 for one that was ended before",
-            *opened(),
-            *_SUBSCRIBED,
-            client(Unsubscribe(11, topic_filters=["a/+"])),
-            server(Unsuback(11, reason_codes=[0])),
-            client(Unsubscribe(12, topic_filters=["a/+"])),
-            server(Unsuback(12, reason_codes=[0])).marked("reason_codes[0]"),
-        ),
-    ]
+            conversation(
+                "twice at once",
+                *opened(),
+                *_SUBSCRIBED,
+                client(Unsubscribe(11, topic_filters=["a/+"]), Unsubscribe(12, topic_filters=["a/+"])),
+                server(Unsuback(11, reason_codes=[0]), Unsuback(12, reason_codes=[0x11])),
+            ),
+            conversation(
+                "subscribed again before the answer",
+                *opened(),
+                *_SUBSCRIBED,
+                client(
+                    Unsubscribe(11, topic_filters=["a/+"]),
+                    Subscribe(12, subscriptions=[Subscription("a/+", 1)]),
+                ),
+                server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[1])),
+            ),
+            conversation(
+                "a session from before may hold any subscription",
+                *opened(clean_start=False, session_present=True),
+                client(Unsubscribe(11, topic_filters=["c"])),
+                server(Unsuback(11, reason_codes=[0])),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "0x11 for a subscription that exists",
+                *opened(),
+                *_SUBSCRIBED,
+                client(Unsubscribe(11, topic_filters=["a/+"])),
+                server(Unsuback(11, reason_codes=[0x11])).marked("reason_codes[0]"),
+            ),
+            conversation(
+                "0x00 for one that was never asked for, and for one that was refused",
+                *opened(),
+                *_SUBSCRIBED,
+                client(Unsubscribe(11, topic_filters=["c", "b"])),
+                server(Unsuback(11, reason_codes=[0, 0])).marked("reason_codes[0]", "reason_codes[1]"),
+            ),
+            conversation(
+                "0x00 for one that was ended before",
+                *opened(),
+                *_SUBSCRIBED,
+                client(Unsubscribe(11, topic_filters=["a/+"])),
+                server(Unsuback(11, reason_codes=[0])),
+                client(Unsubscribe(12, topic_filters=["a/+"])),
+                server(Unsuback(12, reason_codes=[0])).marked("reason_codes[0]"),
+            ),
+        ]
+    )
 
     def check(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
         """Look up each filter as it stood when the UNSUBSCRIBE was sent."""

@@ -1,7 +1,7 @@
 """SUB102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -24,19 +24,23 @@ class UnsubscribeEmpty(Rule):
     looks_at = Unsubscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation(
-            "one Topic Filter",
-            *opened(),
-            client(Unsubscribe(10, topic_filters=["a/b"])),
-            server(Unsuback(10, reason_codes=[0x11])),
-        )
-    ]
-    bad = [
-        conversation("nothing after the properties", *opened(), client(Unsubscribe(10)).marked("")),
-        conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Unsubscribe(10)).marked("")),
-        conversation("the same in 3.1", *opened(V3_1), client(Unsubscribe(10)).marked("")),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "one Topic Filter",
+                *opened(),
+                client(Unsubscribe(10, topic_filters=["a/b"])),
+                server(Unsuback(10, reason_codes=[0x11])),
+            )
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("nothing after the properties", *opened(), client(Unsubscribe(10)).marked("")),
+            conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Unsubscribe(10)).marked("")),
+            conversation("the same in 3.1", *opened(V3_1), client(Unsubscribe(10)).marked("")),
+        ]
+    )
 
     def check(self, packet: Unsubscribe, at: RuleContext) -> Findings:
         """An empty list was read to its end."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.session_model import SessionModel, doubted
@@ -53,51 +53,59 @@ class TopicAliasCarriedOver(Rule):
     models = (SessionModel,)
     Memory = Waiting
 
-    good = [
-        conversation("set again", *_OPENED, client(_SETS), *_LEAVES, *on(1, *_OPENED, client(_SETS), client(_USES))),
-        conversation(
-            "what sets it again is not in the capture",
-            *_OPENED,
-            client(_SETS),
-            *_LEAVES,
-            *on(1, *_OPENED, lost(client(_SETS)), client(_USES)),
-        ),
-        conversation("each on its own connection", *_OPENED, client(_SETS), client(_USES), *_LEAVES, *on(1, *_OPENED)),
-    ]
-    bad = [
-        conversation(
-            "of the client",
-            *_OPENED,
-            client(_SETS),
-            *_LEAVES,
-            *on(1, *_OPENED, client(_USES).marked("properties.topic_alias")),
-        ),
-        conversation(
-            "of the server, in a session that continues",
-            *_OPENED,
-            server(_SETS),
-            closes("client", "reset"),
-            *on(
-                1,
-                *opened(clean_start=False, session_present=True, connect=_TAKES),
-                server(_USES).marked("properties.topic_alias"),
+    good = examples(
+        lambda: [
+            conversation(
+                "set again", *_OPENED, client(_SETS), *_LEAVES, *on(1, *_OPENED, client(_SETS), client(_USES))
             ),
-        ),
-        conversation(
-            "and the server knows it too",
-            *_OPENED,
-            client(_SETS),
-            *_LEAVES,
-            *on(
-                1,
+            conversation(
+                "what sets it again is not in the capture",
                 *_OPENED,
-                client(Publish(qos=1, packet_identifier=3, properties=Properties(topic_alias=1))).marked(
-                    "properties.topic_alias"
-                ),
-                server(Puback(3)).marked(""),
+                client(_SETS),
+                *_LEAVES,
+                *on(1, *_OPENED, lost(client(_SETS)), client(_USES)),
             ),
-        ),
-    ]
+            conversation(
+                "each on its own connection", *_OPENED, client(_SETS), client(_USES), *_LEAVES, *on(1, *_OPENED)
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "of the client",
+                *_OPENED,
+                client(_SETS),
+                *_LEAVES,
+                *on(1, *_OPENED, client(_USES).marked("properties.topic_alias")),
+            ),
+            conversation(
+                "of the server, in a session that continues",
+                *_OPENED,
+                server(_SETS),
+                closes("client", "reset"),
+                *on(
+                    1,
+                    *opened(clean_start=False, session_present=True, connect=_TAKES),
+                    server(_USES).marked("properties.topic_alias"),
+                ),
+            ),
+            conversation(
+                "and the server knows it too",
+                *_OPENED,
+                client(_SETS),
+                *_LEAVES,
+                *on(
+                    1,
+                    *_OPENED,
+                    client(Publish(qos=1, packet_identifier=3, properties=Properties(topic_alias=1))).marked(
+                        "properties.topic_alias"
+                    ),
+                    server(Puback(3)).marked(""),
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish | Puback | Pubrec, at: RuleContext) -> Findings:
         """Look an alias that is not set up among those of the connection before."""

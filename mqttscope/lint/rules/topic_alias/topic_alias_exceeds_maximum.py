@@ -1,7 +1,7 @@
 """ALS202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, opened, server
+from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Publish
@@ -38,53 +38,57 @@ class TopicAliasExceedsMaximum(Rule):
     when = "properties"
     needs = Needs.OPENING
 
-    good = [
-        conversation(
-            "exactly the maximum, both ways",
-            *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
-            client(Publish(topic_name="a", properties=Properties(topic_alias=5))),
-            server(Publish(topic_name="b", properties=Properties(topic_alias=3))),
-        ),
-        conversation(
-            "a guess that comes true",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=5)))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "above the server's maximum",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            client(Publish(topic_name="a", properties=Properties(topic_alias=6))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "above the client's maximum",
-            *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
-            server(Publish(topic_name="b", properties=Properties(topic_alias=4))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "the server takes none",
-            *opened(connect=Properties(topic_alias_maximum=3)),
-            client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "the client takes none",
-            *opened(),
-            server(Publish(topic_name="b", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "before there is a CONNACK",
-            opened()[0],
-            client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "sent before the CONNACK had arrived",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=6)))).marked(
-                "properties.topic_alias"
+    good = examples(
+        lambda: [
+            conversation(
+                "exactly the maximum, both ways",
+                *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
+                client(Publish(topic_name="a", properties=Properties(topic_alias=5))),
+                server(Publish(topic_name="b", properties=Properties(topic_alias=3))),
             ),
-        ),
-    ]
+            conversation(
+                "a guess that comes true",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=5)))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "above the server's maximum",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                client(Publish(topic_name="a", properties=Properties(topic_alias=6))).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "above the client's maximum",
+                *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
+                server(Publish(topic_name="b", properties=Properties(topic_alias=4))).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "the server takes none",
+                *opened(connect=Properties(topic_alias_maximum=3)),
+                client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "the client takes none",
+                *opened(),
+                server(Publish(topic_name="b", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "before there is a CONNACK",
+                opened()[0],
+                client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "sent before the CONNACK had arrived",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=6)))).marked(
+                    "properties.topic_alias"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what the receiver announced."""

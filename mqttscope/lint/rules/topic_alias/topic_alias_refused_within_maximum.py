@@ -1,7 +1,7 @@
 """ALS204."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Disconnect, Puback, Publish
@@ -25,38 +25,42 @@ class TopicAliasRefusedWithinMaximum(Rule):
     looks_at = Disconnect
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = [
-        conversation(
-            "accepted",
-            *opened(connect=Properties(topic_alias_maximum=10)),
-            server(Publish(qos=1, topic_name="a/b", packet_identifier=1, properties=Properties(topic_alias=1))),
-            client(Puback(packet_identifier=1)),
-            client(Disconnect()),
-        ),
-        conversation(
-            "what came before is not in the capture",
-            *opened(connect=Properties(topic_alias_maximum=10)),
-            lost(server(Publish(topic_name="a/b", properties=Properties(topic_alias=11)))),
-            server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-            client(Disconnect(reason_code=0x94)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "by the client",
-            *opened(connect=Properties(topic_alias_maximum=10)),
-            server(Publish(topic_name="a/b", properties=Properties(topic_alias=10))),
-            client(Disconnect(reason_code=0x94)).marked("reason_code"),
-        ),
-        conversation(
-            "by the server, what it sent itself does not count",
-            *opened(connack=Properties(topic_alias_maximum=10)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-            client(Publish(properties=Properties(topic_alias=1))),
-            server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-            server(Disconnect(reason_code=0x94)).marked("reason_code"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "accepted",
+                *opened(connect=Properties(topic_alias_maximum=10)),
+                server(Publish(qos=1, topic_name="a/b", packet_identifier=1, properties=Properties(topic_alias=1))),
+                client(Puback(packet_identifier=1)),
+                client(Disconnect()),
+            ),
+            conversation(
+                "what came before is not in the capture",
+                *opened(connect=Properties(topic_alias_maximum=10)),
+                lost(server(Publish(topic_name="a/b", properties=Properties(topic_alias=11)))),
+                server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+                client(Disconnect(reason_code=0x94)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "by the client",
+                *opened(connect=Properties(topic_alias_maximum=10)),
+                server(Publish(topic_name="a/b", properties=Properties(topic_alias=10))),
+                client(Disconnect(reason_code=0x94)).marked("reason_code"),
+            ),
+            conversation(
+                "by the server, what it sent itself does not count",
+                *opened(connack=Properties(topic_alias_maximum=10)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+                client(Publish(properties=Properties(topic_alias=1))),
+                server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+                server(Disconnect(reason_code=0x94)).marked("reason_code"),
+            ),
+        ]
+    )
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Nothing that came so far may have had an alias to refuse."""

@@ -1,7 +1,7 @@
 """ALS203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, lost, opened, server
+from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Puback, Publish
@@ -27,54 +27,58 @@ class TopicAliasUnmapped(Rule):
     when = "properties"
     needs = Needs.OPENING | Needs.WHOLE_SENDER
 
-    good = [
-        conversation(
-            "set, used, mapped to another topic, used again",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
-            client(Publish(properties=Properties(topic_alias=3))),
-            client(Publish(topic_name="c", properties=Properties(topic_alias=3))),
-            client(Publish(properties=Properties(topic_alias=3))),
-        ),
-        conversation(
-            "set by a message that was refused",
-            *opened(connect=Properties(topic_alias_maximum=5)),
-            server(Publish(qos=1, topic_name="a", packet_identifier=1, properties=Properties(topic_alias=1))),
-            client(Puback(packet_identifier=1, reason_code=0x83)),
-            server(Publish(properties=Properties(topic_alias=1))),
-        ),
-        conversation(
-            "what set it is not in the capture",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            lost(client(Publish(topic_name="a/b", properties=Properties(topic_alias=3)))),
-            client(Publish(properties=Properties(topic_alias=3))),
-        ),
-        conversation(
-            "joined in the middle",
-            client(Publish(properties=Properties(topic_alias=3), payload=b"21.5")),
-            server(Publish(topic_name="a", payload=b"1")),
-            handshake=False,
-        ),
-    ]
-    bad = [
-        conversation(
-            "never set",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            client(Publish(properties=Properties(topic_alias=3))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "set in the other direction only",
-            *opened(connect=Properties(topic_alias_maximum=5), connack=Properties(topic_alias_maximum=5)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
-            server(Publish(properties=Properties(topic_alias=3))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "another one is set",
-            *opened(connack=Properties(topic_alias_maximum=5)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
-            client(Publish(properties=Properties(topic_alias=4))).marked("properties.topic_alias"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "set, used, mapped to another topic, used again",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
+                client(Publish(properties=Properties(topic_alias=3))),
+                client(Publish(topic_name="c", properties=Properties(topic_alias=3))),
+                client(Publish(properties=Properties(topic_alias=3))),
+            ),
+            conversation(
+                "set by a message that was refused",
+                *opened(connect=Properties(topic_alias_maximum=5)),
+                server(Publish(qos=1, topic_name="a", packet_identifier=1, properties=Properties(topic_alias=1))),
+                client(Puback(packet_identifier=1, reason_code=0x83)),
+                server(Publish(properties=Properties(topic_alias=1))),
+            ),
+            conversation(
+                "what set it is not in the capture",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                lost(client(Publish(topic_name="a/b", properties=Properties(topic_alias=3)))),
+                client(Publish(properties=Properties(topic_alias=3))),
+            ),
+            conversation(
+                "joined in the middle",
+                client(Publish(properties=Properties(topic_alias=3), payload=b"21.5")),
+                server(Publish(topic_name="a", payload=b"1")),
+                handshake=False,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "never set",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                client(Publish(properties=Properties(topic_alias=3))).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "set in the other direction only",
+                *opened(connect=Properties(topic_alias_maximum=5), connack=Properties(topic_alias_maximum=5)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
+                server(Publish(properties=Properties(topic_alias=3))).marked("properties.topic_alias"),
+            ),
+            conversation(
+                "another one is set",
+                *opened(connack=Properties(topic_alias_maximum=5)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
+                client(Publish(properties=Properties(topic_alias=4))).marked("properties.topic_alias"),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without a topic of its own the packet needs one that its alias stands for."""

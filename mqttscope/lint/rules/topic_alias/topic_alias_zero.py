@@ -1,7 +1,7 @@
 """ALS101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, opened, server
+from mqttscope.lint.examples import client, conversation, examples, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Publish
@@ -25,26 +25,34 @@ class TopicAliasZero(Rule):
     looks_at = Publish
     when = "properties"
 
-    good = [
-        conversation(
-            "the lowest alias",
-            *opened(connack=Properties(topic_alias_maximum=1)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-        ),
-        conversation("none", *opened(), client(Publish(topic_name="a/b", properties=Properties(content_type="x")))),
-    ]
-    bad = [
-        conversation(
-            "from the client",
-            *opened(connack=Properties(topic_alias_maximum=1)),
-            client(Publish(topic_name="a/b", properties=Properties(topic_alias=0))).marked("properties.topic_alias"),
-        ),
-        conversation(
-            "from the server",
-            *opened(),
-            server(Publish(topic_name="a/b", properties=Properties(topic_alias=0))).marked("properties.topic_alias"),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "the lowest alias",
+                *opened(connack=Properties(topic_alias_maximum=1)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
+            ),
+            conversation("none", *opened(), client(Publish(topic_name="a/b", properties=Properties(content_type="x")))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "from the client",
+                *opened(connack=Properties(topic_alias_maximum=1)),
+                client(Publish(topic_name="a/b", properties=Properties(topic_alias=0))).marked(
+                    "properties.topic_alias"
+                ),
+            ),
+            conversation(
+                "from the server",
+                *opened(),
+                server(Publish(topic_name="a/b", properties=Properties(topic_alias=0))).marked(
+                    "properties.topic_alias"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look at the property."""

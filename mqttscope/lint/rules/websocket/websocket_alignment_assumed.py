@@ -1,7 +1,7 @@
 """WSK504."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, framed, server, silent_frame, web_opened
+from mqttscope.lint.examples import client, closes, conversation, examples, framed, server, silent_frame, web_opened
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
@@ -30,54 +30,58 @@ class WebsocketAlignmentAssumed(Rule):
     statements = {V5: {"MQTT-6.0.0-2": ""}, V3_1_1: {"MQTT-6.0.0-2": ""}}
     settings = {"timeout": 5}
 
-    good = [
-        conversation(
-            "a packet in two frames is read",
-            *web_opened(),
-            client(framed(Pingreq())),
-            server(framed(Pingresp(), masked=False)),
-            silent_frame("client", _PUBLISH[:4], opcode=BINARY, fin=False),
-            client(framed(_PUBLISH[4:], opcode=CONTINUATION)),
-            server(framed(Puback(7), masked=False)),
-            closes("server"),
-        ),
-        conversation(
-            "the server says another reason",
-            *web_opened(),
-            client(framed(Pingreq())),
-            server(framed(Pingresp(), masked=False)),
-            client(framed(Pingreq(), Pingreq())),
-            server(framed(Disconnect(0x8B), masked=False)),
-            closes("server"),
-        ),
-        conversation(
-            "the client closes",
-            *web_opened(V3_1_1),
-            client(framed(Pingreq())),
-            server(framed(Pingresp(), masked=False)),
-            client(framed(Pingreq(), Pingreq())),
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "two packets in one frame",
-            *web_opened(),
-            client(framed(Pingreq())),
-            server(framed(Pingresp(), masked=False)),
-            client(framed(Pingreq(), Pingreq())),
-            closes("server").marked(""),
-        ),
-        conversation(
-            "the first half of a packet, in 3.1.1, with a Close frame",
-            *web_opened(V3_1_1),
-            client(framed(Pingreq())),
-            server(framed(Pingresp(), masked=False)),
-            silent_frame("client", _PUBLISH[:4], opcode=BINARY),
-            silent_frame("server", b"\x03\xea", opcode=CLOSE),
-            closes("client").marked(""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "a packet in two frames is read",
+                *web_opened(),
+                client(framed(Pingreq())),
+                server(framed(Pingresp(), masked=False)),
+                silent_frame("client", _PUBLISH[:4], opcode=BINARY, fin=False),
+                client(framed(_PUBLISH[4:], opcode=CONTINUATION)),
+                server(framed(Puback(7), masked=False)),
+                closes("server"),
+            ),
+            conversation(
+                "the server says another reason",
+                *web_opened(),
+                client(framed(Pingreq())),
+                server(framed(Pingresp(), masked=False)),
+                client(framed(Pingreq(), Pingreq())),
+                server(framed(Disconnect(0x8B), masked=False)),
+                closes("server"),
+            ),
+            conversation(
+                "the client closes",
+                *web_opened(V3_1_1),
+                client(framed(Pingreq())),
+                server(framed(Pingresp(), masked=False)),
+                client(framed(Pingreq(), Pingreq())),
+                closes("client"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "two packets in one frame",
+                *web_opened(),
+                client(framed(Pingreq())),
+                server(framed(Pingresp(), masked=False)),
+                client(framed(Pingreq(), Pingreq())),
+                closes("server").marked(""),
+            ),
+            conversation(
+                "the first half of a packet, in 3.1.1, with a Close frame",
+                *web_opened(V3_1_1),
+                client(framed(Pingreq())),
+                server(framed(Pingresp(), masked=False)),
+                silent_frame("client", _PUBLISH[:4], opcode=BINARY),
+                silent_frame("server", b"\x03\xea", opcode=CLOSE),
+                closes("client").marked(""),
+            ),
+        ]
+    )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Compare the end with the last frame before it."""

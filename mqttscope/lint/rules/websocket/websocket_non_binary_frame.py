@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, framed, server, silent_frame, web_opened
+from mqttscope.lint.examples import client, closes, conversation, examples, framed, server, silent_frame, web_opened
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.lint.shared_checks import problems
@@ -26,40 +26,44 @@ class WebsocketNonBinaryFrame(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-6.0.0-1": ""}, V3_1_1: {"MQTT-6.0.0-1": ""}}
 
-    good = [
-        conversation(
-            "binary frames",
-            *web_opened(),
-            client(framed(Pingreq())),
-            server(framed(Pingresp(), masked=False)),
-            closes("client"),
-        ),
-        conversation(
-            "pings of the WebSocket itself",
-            *web_opened(V3_1_1),
-            silent_frame("client", b"hi", opcode=PING),
-            silent_frame("server", b"hi", opcode=PONG),
-            closes("client"),
-        ),
-    ]
-    bad = [
-        conversation(
-            "a PINGREQ in a text frame",
-            *web_opened(),
-            client(framed(Pingreq(), opcode=TEXT)),
-            server(framed(Pingresp(), masked=False)),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "text frames of both sides, in MQTT 3.1.1",
-            *web_opened(V3_1_1),
-            client(framed(Pingreq(), opcode=TEXT)),
-            server(framed(Pingresp(), masked=False, opcode=TEXT)),
-            client(framed(Pingreq(), opcode=TEXT)),
-            server(framed(Pingresp(), masked=False, opcode=TEXT)),
-            closes("client").marked("", ""),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "binary frames",
+                *web_opened(),
+                client(framed(Pingreq())),
+                server(framed(Pingresp(), masked=False)),
+                closes("client"),
+            ),
+            conversation(
+                "pings of the WebSocket itself",
+                *web_opened(V3_1_1),
+                silent_frame("client", b"hi", opcode=PING),
+                silent_frame("server", b"hi", opcode=PONG),
+                closes("client"),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "a PINGREQ in a text frame",
+                *web_opened(),
+                client(framed(Pingreq(), opcode=TEXT)),
+                server(framed(Pingresp(), masked=False)),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "text frames of both sides, in MQTT 3.1.1",
+                *web_opened(V3_1_1),
+                client(framed(Pingreq(), opcode=TEXT)),
+                server(framed(Pingresp(), masked=False, opcode=TEXT)),
+                client(framed(Pingreq(), opcode=TEXT)),
+                server(framed(Pingresp(), masked=False, opcode=TEXT)),
+                closes("client").marked("", ""),
+            ),
+        ]
+    )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterable[Report]:
         """What was wrong with the frames is known at the end; each side is blamed once."""

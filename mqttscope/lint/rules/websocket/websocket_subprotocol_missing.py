@@ -1,7 +1,17 @@
 """WSK202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, framed, make_connect, server, upgraded, web_opened
+from mqttscope.lint.examples import (
+    client,
+    closes,
+    conversation,
+    examples,
+    framed,
+    make_connect,
+    server,
+    upgraded,
+    web_opened,
+)
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import NOT_OFFERED, problem
@@ -27,34 +37,38 @@ class WebsocketSubprotocolMissing(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("mqtt is offered", *web_opened()),
-        conversation(
-            "mqtt is offered among others",
-            *upgraded("mqttv3.1, mqtt"),
-            client(framed(make_connect(V3_1_1), version=V3_1_1)),
-            server(framed(Connack(), masked=False, version=V3_1_1)),
-            version=V3_1_1,
-        ),
-    ]
-    bad = [
-        conversation(
-            "only the old name",
-            *upgraded("mqttv3.1", "mqttv3.1"),
-            client(framed(make_connect(V3_1_1), version=V3_1_1)).marked(""),
-            server(framed(Connack(), masked=False, version=V3_1_1)),
-            version=V3_1_1,
-        ),
-        conversation("nothing is offered", *upgraded(None, None), client(framed(make_connect())).marked("")),
-        conversation("upper case", *upgraded("MQTT", "MQTT"), client(framed(make_connect())).marked("")),
-        conversation(
-            "the old name in MQTT 3.1: information",
-            *upgraded("mqttv3.1", "mqttv3.1"),
-            client(framed(make_connect(V3_1), version=V3_1)).marked(""),
-            version=V3_1,
-        ),
-        conversation("no MQTT follows", *upgraded(None, None), closes("server").marked("")),
-    ]
+    good = examples(
+        lambda: [
+            conversation("mqtt is offered", *web_opened()),
+            conversation(
+                "mqtt is offered among others",
+                *upgraded("mqttv3.1, mqtt"),
+                client(framed(make_connect(V3_1_1), version=V3_1_1)),
+                server(framed(Connack(), masked=False, version=V3_1_1)),
+                version=V3_1_1,
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "only the old name",
+                *upgraded("mqttv3.1", "mqttv3.1"),
+                client(framed(make_connect(V3_1_1), version=V3_1_1)).marked(""),
+                server(framed(Connack(), masked=False, version=V3_1_1)),
+                version=V3_1_1,
+            ),
+            conversation("nothing is offered", *upgraded(None, None), client(framed(make_connect())).marked("")),
+            conversation("upper case", *upgraded("MQTT", "MQTT"), client(framed(make_connect())).marked("")),
+            conversation(
+                "the old name in MQTT 3.1: information",
+                *upgraded("mqttv3.1", "mqttv3.1"),
+                client(framed(make_connect(V3_1), version=V3_1)).marked(""),
+                version=V3_1,
+            ),
+            conversation("no MQTT follows", *upgraded(None, None), closes("server").marked("")),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT says which version asks."""

@@ -5,6 +5,7 @@ from mqttscope.lint.examples import (
     client,
     closes,
     conversation,
+    examples,
     framed,
     make_connect,
     opened,
@@ -39,41 +40,45 @@ class WebsocketSubprotocolWrong(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("mqtt is selected", *web_opened()),
-        conversation(
-            "mqtt is selected from several",
-            *upgraded("mqttv3.1, mqtt"),
-            client(framed(make_connect())),
-            server(framed(Connack(), masked=False)),
-        ),
-        conversation("without WebSocket", *opened()),
-    ]
-    bad = [
-        conversation("nothing is selected", *upgraded("mqtt", None), client(framed(make_connect())).marked("")),
-        conversation(
-            "the old name is selected",
-            *upgraded("mqtt, mqttv3.1", "mqttv3.1"),
-            client(framed(make_connect(V3_1_1), version=V3_1_1)).marked(""),
-            version=V3_1_1,
-        ),
-        conversation(
-            "the client closes because of it",
-            *upgraded("mqtt", None),
-            closes("client").marked(""),
-        ),
-        conversation(
-            "nothing fits and the server does not refuse: a warning",
-            *upgraded(None, None),
-            client(framed(make_connect())).marked(""),
-        ),
-        conversation(
-            "the old name in MQTT 3.1: information",
-            *upgraded("mqttv3.1", "mqttv3.1"),
-            client(framed(make_connect(V3_1), version=V3_1)).marked(""),
-            version=V3_1,
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("mqtt is selected", *web_opened()),
+            conversation(
+                "mqtt is selected from several",
+                *upgraded("mqttv3.1, mqtt"),
+                client(framed(make_connect())),
+                server(framed(Connack(), masked=False)),
+            ),
+            conversation("without WebSocket", *opened()),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("nothing is selected", *upgraded("mqtt", None), client(framed(make_connect())).marked("")),
+            conversation(
+                "the old name is selected",
+                *upgraded("mqtt, mqttv3.1", "mqttv3.1"),
+                client(framed(make_connect(V3_1_1), version=V3_1_1)).marked(""),
+                version=V3_1_1,
+            ),
+            conversation(
+                "the client closes because of it",
+                *upgraded("mqtt", None),
+                closes("client").marked(""),
+            ),
+            conversation(
+                "nothing fits and the server does not refuse: a warning",
+                *upgraded(None, None),
+                client(framed(make_connect())).marked(""),
+            ),
+            conversation(
+                "the old name in MQTT 3.1: information",
+                *upgraded("mqttv3.1", "mqttv3.1"),
+                client(framed(make_connect(V3_1), version=V3_1)).marked(""),
+                version=V3_1,
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT says which version is spoken."""

@@ -2,7 +2,7 @@
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
@@ -40,20 +40,28 @@ class WillFlagsWithoutWill(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("no will", *opened()),
-        conversation("a will with everything", *opened(will=Will("w", b"x", will_qos=1, will_retain=True))),
-        conversation("no will in 3.1", *opened(V3_1)),
-    ]
-    bad = [
-        conversation(
-            "QoS and Retain",
-            client(hexadecimal("10 0f 00 04 4d 51 54 54 05 2a 00 3c 00 00 02 63 31")).marked("connect_flags"),
-        ),
-        conversation("QoS alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x0A)).marked("connect_flags")),
-        conversation("Retain alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x22)).marked("connect_flags")),
-        conversation("a note in 3.1", client(make_connect(V3_1, connect_flags=0x22)).marked("connect_flags")),
-    ]
+    good = examples(
+        lambda: [
+            conversation("no will", *opened()),
+            conversation("a will with everything", *opened(will=Will("w", b"x", will_qos=1, will_retain=True))),
+            conversation("no will in 3.1", *opened(V3_1)),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "QoS and Retain",
+                client(hexadecimal("10 0f 00 04 4d 51 54 54 05 2a 00 3c 00 00 02 63 31")).marked("connect_flags"),
+            ),
+            conversation(
+                "QoS alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x0A)).marked("connect_flags")
+            ),
+            conversation(
+                "Retain alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x22)).marked("connect_flags")
+            ),
+            conversation("a note in 3.1", client(make_connect(V3_1, connect_flags=0x22)).marked("connect_flags")),
+        ]
+    )
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say which bits."""

@@ -2,7 +2,7 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
@@ -58,67 +58,71 @@ class WillMessageAltered(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = [
-        conversation(
-            "as it was given",
-            *_READER,
-            *opened(will=_WILL),
-            _GONE,
-            *on(1, _gets(properties=Properties(user_property=_PAIRS)), client(Puback(1))),
-        ),
-        conversation(
-            "with the QoS of the subscription, and without the flag",
-            *on(1, *opened(client_identifier="c2"), *_asks(0, as_published=False)),
-            *opened(will=_WILL),
-            _GONE,
-            *on(1, _gets(0, retain=False, properties=Properties(user_property=_PAIRS))),
-        ),
-        conversation(
-            "a subscriber before 5.0 gets no properties",
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-            *opened(will=_WILL),
-            _GONE,
-            *on(1, _gets(retain=False), client(Puback(1))),
-        ),
-        conversation(
-            "a client before 5.0 has no properties",
-            *_READER,
-            *opened(V3_1_1, will=_PLAIN),
-            _GONE,
-            *on(1, _gets(retain=False, properties=Properties(payload_format_indicator=1)), client(Puback(1))),
-        ),
-        conversation(
-            "published by somebody else",
-            *_READER,
-            *opened(will=_WILL),
-            _GONE,
-            *on(2, *opened(client_identifier="c3"), client(Publish(topic_name="dead/c1", payload=b"gone"))),
-            *on(1, _gets(0, retain=False)),
-        ),
-    ]
-    bad = [
-        conversation(
-            "user properties in another order",
-            *_READER,
-            *opened(will=_WILL),
-            _GONE,
-            *on(1, _gets(properties=Properties(user_property=_PAIRS[::-1])).marked("properties.user_property")),
-        ),
-        conversation(
-            "without the RETAIN flag, and without the properties",
-            *_READER,
-            *opened(will=_WILL),
-            _GONE,
-            *on(1, _gets(retain=False).marked("retain", "properties")),
-        ),
-        conversation(
-            "with QoS 0",
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-            *opened(V3_1_1, will=_PLAIN),
-            _GONE,
-            *on(1, _gets(0, retain=False).marked("qos")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation(
+                "as it was given",
+                *_READER,
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _gets(properties=Properties(user_property=_PAIRS)), client(Puback(1))),
+            ),
+            conversation(
+                "with the QoS of the subscription, and without the flag",
+                *on(1, *opened(client_identifier="c2"), *_asks(0, as_published=False)),
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _gets(0, retain=False, properties=Properties(user_property=_PAIRS))),
+            ),
+            conversation(
+                "a subscriber before 5.0 gets no properties",
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _gets(retain=False), client(Puback(1))),
+            ),
+            conversation(
+                "a client before 5.0 has no properties",
+                *_READER,
+                *opened(V3_1_1, will=_PLAIN),
+                _GONE,
+                *on(1, _gets(retain=False, properties=Properties(payload_format_indicator=1)), client(Puback(1))),
+            ),
+            conversation(
+                "published by somebody else",
+                *_READER,
+                *opened(will=_WILL),
+                _GONE,
+                *on(2, *opened(client_identifier="c3"), client(Publish(topic_name="dead/c1", payload=b"gone"))),
+                *on(1, _gets(0, retain=False)),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "user properties in another order",
+                *_READER,
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _gets(properties=Properties(user_property=_PAIRS[::-1])).marked("properties.user_property")),
+            ),
+            conversation(
+                "without the RETAIN flag, and without the properties",
+                *_READER,
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _gets(retain=False).marked("retain", "properties")),
+            ),
+            conversation(
+                "with QoS 0",
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
+                *opened(V3_1_1, will=_PLAIN),
+                _GONE,
+                *on(1, _gets(0, retain=False).marked("qos")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare a message that can be nothing else than a will with its CONNECT."""

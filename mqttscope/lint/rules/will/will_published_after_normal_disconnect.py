@@ -2,7 +2,7 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
@@ -53,99 +53,103 @@ class WillPublishedAfterNormalDisconnect(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = [
-        conversation("nothing is published", *_READER, *opened(will=_WILL), *_LEAVES),
-        conversation(
-            "DISCONNECT 0x04",
-            *_READER,
-            *opened(will=_WILL),
-            client(Disconnect(reason_code=4)),
-            closes("client"),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "the client itself says the same before it leaves",
-            *_READER,
-            *opened(will=_WILL),
-            client(Publish(topic_name="dead/c1", payload=b"gone")),
-            *_LEAVES,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "a message in bytes that were lost",
-            *_READER,
-            *opened(will=_WILL),
-            lost(client(Publish(topic_name="dead/c1", payload=b"gone"))),
-            client(Disconnect()),
-            closes("client"),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "a reset: the server may not have read the DISCONNECT",
-            *_READER,
-            *opened(will=_WILL),
-            client(Disconnect()),
-            closes("client", "reset"),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "FIN, and a reset when the server still sends: it may not have read the DISCONNECT either",
-            *_READER,
-            *opened(will=_WILL),
-            client(Disconnect()),
-            closes("client", "fin-reset"),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "another client has the same will",
-            *_READER,
-            *opened(will=_WILL),
-            *on(2, *opened(client_identifier="c3", will=_WILL)),
-            *_LEAVES,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "the will of the connection before",
-            *_READER,
-            *opened(will=_WILL),
-            closes("client", "reset"),
-            *on(2, *opened(will=_WILL), *_LEAVES),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "the subscriber came later: it may be an old message of its session",
-            *opened(will=_WILL),
-            *_LEAVES,
-            *_READER,
-            *on(1, _GETS),
-        ),
-        conversation(
-            "another content",
-            *_READER,
-            *opened(will=_WILL),
-            *_LEAVES,
-            *on(1, server(Publish(topic_name="dead/c1", payload=b"bye"))),
-        ),
-        conversation(
-            "a stored message",
-            *_READER,
-            *opened(will=_WILL),
-            *_LEAVES,
-            *on(1, server(Publish(retain=True, topic_name="dead/c1", payload=b"gone"))),
-        ),
-    ]
-    bad = [
-        conversation(
-            "published after DISCONNECT", *_READER, *opened(will=_WILL), *_LEAVES, *on(1, _GETS.marked("payload"))
-        ),
-        conversation(
-            "in 3.1.1, before the connection is closed",
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-            *opened(V3_1_1, will=_WILL),
-            client(Disconnect()),
-            *on(1, _GETS.marked("payload")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("nothing is published", *_READER, *opened(will=_WILL), *_LEAVES),
+            conversation(
+                "DISCONNECT 0x04",
+                *_READER,
+                *opened(will=_WILL),
+                client(Disconnect(reason_code=4)),
+                closes("client"),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "the client itself says the same before it leaves",
+                *_READER,
+                *opened(will=_WILL),
+                client(Publish(topic_name="dead/c1", payload=b"gone")),
+                *_LEAVES,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "a message in bytes that were lost",
+                *_READER,
+                *opened(will=_WILL),
+                lost(client(Publish(topic_name="dead/c1", payload=b"gone"))),
+                client(Disconnect()),
+                closes("client"),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "a reset: the server may not have read the DISCONNECT",
+                *_READER,
+                *opened(will=_WILL),
+                client(Disconnect()),
+                closes("client", "reset"),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "FIN, and a reset when the server still sends: it may not have read the DISCONNECT either",
+                *_READER,
+                *opened(will=_WILL),
+                client(Disconnect()),
+                closes("client", "fin-reset"),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "another client has the same will",
+                *_READER,
+                *opened(will=_WILL),
+                *on(2, *opened(client_identifier="c3", will=_WILL)),
+                *_LEAVES,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "the will of the connection before",
+                *_READER,
+                *opened(will=_WILL),
+                closes("client", "reset"),
+                *on(2, *opened(will=_WILL), *_LEAVES),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "the subscriber came later: it may be an old message of its session",
+                *opened(will=_WILL),
+                *_LEAVES,
+                *_READER,
+                *on(1, _GETS),
+            ),
+            conversation(
+                "another content",
+                *_READER,
+                *opened(will=_WILL),
+                *_LEAVES,
+                *on(1, server(Publish(topic_name="dead/c1", payload=b"bye"))),
+            ),
+            conversation(
+                "a stored message",
+                *_READER,
+                *opened(will=_WILL),
+                *_LEAVES,
+                *on(1, server(Publish(retain=True, topic_name="dead/c1", payload=b"gone"))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "published after DISCONNECT", *_READER, *opened(will=_WILL), *_LEAVES, *on(1, _GETS.marked("payload"))
+            ),
+            conversation(
+                "in 3.1.1, before the connection is closed",
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
+                *opened(V3_1_1, will=_WILL),
+                client(Disconnect()),
+                *on(1, _GETS.marked("payload")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look whether the message can be nothing else than a will that was dropped."""

@@ -2,7 +2,7 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
@@ -59,57 +59,68 @@ class WillPublishedDespiteReconnect(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = [
-        conversation("back in time", *_READER, *opened(will=_WILL, connect=_LASTS), _GONE, *_back(5)),
-        conversation(
-            "back with a new session",
-            *_READER,
-            *opened(will=_WILL, connect=_LASTS),
-            _GONE,
-            *_back(5, resumed=False),
-            *on(1, _GETS),
-        ),
-        conversation("back too late", *_READER, *opened(will=_WILL, connect=_LASTS), _GONE, *_back(31), *on(1, _GETS)),
-        conversation(
-            "back at the last moment", *_READER, *opened(will=_WILL, connect=_LASTS), _GONE, *_back(29), *on(1, _GETS)
-        ),
-        conversation(
-            "gone again, with the same will",
-            *_READER,
-            *opened(will=_WILL, connect=_LASTS),
-            _GONE,
-            *_back(5, will=Will("dead/c1", b"gone")),
-            *on(2, _GONE),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "somebody says the same",
-            *_READER,
-            *opened(will=_WILL, connect=_LASTS),
-            _GONE,
-            *_back(5),
-            *on(2, client(Publish(topic_name="dead/c1", payload=b"gone"))),
-            *on(1, _GETS),
-        ),
-    ]
-    bad = [
-        conversation(
-            "published when the client is back",
-            *_READER,
-            *opened(will=_WILL, connect=_LASTS),
-            _GONE,
-            *_back(5),
-            *on(1, _GETS.marked("payload")),
-        ),
-        conversation(
-            "published when Will Delay is over, though the client has it again",
-            *_READER,
-            *opened(will=_WILL, connect=_LASTS),
-            _GONE,
-            *_back(5, will=_WILL),
-            *on(1, client(after=25), _GETS.marked("payload")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("back in time", *_READER, *opened(will=_WILL, connect=_LASTS), _GONE, *_back(5)),
+            conversation(
+                "back with a new session",
+                *_READER,
+                *opened(will=_WILL, connect=_LASTS),
+                _GONE,
+                *_back(5, resumed=False),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "back too late", *_READER, *opened(will=_WILL, connect=_LASTS), _GONE, *_back(31), *on(1, _GETS)
+            ),
+            conversation(
+                "back at the last moment",
+                *_READER,
+                *opened(will=_WILL, connect=_LASTS),
+                _GONE,
+                *_back(29),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "gone again, with the same will",
+                *_READER,
+                *opened(will=_WILL, connect=_LASTS),
+                _GONE,
+                *_back(5, will=Will("dead/c1", b"gone")),
+                *on(2, _GONE),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "somebody says the same",
+                *_READER,
+                *opened(will=_WILL, connect=_LASTS),
+                _GONE,
+                *_back(5),
+                *on(2, client(Publish(topic_name="dead/c1", payload=b"gone"))),
+                *on(1, _GETS),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "published when the client is back",
+                *_READER,
+                *opened(will=_WILL, connect=_LASTS),
+                _GONE,
+                *_back(5),
+                *on(1, _GETS.marked("payload")),
+            ),
+            conversation(
+                "published when Will Delay is over, though the client has it again",
+                *_READER,
+                *opened(will=_WILL, connect=_LASTS),
+                _GONE,
+                *_back(5, will=_WILL),
+                *on(1, client(after=25), _GETS.marked("payload")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look whether the message can be nothing else than a will that was taken back."""

@@ -2,7 +2,7 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
+from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
@@ -48,62 +48,71 @@ class WillPublishedTwice(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = [
-        conversation("once", *_READER, *opened(will=_WILL), _GONE, *on(1, _GETS)),
-        conversation(
-            "two subscriptions", *_READER, *on(1, *_asks(2, "+/c1")), *opened(will=_WILL), _GONE, *on(1, _GETS, _GETS)
-        ),
-        conversation(
-            "two clients with one will",
-            *_READER,
-            *opened(will=_WILL),
-            *on(2, *opened(client_identifier="c3", will=_WILL)),
-            _GONE,
-            *on(2, _GONE),
-            *on(1, _GETS, _GETS),
-        ),
-        conversation(
-            "gone twice",
-            *_READER,
-            *opened(will=_WILL),
-            _GONE,
-            *on(1, _GETS),
-            *on(2, *opened(will=_WILL), _GONE),
-            *on(1, _GETS),
-        ),
-        conversation(
-            "somebody says the same",
-            *_READER,
-            *opened(will=_WILL),
-            _GONE,
-            *on(1, _GETS, client(Publish(topic_name="dead/c1", payload=b"gone"), after=1), _GETS),
-        ),
-        conversation(
-            "sent again",
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-            *opened(V3_1_1, will=Will("dead/c1", b"gone", 1)),
-            _GONE,
-            *on(1, server(Publish(False, 1, False, "dead/c1", 7, None, b"gone"))),
-            *on(1, server(Publish(True, 1, False, "dead/c1", 7, None, b"gone"), after=20), client(Puback(7))),
-        ),
-        conversation(
-            "asked for the stored one",
-            *_READER,
-            *opened(will=Will("dead/c1", b"gone", will_retain=True)),
-            _GONE,
-            *on(1, _GETS, *_asks(2), server(Publish(retain=True, topic_name="dead/c1", payload=b"gone"))),
-        ),
-    ]
-    bad = [
-        conversation("twice", *_READER, *opened(will=_WILL), _GONE, *on(1, _GETS, _GETS.marked("payload"))),
-        conversation(
-            "once when the client is gone and once a while later, in 3.1.1",
-            *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-            *opened(V3_1_1, will=_WILL),
-            _GONE,
-            *on(1, _GETS, client(after=40), _GETS.marked("payload")),
-        ),
-    ]
+    good = examples(
+        lambda: [
+            conversation("once", *_READER, *opened(will=_WILL), _GONE, *on(1, _GETS)),
+            conversation(
+                "two subscriptions",
+                *_READER,
+                *on(1, *_asks(2, "+/c1")),
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _GETS, _GETS),
+            ),
+            conversation(
+                "two clients with one will",
+                *_READER,
+                *opened(will=_WILL),
+                *on(2, *opened(client_identifier="c3", will=_WILL)),
+                _GONE,
+                *on(2, _GONE),
+                *on(1, _GETS, _GETS),
+            ),
+            conversation(
+                "gone twice",
+                *_READER,
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _GETS),
+                *on(2, *opened(will=_WILL), _GONE),
+                *on(1, _GETS),
+            ),
+            conversation(
+                "somebody says the same",
+                *_READER,
+                *opened(will=_WILL),
+                _GONE,
+                *on(1, _GETS, client(Publish(topic_name="dead/c1", payload=b"gone"), after=1), _GETS),
+            ),
+            conversation(
+                "sent again",
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
+                *opened(V3_1_1, will=Will("dead/c1", b"gone", 1)),
+                _GONE,
+                *on(1, server(Publish(False, 1, False, "dead/c1", 7, None, b"gone"))),
+                *on(1, server(Publish(True, 1, False, "dead/c1", 7, None, b"gone"), after=20), client(Puback(7))),
+            ),
+            conversation(
+                "asked for the stored one",
+                *_READER,
+                *opened(will=Will("dead/c1", b"gone", will_retain=True)),
+                _GONE,
+                *on(1, _GETS, *_asks(2), server(Publish(retain=True, topic_name="dead/c1", payload=b"gone"))),
+            ),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation("twice", *_READER, *opened(will=_WILL), _GONE, *on(1, _GETS, _GETS.marked("payload"))),
+            conversation(
+                "once when the client is gone and once a while later, in 3.1.1",
+                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
+                *opened(V3_1_1, will=_WILL),
+                _GONE,
+                *on(1, _GETS, client(after=40), _GETS.marked("payload")),
+            ),
+        ]
+    )
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the copies."""

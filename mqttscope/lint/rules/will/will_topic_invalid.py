@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, hexadecimal, make_connect, opened
+from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
@@ -45,28 +45,34 @@ class WillTopicInvalid(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = [
-        conversation("a name", *opened(will=Will("a/b", b"x"))),
-        conversation("a name that begins with a dollar sign", *opened(V3_1_1, will=Will("$dead/c1", b"x"))),
-        conversation("an empty payload", *opened(will=Will("a/b", b"", properties=Properties(response_topic="r")))),
-    ]
-    bad = [
-        conversation(
-            "number sign",
-            client(hexadecimal("10 18 00 04 4d 51 54 54 05 06 00 3c 00 00 02 63 31 00 00 03 61 2f 23 00 01 78")).marked(
-                "will.will_topic"
+    good = examples(
+        lambda: [
+            conversation("a name", *opened(will=Will("a/b", b"x"))),
+            conversation("a name that begins with a dollar sign", *opened(V3_1_1, will=Will("$dead/c1", b"x"))),
+            conversation("an empty payload", *opened(will=Will("a/b", b"", properties=Properties(response_topic="r")))),
+        ]
+    )
+    bad = examples(
+        lambda: [
+            conversation(
+                "number sign",
+                client(
+                    hexadecimal("10 18 00 04 4d 51 54 54 05 06 00 3c 00 00 02 63 31 00 00 03 61 2f 23 00 01 78")
+                ).marked("will.will_topic"),
             ),
-        ),
-        conversation("plus sign in 3.1", client(make_connect(V3_1, will=Will("+/b", b"x"))).marked("will.will_topic")),
-        conversation("empty", client(make_connect(V3_1_1, will=Will("", b"x"))).marked("will.will_topic")),
-        conversation("U+0000", client(make_connect(V3_1_1, will=Will("a\0", b"x"))).marked("will.will_topic")),
-        conversation(
-            "Response Topic",
-            client(make_connect(will=Will("a", b"x", properties=Properties(response_topic="r/+")))).marked(
-                "will.properties.response_topic"
+            conversation(
+                "plus sign in 3.1", client(make_connect(V3_1, will=Will("+/b", b"x"))).marked("will.will_topic")
             ),
-        ),
-    ]
+            conversation("empty", client(make_connect(V3_1_1, will=Will("", b"x"))).marked("will.will_topic")),
+            conversation("U+0000", client(make_connect(V3_1_1, will=Will("a\0", b"x"))).marked("will.will_topic")),
+            conversation(
+                "Response Topic",
+                client(make_connect(will=Will("a", b"x", properties=Properties(response_topic="r/+")))).marked(
+                    "will.properties.response_topic"
+                ),
+            ),
+        ]
+    )
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Both topics of the will."""
