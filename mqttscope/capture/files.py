@@ -24,7 +24,7 @@ from mqttscope.capture.fingerprint import is_replaced
 from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS
 from mqttscope.capture.pcapng import PCAPNG_MAGIC
 from mqttscope.capture.read import NO_FRAME, BoundedFile, first_after, first_time, read_capture, read_rest
-from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame, FrameSink
 from mqttscope.redact.addresses import public_name
 
 STDIN = "-"
@@ -70,6 +70,7 @@ def open_capture(
     chunk_size: int = CHUNK_SIZE,
     frame_limit: int = FRAME_LIMIT,
     parts: Mapping[str, Part] | None = None,
+    direct: FrameSink | None = None,
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
@@ -81,13 +82,14 @@ def open_capture(
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
     ``parts``: what is to be read of some files, by path; it notes which of them were opened and are what they were.
+    ``direct`` is offered every frame before it is made; those that it takes do not come out here.
 
     One path in place of a list is a `TypeError`: each of its characters would be the name of a capture.
     """
     if isinstance(sources, str | bytes | os.PathLike):
         message = f"open_capture takes a list of captures, as open_capture([{sources!r}])"
         raise TypeError(message)
-    return _opened(sources, stdin, chunk_size, frame_limit, parts)
+    return _opened(sources, stdin, chunk_size, frame_limit, parts, direct)
 
 
 def _opened(
@@ -96,8 +98,9 @@ def _opened(
     chunk_size: int,
     frame_limit: int,
     parts: Mapping[str, Part] | None,
+    direct: FrameSink | None,
 ) -> Iterator[_Item]:
-    captures = list(_captures_of(sources, stdin, chunk_size, frame_limit))
+    captures = list(_captures_of(sources, stdin, chunk_size, frame_limit, direct))
     for capture in captures:
         capture.part = (parts or {}).get(capture.name)
     if len(captures) > 1:
@@ -105,7 +108,7 @@ def _opened(
             capture.peek()
         captures.sort(key=lambda capture: capture.first_ns)
     for capture in captures:
-        yield from capture.read(chunk_size)
+        yield from capture.read(chunk_size, direct)
 
 
 def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> bool:
@@ -161,10 +164,10 @@ class _Capture:
                 break
         self.items = chain(seen, items)
 
-    def read(self, chunk_size: int) -> Iterable[_Item]:
-        return self._read_file(chunk_size) if self.items is None else self.items
+    def read(self, chunk_size: int, direct: FrameSink | None = None) -> Iterable[_Item]:
+        return self._read_file(chunk_size, direct) if self.items is None else self.items
 
-    def _read_file(self, chunk_size: int) -> Generator[_Item, None, None]:
+    def _read_file(self, chunk_size: int, direct: FrameSink | None) -> Generator[_Item, None, None]:
         try:
             opened = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
         except (OSError, ValueError) as error:
@@ -181,7 +184,7 @@ class _Capture:
             if behind:
                 yield from read_rest(file, self.name, behind)
                 return
-            yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit)
+            yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit, direct=direct)
 
     def _limited(self, file: BinaryIO) -> tuple[BinaryIO, int]:
         """What is read of an open file, and how much of it was read before."""
@@ -190,7 +193,11 @@ class _Capture:
 
 
 def _captures_of(
-    sources: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None, chunk_size: int, frame_limit: int
+    sources: Sequence[str | os.PathLike[str]],
+    stdin: BinaryIO | None,
+    chunk_size: int,
+    frame_limit: int,
+    direct: FrameSink | None = None,
 ) -> Iterator[_Capture]:
     """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again."""
     taken = {identity(os.fspath(source)) for source in sources if source != STDIN}
@@ -201,7 +208,7 @@ def _captures_of(
             items = (
                 iter((CaptureError(STDIN, "is standard input and was named before"),))
                 if stdin_taken
-                else _read_stdin(stdin, chunk_size, frame_limit)
+                else _read_stdin(stdin, chunk_size, frame_limit, direct)
             )
             stdin_taken = True
             yield _Capture(STDIN, frame_limit, items)
@@ -221,13 +228,13 @@ def _captures_of(
             taken.add(known)
 
 
-def _read_stdin(stdin: BinaryIO | None, chunk_size: int, frame_limit: int) -> Iterator[_Item]:
+def _read_stdin(stdin: BinaryIO | None, chunk_size: int, frame_limit: int, direct: FrameSink | None) -> Iterator[_Item]:
     if stdin is None:
         if sys.stdin is None:
             yield CaptureError(STDIN, "cannot be opened: standard input is closed")
             return
         stdin = sys.stdin.buffer
-    yield from read_capture(stdin, STDIN, chunk_size=chunk_size, frame_limit=frame_limit)
+    yield from read_capture(stdin, STDIN, chunk_size=chunk_size, frame_limit=frame_limit, direct=direct)
 
 
 def _is_regular(path: str) -> bool:

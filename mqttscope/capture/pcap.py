@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.net.frame import CaptureError, Frame
+from mqttscope.net.frame import CaptureError, Frame, FrameSink
 
 
 @dataclass(slots=True)
@@ -117,6 +117,7 @@ def read_pcap(
     frame_limit: int = FRAME_LIMIT,
     memory: ReaderState | None = None,
     more: bool = False,
+    direct: FrameSink | None = None,
 ) -> Iterator[Frame | CaptureError]:
     """The frames of a pcap file, then one :class:`CaptureError` when it is damaged or ends inside a record.
 
@@ -124,7 +125,8 @@ def read_pcap(
     :data:`PCAP_MAGICS`.  ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
 
     ``memory``: where to begin, unless it is fresh; ``buffer`` is the file header then, and ``source`` begins there.
-    ``more``: the file continues growing, so that ending inside a record is no fault.
+    ``more``: the file continues growing, so that ending inside a record is no fault.  Frames that ``direct`` takes
+    do not come out here.
     """
     buffer = buffer if len(buffer) >= FILE_HEADER_SIZE else source.fill(buffer, FILE_HEADER_SIZE)
     if len(buffer) < FILE_HEADER_SIZE and more and source.fault is None:
@@ -163,10 +165,16 @@ def read_pcap(
         elif captured_length > limit:
             break
         number += 1
+        timestamp_ns = seconds * 1_000_000_000 + fraction * scale
+        if direct is not None and direct.take(
+            buffer, start, stop, number, timestamp_ns, link_type, original_length, capture
+        ):
+            position = stop
+            continue
         # Without __init__: there is one for each frame of the capture.
         frame = _new(Frame)
         frame.number = number
-        frame.timestamp_ns = seconds * 1_000_000_000 + fraction * scale
+        frame.timestamp_ns = timestamp_ns
         frame.link_type = link_type
         frame.data = buffer[start:stop]
         frame.original_length = original_length

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.pcap import FRAME_LIMIT, Interface, ReaderState
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
 
 PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
 """The first four bytes of a pcapng file, the same in both byte orders."""
@@ -73,6 +73,7 @@ def read_pcapng(
     frame_limit: int = FRAME_LIMIT,
     memory: ReaderState | None = None,
     more: bool = False,
+    direct: FrameSink | None = None,
 ) -> Iterator[Frame | CaptureNotice]:
     """The frames and notices of a pcapng file, then one :class:`CaptureError` when it is damaged or incomplete.
 
@@ -83,7 +84,7 @@ def read_pcapng(
     blocks carry are summed up per interface and told at the end of the section.
 
     ``memory``: where to begin, unless it is fresh; ``buffer`` and ``source`` begin there then.  ``more``: the file goes
-    on growing, so that its end is none.
+    on growing, so that its end is none.  Frames that ``direct`` takes do not come out here.
     """
     section = _Section("<") if memory is None else _Section(memory.order, memory.interfaces)
     interfaces = section.interfaces
@@ -138,6 +139,11 @@ def read_pcapng(
                             timestamp, is_beyond = _far_time(high << 32 | low, interface)
                             beyond += is_beyond
                     number += 1
+                    if direct is not None and direct.take(
+                        buffer, start, data_end, number, timestamp, link_type, original, capture
+                    ):
+                        position = stop
+                        continue
                     # Without __init__: there is one for each frame of the capture.
                     frame = _new(Frame)
                     frame.number = number

@@ -20,7 +20,7 @@ from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, PCAP_MAGICS, ReaderState, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame, FrameSink
 
 NO_FRAME: Final = float("-inf")
 """Time of the first frame where there is none: these captures come first."""
@@ -46,18 +46,23 @@ _LONGEST_FOREIGN: Final = max(len(magic) for magic, _ in _FOREIGN)
 
 
 def read_capture(
-    file: BinaryIO, capture: str, *, chunk_size: int = CHUNK_SIZE, frame_limit: int = FRAME_LIMIT
+    file: BinaryIO,
+    capture: str,
+    *,
+    chunk_size: int = CHUNK_SIZE,
+    frame_limit: int = FRAME_LIMIT,
+    direct: FrameSink | None = None,
 ) -> Iterator[Frame | CaptureNotice]:
     """Frames and notices of one capture that is open already; ``file`` need not be seekable and stays open.
 
-    ``capture``: name for the frames.  Errors and limits as for :func:`open_capture`.
+    ``capture``: name for the frames.  Errors, limits and ``direct`` as for :func:`open_capture`.
     """
     source = ByteSource(file, chunk_size=chunk_size)
     head = source.fill(b"", 4)
     if head[:4] in PCAP_MAGICS:
-        return read_pcap(source, head, capture, frame_limit=frame_limit)
+        return read_pcap(source, head, capture, frame_limit=frame_limit, direct=direct)
     if head[:4] == PCAPNG_MAGIC:
-        return read_pcapng(source, head, capture, frame_limit=frame_limit)
+        return read_pcapng(source, head, capture, frame_limit=frame_limit, direct=direct)
     head = source.fill(head, _LONGEST_FOREIGN)
     return iter((CaptureError(capture, source.fault or _foreign(head), 0, 0),))
 

@@ -83,7 +83,7 @@ def command(given: InspectOptions) -> int:
     from mqttscope.cli import advice
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
-    from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.dissect import Dissector, FastPath, dissect_segments
     from mqttscope.report.public import make_reporter
 
     captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
@@ -104,7 +104,10 @@ def command(given: InspectOptions) -> int:
     stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
     reading = Reading(captures, given.files, stdin, fragments)
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
-    source = reading.segments(watch.skipped)
+    fast_path = None
+    if export is None and wanted is None and not given.selection.connection and given.limit is None:
+        fast_path = FastPath(dissector, watch.passing(reporter.feed), order=reading.order)
+    source = reading.segments(watch.skipped, fast_path=fast_path)
     if export is None:
         events = dissect_segments(source, dissector=dissector)
     else:

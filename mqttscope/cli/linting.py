@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from mqttscope.cli.output import (
 )
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
-from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
@@ -92,6 +92,7 @@ class LintRun:
         """Whether one of them is well formed."""
         self.spoken: set[str] = set()
         """Captures that hold some."""
+        self._spoken_last = ""
         self.cut = 0
         """Packets that never came to their end."""
         self.files: list[FileSink] = []
@@ -129,15 +130,30 @@ class LintRun:
 
     def _judge(self) -> None:
         """Read the captures, take what is found."""
-        self._feed(self._events())
+        reading, feed = self.reading, self.feed
+        fast_path = FastPath(self.dissector, self.watch.passing(feed), order=reading.order)
+        segments = reading.segments(self.watch.skipped, fast_path=fast_path)
+        for event in self.watch.events(dissect_segments(segments, dissector=self.dissector)):
+            feed(event)
 
     def feed(self, event: Event) -> None:
-        """Lint one event of a run that others drive."""
-        self._feed((event,))
-
-    def _events(self) -> Iterable[Event]:
-        segments = self.reading.segments(self.watch.skipped)
-        return self.watch.events(dissect_segments(segments, dissector=self.dissector))
+        """Lint one event, which may come from a run that others drive."""
+        found = self.linter.feed(event)
+        selection = self.selection
+        if selection is not None:
+            found = selection.take(event, found)
+            self.packets = selection.packets
+        elif type(event) is PacketEvent:
+            self.packets += 1
+            if event.capture is not self._spoken_last:
+                self._spoken_last = event.capture
+                self.spoken.add(event.capture)
+                self.understood = True
+        if found:
+            for finding in found:
+                self._take(finding)
+        if type(event) is not PacketEvent and self._seen(event) and selection is None:
+            self.packets += 1
 
     def nothing(self) -> str:
         """Why there is nothing to judge, or too little, where that is so."""
@@ -169,28 +185,6 @@ class LintRun:
             for one in map(public_name, self.captures)
             if not any(covers(one, known) for known in self.spoken) and not any(covers(one, known) for known in bad)
         ]
-
-    def _feed(self, events: Iterable[Event]) -> None:
-        feed, selection = self.linter.feed, self.selection
-        packets, last = 0, ""
-        try:
-            for event in events:
-                found = feed(event)
-                if selection is not None:
-                    found = selection.take(event, found)
-                elif type(event) is PacketEvent:
-                    packets += 1
-                    if event.capture is not last:
-                        last = event.capture
-                        self.spoken.add(last)
-                if found:
-                    for finding in found:
-                        self._take(finding)
-                if type(event) is not PacketEvent:
-                    packets += self._seen(event)
-        finally:
-            self.understood = self.understood or bool(last)
-            self.packets = self.packets + packets if selection is None else selection.packets
 
     def _seen(self, event: Event) -> bool:
         """Take note of an event that is no good packet; whether it is a malformed one."""

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
@@ -226,14 +226,27 @@ class Watch:
         self.errors = 0
         self.dropped = 0
         self.skipped: Counter[str] = Counter()
-        self._progress = progress and not self._told and _is_terminal(sys.stderr)
+        self._progress = Progress() if progress and not self._told and _is_terminal(sys.stderr) else None
+        self._count = 0
 
     def events(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events; capture errors and drops are reported on standard error as well."""
-        for event in self._shown(source) if self._progress else source:
+        for event in source if self._progress is None else self._shown(source, self._progress):
             if type(event) is not PacketEvent:
                 self._note(event)
             yield event
+
+    def passing(self, feed: Callable[[Event], object]) -> Callable[[Event], object]:
+        """What feeds events that do not come through `events`, those of a fast path; they count for the progress."""
+        progress = self._progress
+        if progress is None:
+            return feed
+
+        def seen(event: Event) -> None:
+            self._see(event, progress)
+            feed(event)
+
+        return seen
 
     def _note(self, event: Event) -> None:
         if isinstance(event, CaptureError):
@@ -246,17 +259,20 @@ class Watch:
                 dropped = counted(event.dropped, "frame")
                 warn(f"{event.capture}: interface {event.interface} dropped {dropped} while capturing")
 
-    def _shown(self, source: Iterable[Event]) -> Iterator[Event]:
+    def _shown(self, source: Iterable[Event], progress: Progress) -> Iterator[Event]:
         """Go through events and show how far that is, once it takes longer than a second."""
-        progress = Progress()
         try:
-            for count, event in enumerate(source, 1):
-                if progress.due(count):
-                    capture, frame = getattr(event, "capture", ""), getattr(event, "frame", 0)
-                    progress.show(f"{count:,} events, frame {frame:,} of {utf8(os.path.basename(capture))}")
+            for event in source:
+                self._see(event, progress)
                 yield event
         finally:
             progress.clear()
+
+    def _see(self, event: Event, progress: Progress) -> None:
+        self._count += 1
+        if progress.due(self._count):
+            capture, frame = getattr(event, "capture", ""), getattr(event, "frame", 0)
+            progress.show(f"{self._count:,} events, frame {frame:,} of {utf8(os.path.basename(capture))}")
 
 
 def describe(error: CaptureError) -> str:

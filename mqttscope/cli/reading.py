@@ -16,16 +16,14 @@ from mqttscope.capture.files import STDIN
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions
 from mqttscope.cli.output import warn
-from mqttscope.dissect import segments
+from mqttscope.dissect import CaptureOrder, FastPath, segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.fragments import Fragments
-from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame, Plaintext
+from mqttscope.net.frame import CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
 from mqttscope.net.segment import Segment
 
 Tap = Callable[[Iterator[Frame | CaptureNotice]], Iterator[Frame | CaptureNotice]]
-OVERLAP_NS = 10_000_000
-"""So much may the frames at the edge of two rotated captures be out of order."""
 MAX_NAMED = 5
 """Captures that are named in one sentence; further ones are counted."""
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
@@ -62,8 +60,9 @@ class Reading:
         self.keys: bytes | None = None
         self.records = 0
         """Records of TLS that were decrypted."""
-        self.overlapping: list[str] = []
-        """Captures that begin before the end of one that was read before."""
+        self.order = CaptureOrder()
+        """Which captures begin before the end of one that was read before."""
+        self._fast_path: FastPath | None = None
         self._stdin = stdin
         self._spool: BinaryIO | None = None
         self._keylog = keylog
@@ -85,15 +84,27 @@ class Reading:
         """Whether keys were given."""
         return self.keys is not None
 
-    def segments(self, skipped: Counter[str], tap: Tap | None = None) -> Iterator[Segment | CaptureNotice | Plaintext]:
-        """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well."""
+    @property
+    def takes_fast_path(self) -> bool:
+        """Whether a fast path may take frames: nobody else has to see them."""
+        return self.keys is None and self.via is None
+
+    def segments(
+        self, skipped: Counter[str], tap: Tap | None = None, fast_path: FastPath | None = None
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well.
+
+        What ``fast_path`` takes of the frames does not come out here.
+        """
+        if self.takes_fast_path:
+            self._fast_path = fast_path
         if self.keys is not None and STDIN in self.captures:
             # It has to be read twice.
             try:
                 self._spool = _spooled(self._stdin)
             except OSError as error:
                 raise CannotDecryptError(f"cannot decrypt: {error.strerror or error}") from None
-        frames = self._open()
+        frames = self._open(self._fast_path)
         items = self._segments(frames if tap is None else tap(frames), skipped, self.fragments)
         found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
         several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
@@ -103,16 +114,10 @@ class Reading:
         self, items: Iterator[Segment | CaptureNotice | Plaintext]
     ) -> Iterator[Segment | CaptureNotice | Plaintext]:
         """Pass everything on, and note captures that overlap in time with one that was read before."""
-        capture, latest_ns = "", -1 << 63
+        order = self.order
         for item in items:
             if type(item) is Segment:
-                now_ns = item.timestamp_ns
-                if item.capture != capture:
-                    if now_ns < latest_ns - OVERLAP_NS:
-                        self.overlapping.append(item.capture)
-                    capture = item.capture
-                if now_ns > latest_ns:
-                    latest_ns = now_ns
+                order.see(item.capture, item.timestamp_ns)
             yield item
 
     def _segments(
@@ -134,10 +139,11 @@ class Reading:
 
     def advice(self) -> Iterator[str]:
         """The messages at the end: captures that overlap, keys that decrypted nothing."""
-        names = [utf8(one) for one in self.overlapping[:MAX_NAMED]]
-        left = len(self.overlapping) - len(names)
+        overlapping = self.order.overlapping
+        names = [utf8(one) for one in overlapping[:MAX_NAMED]]
+        left = len(overlapping) - len(names)
         more = f" and {left:,} more" if left else ""
-        if len(self.overlapping) == 1:
+        if len(overlapping) == 1:
             yield (
                 f"{names[0]} overlaps in time with an earlier capture and is read after it, so times go back;"
                 " mergecap makes one of them"
@@ -157,9 +163,9 @@ class Reading:
             return None
         return f"no TLS record could be decrypted with the keys in {self._keylog}"
 
-    def _open(self) -> Iterator[Frame | CaptureNotice]:
+    def _open(self, direct: FrameSink | None = None) -> Iterator[Frame | CaptureNotice]:
         if self._spool is None:
-            return open_capture(self.captures, stdin=self._stdin)
+            return open_capture(self.captures, stdin=self._stdin, direct=direct)
         return open_capture(self.captures, stdin=open(self._spool.name, "rb"))
 
     def _again(self) -> Iterator[Segment | CaptureNotice]:
@@ -182,6 +188,8 @@ class Reading:
                 except MissingToolError as error:
                     warn(f"{item.capture}: holds keys of TLS; {error}")
                     continue
+                if self._fast_path is not None:
+                    self._fast_path.closed = True
                 yield from self._joined(b"", items)
                 return
 

@@ -81,7 +81,7 @@ def command(given: StatsOptions) -> int:
     from mqttscope.cli import advice
     from mqttscope.cli.output import Output, Watch, make_view, warn
     from mqttscope.cli.reading import Reading
-    from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.dissect import Dissector, FastPath, dissect_segments
     from mqttscope.stats.collect import Statistics
 
     connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
@@ -90,7 +90,11 @@ def command(given: StatsOptions) -> int:
     statistics = Statistics()
     reading = Reading(given.captures, given.files)
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
-    events = dissect_segments(reading.segments(watch.skipped, statistics.frames), dissector=dissector)
+    fast_path = None
+    if wanted is None and not connection and reading.takes_fast_path:
+        fast_path = FastPath(dissector, watch.passing(statistics.feed), order=reading.order, counting=True)
+    source = reading.segments(watch.skipped, statistics.frames, fast_path)
+    events = dissect_segments(source, dissector=dissector)
     interrupt: KeyboardInterrupt | None = None
     matched = [False]
     try:
@@ -99,6 +103,9 @@ def command(given: StatsOptions) -> int:
     except KeyboardInterrupt as error:
         # What was found so far is worth more than nothing: a second Ctrl-C ends it.
         interrupt = error
+    if fast_path is not None:
+        for name, counts in fast_path.counts.items():
+            statistics.add_frames(name, counts)
     statistics.finish()
     sink = Output()
     if given.form == "json":

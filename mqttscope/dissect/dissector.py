@@ -87,8 +87,8 @@ class Dissector:
         """Segments of MQTT connections that were captured twice, up to the ends of these."""
         self.one_sided = 0
         """Closed MQTT connections of which the capture has one direction alone."""
-        self._packets = PacketEvents()
-        self._transports = Transports(self.options, self._packets, self.alarm)
+        self.packet_events = PacketEvents()
+        self._transports = Transports(self.options, self.packet_events, self.alarm)
         self.named_otherwise, self.other_tls = self._transports.named_otherwise, self._transports.other_tls
         self._resets: dict[tuple[str, int], bytes] = {}
         """Who sent the latest resets, by capture and frame."""
@@ -157,7 +157,7 @@ class Dissector:
     @property
     def packets(self) -> int:
         """Packets reported so far, malformed ones included; 0 where each connection counts its own."""
-        return self._packets.counting.packets
+        return self.packet_events.counting.packets
 
     @property
     def connections(self) -> int:
@@ -233,7 +233,7 @@ class Dissector:
     def _new_dialogue(self, flow: Flow) -> FlowState:
         made = flow.context = FlowState(flow)
         if not self.options.count_by_connection:
-            made.counting = self._packets.counting
+            made.counting = self.packet_events.counting
         return made
 
     def _data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
@@ -245,7 +245,7 @@ class Dissector:
             yield from self._transports.websocket(dialogue, event)
         elif phase is MQTT or phase is SEARCHING:
             from_client = event.from_initiator is dialogue.client_is_initiator
-            yield from self._packets.feed(dialogue, from_client, event.data, event)
+            yield from self.packet_events.feed(dialogue, from_client, event.data, event)
         elif phase is UNDECIDED:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
@@ -295,7 +295,7 @@ class Dissector:
             place = (event.frame, event.timestamp_ns, event.capture)
             yield GapEvent(connection, direction, *place, event.length, event.reason, event.offset)
         if dialogue.speaks_mqtt:
-            yield from self._packets.gap(dialogue, from_client, event.length, event)
+            yield from self.packet_events.gap(dialogue, from_client, event.length, event)
         elif dialogue.web is not None:
             yield from self._transports.unwrapped(dialogue, dialogue.web.gap(from_client, event.length), event)
         elif dialogue.tls is not None:
@@ -376,7 +376,7 @@ class Dissector:
         if at.how != "fin":
             items = [cut_off(one, at.how, stream) for one in items]
         if items and dialogue.connection is not None:
-            yield from self._packets.late_items(dialogue, from_client, items, at)
+            yield from self.packet_events.late_items(dialogue, from_client, items, at)
 
     def _end_of_flow(self, dialogue: FlowState, event: FlowClosed) -> Iterator[Event]:
         if dialogue.phase is UNDECIDED:
@@ -392,7 +392,7 @@ class Dissector:
         place = (event.frame, event.timestamp_ns, event.capture)
         for spoken in filter(None, (dialogue.inner, dialogue)):
             if spoken.held:
-                yield from self._packets.release(spoken, final=True)
+                yield from self.packet_events.release(spoken, final=True)
         connection = dialogue.connection
         if connection is None:
             if dialogue.phase is not IGNORED:
@@ -485,7 +485,8 @@ def _delivered(flow: Flow) -> int:
 
 
 _new = PacketEvent.__new__
-_SAYS_NO_VERSION: Final = frozenset(PACKETS.values()) - {Connect, Connack}
+SAYS_NO_VERSION: Final = frozenset(PACKETS.values()) - {Connect, Connack}
+"""Packets that leave the version of their connection as it is."""
 
 
 def dissect_segments(
@@ -530,7 +531,7 @@ def dissect_segments(
             history.segment(
                 from_client,
                 entry[1].offset,
-                acknowledged(entry, segment),
+                acknowledged(entry, segment.acknowledgment),
                 entry[2].offset,
                 segment.timestamp_ns,
                 stream.held,
@@ -540,7 +541,7 @@ def dissect_segments(
         if not items:
             continue
         if not connection.version_known:
-            yield from running._packets.items(dialogue, from_client, list(items), segment)
+            yield from running.packet_events.items(dialogue, from_client, list(items), segment)
             continue
         direction, side = (C2S, connection.client_side) if from_client else (S2C, connection.server_side)
         counting = dialogue.counting
@@ -548,11 +549,11 @@ def dissect_segments(
         for item in left:
             if type(item) is Publish:
                 topic = item.topic_name or connection.resolve_topic(item, direction)
-            elif type(item) in _SAYS_NO_VERSION:
+            elif type(item) in SAYS_NO_VERSION:
                 topic = None
             else:
                 # With all that came at once: what it does to the version holds from the next bytes on.
-                yield from running._packets.items(dialogue, from_client, [item, *left], segment)
+                yield from running.packet_events.items(dialogue, from_client, [item, *left], segment)
                 break
             number = counting.packets
             counting.packets = number + 1

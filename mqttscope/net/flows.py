@@ -82,45 +82,71 @@ class FlowTable(FlowRegister):
         ``None`` for any other: then nothing was taken, and `feed` has to.  All that such a segment does to the flow is
         that its payload is `delivered`.
         """
-        timestamp_ns = segment.timestamp_ns
         entry = self._index.get(segment.key)
-        if entry is None or timestamp_ns >= self._next_sweep_ns:
+        if entry is None or segment.missing:
             return None
+        taken = self.continues(
+            entry,
+            segment.sequence,
+            segment.acknowledgment,
+            segment.flags,
+            segment.window,
+            segment.payload,
+            segment.options,
+            segment.frame,
+            segment.timestamp_ns,
+            segment.capture,
+        )
+        return entry if taken else None
+
+    def continues(
+        self,
+        entry: Entry,
+        sequence: int,
+        acknowledgment: int,
+        flags: int,
+        window: int,
+        payload: bytes,
+        options: bytes,
+        frame: int,
+        timestamp_ns: int,
+        capture: str,
+    ) -> bool:
+        """`take_in_order` of a segment of a known flow, captured whole, by its values."""
+        if timestamp_ns >= self._next_sweep_ns:
+            return False
         flow, half, peer, _ = entry
         if (
             not flow.clear
-            or segment.flags & 0x17 != ACK
+            or flags & 0x17 != ACK
             or timestamp_ns >= flow.check_ns
-            or segment.capture != flow.last_capture
-            or not segment.window
-            or segment.missing
+            or capture != flow.last_capture
+            or not window
         ):
-            return None
-        payload = segment.payload
-        sequence = segment.sequence
+            return False
         if sequence != half.sequence:
             # An empty segment that was overtaken says nothing but its acknowledgment; one byte back it is a probe.
             behind = (half.sequence - sequence) & 0xFFFFFFFF
             if payload or behind == 1 or behind > START_WINDOW:
-                return None
+                return False
         offset = peer.offset
-        beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
+        beyond = (acknowledgment - peer.sequence) & 0xFFFFFFFF
         if beyond:
             if beyond >= _LITTLE_BEHIND:
                 offset += beyond - 0x100000000
             elif beyond <= START_WINDOW:
                 offset += beyond
             else:
-                return None
+                return False
         if offset > peer.acknowledged:
             peer.acknowledged = offset
         flow.last_timestamp_ns = timestamp_ns
-        flow.last_frame = segment.frame
-        flow.last_capture = segment.capture
+        flow.last_frame = frame
+        flow.last_capture = capture
         if not payload:
             half.empty_segments += 1
-            return entry
-        half.options = segment.options
+            return True
+        half.options = options
         half.options_ns = timestamp_ns
         length = len(payload)
         half.offset += length
@@ -130,7 +156,11 @@ class FlowTable(FlowRegister):
         history.append(payload)
         if len(history) > HISTORY_PAYLOADS:
             half.shorten()
-        return entry
+        return True
+
+    def entry(self, key: bytes) -> Entry | None:
+        """The flow that a direction key belongs to, as the segments of this direction see it."""
+        return self._index.get(key)
 
     def advance(self, now: int) -> Sequence[FlowEvent]:
         """Let capture time pass without a segment: give up holes that are due, end flows that went idle."""
@@ -521,11 +551,11 @@ def _continued(half: HalfStream) -> HalfStream:
     )
 
 
-def acknowledged(entry: Entry, segment: Segment) -> int:
+def acknowledged(entry: Entry, acknowledgment: int) -> int:
     """How far a segment that `FlowTable.take_in_order` took acknowledges the peer's stream."""
     peer = entry[2]
     # After the segment the peer's stream stands where it stood before.
-    beyond = (segment.acknowledgment - peer.sequence) & 0xFFFFFFFF
+    beyond = (acknowledgment - peer.sequence) & 0xFFFFFFFF
     return peer.offset + beyond - (0x100000000 if beyond >= 0x80000000 else 0)
 
 
@@ -534,7 +564,7 @@ def delivered(entry: Entry, segment: Segment) -> StreamData:
     flow, half, peer, from_initiator = entry
     payload = segment.payload
     offset = half.offset - len(payload)
-    received = acknowledged(entry, segment)
+    received = acknowledged(entry, segment.acknowledgment)
     return StreamData(
         flow,
         from_initiator,

@@ -41,6 +41,30 @@ class Frame:
     """Name of the capture the frame was read from, as the user gave it."""
 
 
+class FrameSink:
+    """Takes frames out of a reader's buffer, so that nothing is made for a frame that nobody wants to see.
+
+    This one takes none.  No Protocol, since compiled readers call it for each frame.
+    """
+
+    def take(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        number: int,
+        timestamp_ns: int,
+        link_type: int,
+        original_length: int,
+        capture: str,
+    ) -> bool:
+        """Take the frame that lies in ``data`` from ``start`` to ``end``; the rest is as in `Frame`.
+
+        ``False`` where it did not: then nothing has happened, and the reader yields the frame.
+        """
+        return False
+
+
 @dataclass(slots=True)
 class CaptureError:
     """A capture could not be read, or not to its end.  Frames before it are good."""

@@ -119,69 +119,85 @@ _ENCAPSULATED: Final = 0xFE
 """Type of what a forwarder puts before the message of a client that has no IP."""
 
 
+TcpHeader = tuple[bytes, int, int, int, int, int, int, int]
+"""Direction key, sequence and acknowledgment number, flags, window, and where in the buffer the options of the TCP
+header begin, the payload begins and ends."""
+_UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
+
+
+def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
+    """Where the TCP segment is in a frame that lies in ``data`` from ``start`` to ``stop``, if the frame is usual.
+
+    The key is empty where it is not.  Nearly all frames of most captures are not worth a walk: Ethernet II with at most
+    one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP segment that was captured whole; or
+    the same IPv4 without a link layer, as recordings of live runs have it.
+    """
+    size = stop - start
+    key = b""
+    if link_type == 1 and size >= 54:
+        begin = data[start + 12 : start + 15]
+        if begin == _PLAIN_IPV4:
+            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+                "!H2xHxB14xIIBBH", data, start + 16
+            )
+            if protocol == 6 and not fragment & 0x3FFF:
+                key = data[start + 26 : start + 38]
+                body, end = start + 34, start + 14 + length
+        elif size < 74:
+            pass  # too short for what may come now, or padded
+        elif begin == _PLAIN_IPV6:
+            length, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+                "!HB37xIIBBH", data, start + 18
+            )
+            if protocol == 6:
+                key = data[start + 22 : start + 58]
+                body, end = start + 54, start + 54 + length
+        elif begin[:2] == b"\x81\0" and data[start + 16 : start + 19] == _PLAIN_IPV4:
+            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+                "!H2xHxB14xIIBBH", data, start + 20
+            )
+            identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
+            if protocol == 6 and not fragment & 0x3FFF and identifier != b"\0\0":
+                key = direction_key(data[start + 30 : start + 38], data[start + 38 : start + 42], identifier)
+                body, end = start + 38, start + 18 + length
+    elif link_type == 101 and size >= 40 and data[start] == _IPV4_WITHOUT_OPTIONS:
+        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
+            "!H2xHxB14xIIBBH", data, start + 2
+        )
+        if protocol == 6 and not fragment & 0x3FFF:
+            key = data[start + 12 : start + 24]
+            body, end = start + 20, start + length
+    if key and data_offset >= 0x50:
+        begins = body + (data_offset >> 2 & 0x3C)
+        if begins <= end <= stop:
+            return key, sequence, acknowledgment, flags, window, body + 20, begins, end
+    return _UNUSUAL
+
+
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:
     """The TCP segment of a frame (RFC 9293), the IP fragment it holds, or why there is neither.
 
     When the snap length cut TCP options but left the fixed 20 bytes, the segment has an empty payload and ``missing``
     says how long it was.
     """
-    # Nearly all frames of most captures are not worth a walk: Ethernet II with at most one VLAN tag, IPv4 without
-    # options or IPv6 without extension headers, and a TCP segment that was captured whole; or the same IPv4 without
-    # a link layer, as recordings of live runs have it.
     data = frame.data
-    size = len(data)
-    key = b""
-    if frame.link_type == 1 and size >= 54:
-        begin = data[12:15]
-        if begin == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-                "!H2xHxB14xIIBBH", data, 16
-            )
-            if protocol == 6 and not fragment & 0x3FFF:
-                key = data[26:38]
-                body, end = 34, 14 + length
-        elif size < 74:
-            pass  # too short for what may come now, or padded
-        elif begin == _PLAIN_IPV6:
-            length, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-                "!HB37xIIBBH", data, 18
-            )
-            if protocol == 6:
-                key = data[22:58]
-                body, end = 54, 54 + length
-        elif begin[:2] == b"\x81\0" and data[16:19] == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-                "!H2xHxB14xIIBBH", data, 20
-            )
-            identifier = bytes((data[14] & 0x0F, data[15]))
-            if protocol == 6 and not fragment & 0x3FFF and identifier != b"\0\0":
-                key = direction_key(data[30:38], data[38:42], identifier)
-                body, end = 38, 18 + length
-    elif frame.link_type == 101 and size >= 40 and data[0] == _IPV4_WITHOUT_OPTIONS:
-        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-            "!H2xHxB14xIIBBH", data, 2
-        )
-        if protocol == 6 and not fragment & 0x3FFF:
-            key = data[12:24]
-            body, end = 20, length
-    if key and data_offset >= 0x50:
-        start = body + (data_offset >> 2 & 0x3C)
-        if start <= end <= size:
-            # Without __init__: there is one for each frame of the capture.
-            made = _new(Segment)
-            made.key = key
-            made.sequence = sequence
-            made.acknowledgment = acknowledgment
-            made.flags = flags
-            made.window = window
-            made.payload = data[start:end]
-            made.missing = 0
-            made.frame = frame.number
-            made.timestamp_ns = frame.timestamp_ns
-            made.capture = frame.capture
-            made.options = data[body + 20 : start]
-            return made
-    return walk(frame)
+    key, sequence, acknowledgment, flags, window, options, start, end = locate(data, 0, len(data), frame.link_type)
+    if not key:
+        return walk(frame)
+    # Without __init__: there is one for each frame of the capture.
+    made = _new(Segment)
+    made.key = key
+    made.sequence = sequence
+    made.acknowledgment = acknowledgment
+    made.flags = flags
+    made.window = window
+    made.payload = data[start:end]
+    made.missing = 0
+    made.frame = frame.number
+    made.timestamp_ns = frame.timestamp_ns
+    made.capture = frame.capture
+    made.options = data[options:start]
+    return made
 
 
 def walk(frame: Frame) -> Segment | Fragment | NotSegment:

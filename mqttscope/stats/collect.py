@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from mqttscope.dissect.fast_path import FrameCounts
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -128,6 +129,15 @@ class Statistics:
                 elif now < row.first_ns:  # type: ignore[operator]
                     row.first_ns = now
             yield frame
+
+    def add_frames(self, capture: str, counts: FrameCounts) -> None:
+        """Count frames that did not pass `frames`."""
+        row = self._capture_row(capture)
+        row.frames += counts.frames
+        row.frame_bytes += counts.frame_bytes
+        row.captured_bytes += counts.captured_bytes
+        row.first_ns = counts.first_ns if row.first_ns is None else min(row.first_ns, counts.first_ns)
+        row.last_ns = counts.last_ns if row.last_ns is None else max(row.last_ns, counts.last_ns)
 
     def feed(self, event: Event) -> None:
         """Count one event, before its packet is applied to its connection."""

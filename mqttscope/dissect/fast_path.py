@@ -1,0 +1,225 @@
+"""The fast path: from the buffer of a reader to the events of packets, without an object for each frame.
+
+Nearly all frames of a capture are segments of TCP that continue a connection whose packets are known.  `FastPath` takes
+these where they lie, and gives their events to whoever wants them.  All else it leaves to `dissect_segments`, to which
+the reader yields the frame; both work on one `Dissector`, so that a capture may change from one way to the other with
+each frame.  A test holds that every capture gives the same events with and without the fast path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mqttscope.dissect.dissector import SAYS_NO_VERSION, Dissector
+from mqttscope.dissect.flow_state import IGNORED, MQTT, Arrival, FlowState
+from mqttscope.dissect.transports import C2S, S2C
+from mqttscope.events import Event, PacketEvent
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.stream import StreamItem
+from mqttscope.net.flows import acknowledged
+from mqttscope.net.frame import FrameSink
+from mqttscope.net.headers import locate
+from mqttscope.session.connection import Connection
+
+OVERLAP_NS: Final = 10_000_000
+"""So much may the frames at the edge of two rotated captures be out of order."""
+_new = PacketEvent.__new__
+_NONE: Final = b""
+
+
+class CaptureOrder:
+    """Notes captures that overlap in time with one that was read before."""
+
+    def __init__(self) -> None:
+        self.overlapping: list[str] = []
+        """Captures that begin before the end of an earlier one."""
+        self._capture = ""
+        self._latest_ns = -1 << 63
+
+    def see(self, capture: str, timestamp_ns: int) -> None:
+        """Take the time of the next segment."""
+        if capture != self._capture:
+            if timestamp_ns < self._latest_ns - OVERLAP_NS:
+                self.overlapping.append(capture)
+            self._capture = capture
+        if timestamp_ns > self._latest_ns:
+            self._latest_ns = timestamp_ns
+
+
+class FrameCounts:
+    """Frames of one capture that were taken, their bytes, and the times between which they lie."""
+
+    def __init__(self, timestamp_ns: int) -> None:
+        self.frames = 0
+        self.frame_bytes = 0
+        """On the wire."""
+        self.captured_bytes = 0
+        self.first_ns = timestamp_ns
+        self.last_ns = timestamp_ns
+
+
+class FastPath(FrameSink):
+    """Takes frames of known connections, for a dissector whose other events are those of `dissect_segments`."""
+
+    def __init__(
+        self,
+        dissector: Dissector,
+        feed: Callable[[Event], object],
+        *,
+        order: CaptureOrder | None = None,
+        counting: bool = False,
+    ) -> None:
+        """``feed`` takes each event while its connection is in the state before it.
+
+        ``order`` is told the times of segments, ``counting`` has frames counted in ``counts``.
+        """
+        self.counts: dict[str, FrameCounts] = {}
+        """Frames that were taken, by capture."""
+        self.closed = False
+        """Whether no more frames are taken: whoever reads wants to see all of them from now on."""
+        self._dissector = dissector
+        self._flows = dissector.flows
+        self._feed = feed
+        self._order = order
+        self._counting = counting
+
+    def take(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        number: int,
+        timestamp_ns: int,
+        link_type: int,
+        original_length: int,
+        capture: str,
+    ) -> bool:
+        """As `FrameSink.take`."""
+        if self.closed:
+            return False
+        key, sequence, acknowledgment, flags, window, options_at, payload_at, payload_end = locate(
+            data, start, end, link_type
+        )
+        if not key:
+            return False
+        entry = self._flows.entry(key)
+        if entry is None:
+            return False
+        if payload_at == payload_end:
+            if not self._flows.continues(
+                entry, sequence, acknowledgment, flags, window, _NONE, _NONE, number, timestamp_ns, capture
+            ):
+                return False
+            if self._order is not None:
+                self._order.see(capture, timestamp_ns)
+            if self._counting:
+                self._count(original_length, end - start, timestamp_ns, capture)
+            return True
+        dialogue = entry[0].context
+        if type(dialogue) is not FlowState:
+            return False
+        connection = dialogue.connection
+        if dialogue.phase is MQTT:
+            if connection is None or not connection.version_known:
+                return False
+        elif dialogue.phase is not IGNORED:
+            return False
+        payload = data[payload_at:payload_end]
+        if not self._flows.continues(
+            entry,
+            sequence,
+            acknowledgment,
+            flags,
+            window,
+            payload,
+            data[options_at:payload_at],
+            number,
+            timestamp_ns,
+            capture,
+        ):
+            return False
+        if self._order is not None:
+            self._order.see(capture, timestamp_ns)
+        if self._counting:
+            self._count(original_length, end - start, timestamp_ns, capture)
+        if connection is None:
+            return True
+        from_client = entry[3] is dialogue.client_is_initiator
+        stream = dialogue.client_stream if from_client else dialogue.server_stream
+        history = connection.history
+        if history is not None:
+            history.segment(
+                from_client,
+                entry[1].offset,
+                acknowledged(entry, acknowledgment),
+                entry[2].offset,
+                timestamp_ns,
+                stream.held,
+            )
+        item = stream.whole(payload)
+        if item is not None and (type(item) is Publish or type(item) in SAYS_NO_VERSION):
+            self._packet(dialogue, connection, item, from_client, number, timestamp_ns, capture)
+            return True
+        items: list[StreamItem] = stream.feed(payload) if item is None else [item]
+        for index, one in enumerate(items):
+            if isinstance(one, ControlPacket) and (type(one) is Publish or type(one) in SAYS_NO_VERSION):
+                self._packet(dialogue, connection, one, from_client, number, timestamp_ns, capture)
+                continue
+            # With all that came at once: what it does to the version holds from the next bytes on.
+            place = Arrival(len(payload), number, timestamp_ns, capture)
+            for event in self._dissector.packet_events.items(dialogue, from_client, items[index:], place):
+                self._feed(event)
+            break
+        return True
+
+    def _packet(
+        self,
+        dialogue: FlowState,
+        connection: Connection,
+        packet: ControlPacket,
+        from_client: bool,
+        frame: int,
+        timestamp_ns: int,
+        capture: str,
+    ) -> None:
+        """Give the event of a packet, then apply the packet to its connection."""
+        if from_client:
+            direction, side = C2S, connection.client_side
+        else:
+            direction, side = S2C, connection.server_side
+        topic: str | None = None
+        if type(packet) is Publish:
+            topic = packet.topic_name or connection.resolve_topic(packet, direction)
+        counting = dialogue.counting
+        number = counting.packets
+        counting.packets = number + 1
+        offset = side.stream_offset
+        # Bytes are missing of packets after a gap alone, and a gap does not come this way.
+        side.stream_offset = offset + len(packet.raw)
+        # Without __init__: there is one for each packet.
+        event = _new(PacketEvent)
+        event.connection = connection
+        event.direction = direction
+        event.number = number
+        event.frame = frame
+        event.timestamp_ns = timestamp_ns
+        event.capture = capture
+        event.packet = packet
+        event.topic = topic
+        event.stream_offset = offset
+        self._feed(event)
+        connection.apply(packet, direction, number, frame, timestamp_ns)
+
+    def _count(self, original_length: int, captured_length: int, timestamp_ns: int, capture: str) -> None:
+        counts = self.counts.get(capture)
+        if counts is None:
+            counts = self.counts[capture] = FrameCounts(timestamp_ns)
+        counts.frames += 1
+        counts.frame_bytes += original_length
+        counts.captured_bytes += captured_length
+        if timestamp_ns > counts.last_ns:
+            counts.last_ns = timestamp_ns
+        elif timestamp_ns < counts.first_ns:
+            counts.first_ns = timestamp_ns
