@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
+from typing import Final
 
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
@@ -192,42 +194,64 @@ _WORDS = b"|".join(
 _NAME = rb"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:" + _WORDS + rb")"
 NAME_OF_CREDENTIAL = _NAME.decode()
 """The same for texts."""
-_CREDENTIAL = re.compile(
+CONNECT_INSIDE: Final = 1
+AUTH_INSIDE: Final = 2
+WEB_TOKEN: Final = 4
+AWS_KEY: Final = 8
+PRIVATE_KEY: Final = 16
+ACCESS_TOKEN: Final = 32
+BEARER: Final = 64
+NAMED: Final = 128
+"""Kinds of credentials that a payload may hold, for `suspicions`."""
+_FORMS: Final[dict[int, bytes]] = {
     # A CONNECT or an AUTH that a payload holds, as wrong lengths and bridges make it: all from its secret on.
-    rb"(?i:\x00\x04MQTT|\x00\x06MQIsdp)(?P<connect>.+)"
-    rb"|\x15(?:\x00[\x01-\x40])?[\x20-\x7e]{3,64}\x16\x00(?P<auth>.+)"
-    rb"|(?P<jwt>(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)"
-    rb"|(?P<aws>(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]))"
-    rb"|(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*)"
-    rb"|(?P<access>(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35}))"
-    rb"|(?i:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|(?<![a-z])bearer\s+)(?P<bearer>[^\s\"',;]{4,})"
-    rb"|(?i:" + _NAME + rb")\\?[\"']?\s{0,8}[:=]\s{0,8}"
-    rb"(?:\\\"(?P<inner>(?:[^\"\\]|\\[^\"])+)|\"(?P<quoted>(?:[^\"\\]|\\.)+)|'(?P<single>[^'\\]+)|(?<==)(?P<bare>[^\s&;,\"'<>{}\[\]]+))",
-    re.DOTALL,
-)
+    CONNECT_INSIDE: rb"(?i:\x00\x04MQTT|\x00\x06MQIsdp)(?P<connect>.+)",
+    AUTH_INSIDE: rb"\x15(?:\x00[\x01-\x40])?[\x20-\x7e]{3,64}\x16\x00(?P<auth>.+)",
+    WEB_TOKEN: rb"(?P<jwt>(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)",
+    AWS_KEY: rb"(?P<aws>(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]))",
+    PRIVATE_KEY: rb"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*)",
+    ACCESS_TOKEN: rb"(?P<access>(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35}))",
+    BEARER: (
+        rb"(?i:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|(?<![a-z])bearer\s+)(?P<bearer>[^\s\"',;]{4,})"
+    ),
+    NAMED: (
+        rb"(?i:" + _NAME + rb")\\?[\"']?\s{0,8}[:=]\s{0,8}"
+        rb"(?:\\\"(?P<inner>(?:[^\"\\]|\\[^\"])+)|\"(?P<quoted>(?:[^\"\\]|\\.)+)|'(?P<single>[^'\\]+)"
+        rb"|(?<==)(?P<bare>[^\s&;,\"'<>{}\[\]]+))"
+    ),
+}
+
+
+@cache
+def _credentials(kinds: int) -> re.Pattern[bytes]:
+    """Finds credentials of some kinds: a search for all of them takes a hundred times longer than for one."""
+    return re.compile(b"|".join(form for kind, form in _FORMS.items() if kind & kinds), re.DOTALL)
+
+
+def suspicions(text: str) -> int:
+    """The kinds of credentials that a payload may hold; its bytes as Latin-1 do, which are searched faster as text."""
+    low = text.lower()
+    found = 0
+    if "key" in low or "passw" in low or "token" in low or "secret" in low or "pwd" in low:
+        found = NAMED | PRIVATE_KEY if "-----BEGIN" in text else NAMED
+    if "auth" in low or "bearer" in low:
+        found |= NAMED | BEARER
+    if "\x04mqtt" in low or "\x06mqisdp" in low:
+        found |= CONNECT_INSIDE
+    if "\x16\0" in text:
+        found |= AUTH_INSIDE
+    if "eyJ" in text:
+        found |= WEB_TOKEN
+    if "AKIA" in text or "ASIA" in text:
+        found |= AWS_KEY
+    if "AIza" in text or "xox" in text or ("gh" in text and "_" in text):
+        found |= ACCESS_TOKEN
+    return found
 
 
 def is_suspect(text: str) -> bool:
-    """Whether to look closer at a payload; its bytes as Latin-1 do, which are searched several times faster as text."""
-    low = text.lower()
-    return (
-        "key" in low
-        or "passw" in low
-        or "token" in low
-        or "secret" in low
-        or "pwd" in low
-        or "auth" in low
-        or "bearer" in low
-        or "\x04mqtt" in low
-        or "\x06mqisdp" in low
-        or "\x16\0" in text
-        or "eyJ" in text
-        or "AKIA" in text
-        or "ASIA" in text
-        or "AIza" in text
-        or "xox" in text
-        or ("gh" in text and "_" in text)
-    )
+    """Whether to look closer at a payload."""
+    return suspicions(text) != 0
 
 
 def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[tuple[int, int]]:
@@ -238,10 +262,11 @@ def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[
     if len(data) - start < SHORTEST:
         return []
     part = data[start : None if shown is None else start + shown + REACH]
-    if not is_suspect(part.decode("latin-1")):
+    kinds = suspicions(part.decode("latin-1"))
+    if not kinds:
         return []
     found = []
-    for hit in _CREDENTIAL.finditer(part):
+    for hit in _credentials(kinds).finditer(part):
         group = hit.lastgroup
         assert group is not None
         found.append((start + hit.start(group), start + hit.end(group)))
