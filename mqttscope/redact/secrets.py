@@ -232,19 +232,28 @@ def suspicions(text: str) -> int:
     """The kinds of credentials that a payload may hold; its bytes as Latin-1 do, which are searched faster as text."""
     low = text.lower()
     found = 0
-    if "key" in low or "passw" in low or "token" in low or "secret" in low or "pwd" in low:
+    # A search for one character takes a tenth of the time of one for a word, and nearly all payloads lack some.
+    k, w = "k" in low, "w" in low
+    if (
+        (k and ("key" in low or "token" in low))
+        or (w and ("passw" in low or "pwd" in low))
+        or ("c" in low and "secret" in low)
+    ):
         found = NAMED | PRIVATE_KEY if "-----BEGIN" in text else NAMED
-    if "auth" in low or "bearer" in low:
+    if ("h" in low and "auth" in low) or ("b" in low and "bearer" in low):
         found |= NAMED | BEARER
-    if "\x04mqtt" in low or "\x06mqisdp" in low:
+    if "q" in low and ("\x04mqtt" in low or "\x06mqisdp" in low):
         found |= CONNECT_INSIDE
-    if "\x16\0" in text:
+    if "\x16" in text and "\x16\0" in text:
         found |= AUTH_INSIDE
-    if "eyJ" in text:
+    if "J" in text and "eyJ" in text:
         found |= WEB_TOKEN
-    if "AKIA" in text or "ASIA" in text:
-        found |= AWS_KEY
-    if "AIza" in text or "xox" in text or ("gh" in text and "_" in text):
+    if "A" in text:
+        if "AKIA" in text or "ASIA" in text:
+            found |= AWS_KEY
+        if "AIza" in text:
+            found |= ACCESS_TOKEN
+    if ("x" in low and "xox" in text) or ("_" in text and "gh" in text):
         found |= ACCESS_TOKEN
     return found
 
