@@ -132,7 +132,7 @@ def check_record(found: Replayed, port: int, *, tshark_sees: bool) -> None:
     opened = [line for line in told.lines if line["event"] == "connection_opened"]
     assert len(opened) == found.summary["connected"]
     if tshark_sees:
-        seen = tshark(found.file, "tcp.reassemble_out_of_order:TRUE", decode_as=port)
+        seen = tshark((found.file,), "tcp.reassemble_out_of_order:TRUE", decode_as=(port,))[found.file]
         assert len(seen) == len(packets)
 
 
