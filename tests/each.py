@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 Test = Callable[..., None]
+Names = Iterable[str] | Callable[[Any], object] | None
+"""How cases are named."""
 
 
-def each(names: str, cases: Iterable[Any], ids: Iterable[str] | Callable[[Any], object] | None = None) -> Any:
+def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test], Test]:
     """Run a test for each case, with the arguments of ``pytest.mark.parametrize``."""
     words = [word.strip() for word in names.split(",")]
     rows = [tuple(case) if len(words) > 1 else (case,) for case in cases]
@@ -51,7 +53,7 @@ def each(names: str, cases: Iterable[Any], ids: Iterable[str] | Callable[[Any], 
     return decorate
 
 
-def _told(rows: Sequence[tuple[Any, ...]], ids: Iterable[str] | Callable[[Any], object] | None) -> list[str]:
+def _told(rows: Sequence[tuple[Any, ...]], ids: Names) -> list[str]:
     """How cases are named."""
     if ids is None:
         return ["-".join(map(repr, row)) for row in rows]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,23 +66,26 @@ PLAIN = [folder.name for folder in FOLDERS if expected(folder.name)["transport"]
 WEBSOCKET = [folder.name for folder in FOLDERS if expected(folder.name)["transport"] == "websocket"]
 
 
+asked = cache(tshark)
+
+
 def seen_by_tshark(name: str) -> list[Seen]:
     """What it sees where it is told the port, and the version where it cannot know that."""
     told = VERSION_TOLD.get(name)
     names = [one for one in PLAIN if VERSION_TOLD.get(one) == told]
     preferences = [IN_ORDER] if told is None else [IN_ORDER, f"mqtt.default_version:{told}"]
     ports = {expected(one)["ports"][0] for one in names}
-    return tshark((*map(capture, names),), *preferences, decode_as=(*sorted(ports),))[capture(name)]
+    return asked((*map(capture, names),), *preferences, decode_as=(*sorted(ports),))[capture(name)]
 
 
 def seen_in_order(name: str) -> list[Seen]:
     """What it sees where it takes segments in the order in which they come."""
-    return tshark((capture(name),))[capture(name)]
+    return asked((capture(name),))[capture(name)]
 
 
 def seen_untold(name: str) -> list[Seen]:
     """What it sees by itself."""
-    return tshark((*map(capture, (*PLAIN, *WEBSOCKET)),), IN_ORDER)[capture(name)]
+    return asked((*map(capture, (*PLAIN, *WEBSOCKET)),), IN_ORDER)[capture(name)]
 
 
 def ours(found: Found) -> list[tuple[int, list[Fact], str | None]]:

@@ -82,11 +82,10 @@ def tshark_version() -> str:
     return found[1]
 
 
-@cache
 def tshark(paths: tuple[Path, ...], *preferences: str, decode_as: tuple[int, ...] = ()) -> dict[Path, list[Seen]]:
     """The MQTT packets that tshark sees in each capture.  ``preferences`` go after ``-o``.
 
-    To start takes tshark much longer than to read a capture, so it reads all of them as one, in which each has addresses
+    To start takes tshark much longer than to read a capture, so it reads all as one, in which each has addresses
     of its own.
     """
     tshark_version()
