@@ -16,13 +16,19 @@ import pytest
 Test = Callable[..., None]
 Names = Iterable[str] | Callable[[Any], object] | None
 """How cases are named."""
+PARAMETERS = type(pytest.param(None))
 
 
 def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test], Test]:
     """Run a test for each case, with the arguments of ``pytest.mark.parametrize``."""
     words = [word.strip() for word in names.split(",")]
-    rows = [tuple(case) if len(words) > 1 else (case,) for case in cases]
+    given = list(cases)
+    rows = [_row(case, len(words)) for case in given]
     told = _told(rows, ids)
+    for at, case in enumerate(given):
+        if isinstance(case, PARAMETERS):
+            assert not case.marks, "such a case is a test of its own"
+            told[at] = str(case.id or told[at])
     if not rows:
         raise ValueError(f"no case of {names}")
 
@@ -30,27 +36,33 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
         signature = inspect.signature(test)
 
         @wraps(test)
-        def run(**given: Any) -> None:
-            failed: list[tuple[str, BaseException]] = []
+        def run(*own: Any, **given: Any) -> None:
+            failed: list[tuple[str, Exception]] = []
             for name, row in zip(told, rows, strict=True):
                 try:
-                    test(**given, **dict(zip(words, row, strict=True)))
+                    test(*own, **given, **dict(zip(words, row, strict=True)))
                 except pytest.skip.Exception:
                     continue
                 except Exception as error:
                     failed.append((name, error))
             if failed:
-                (name, error), *others = failed
-                error.add_note(f"in the case {name}")
+                (first, wrong), *others = failed
+                wrong.add_note(f"in the case {first}")
                 if others:
-                    error.add_note(f"{len(others)} more fail: {', '.join(name for name, _ in others)}")
-                raise error
+                    wrong.add_note(f"{len(others)} more fail: {', '.join(name for name, _ in others)}")
+                raise wrong
 
         left = [one for name, one in signature.parameters.items() if name not in words]
         run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return run
 
     return decorate
+
+
+def _row(case: Any, size: int) -> tuple[Any, ...]:
+    if isinstance(case, PARAMETERS):
+        return tuple(case.values)
+    return tuple(case) if size > 1 else (case,)
 
 
 def _told(rows: Sequence[tuple[Any, ...]], ids: Names) -> list[str]:

@@ -41,3 +41,15 @@ def test_several_arguments_and_fixtures() -> None:
 def test_no_case_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="no case of number"):
         each("number", [])
+
+
+def test_cases_may_have_names_of_their_own() -> None:
+    @each("one, other", [pytest.param(1, 2, id="named"), (2, 2)])
+    def differ(one: int, other: int) -> None:
+        assert one == 0
+
+    with pytest.raises(AssertionError) as caught:
+        differ()
+    assert caught.value.__notes__ == ["in the case named", "1 more fail: 2-2"]
+    with pytest.raises(AssertionError, match="a test of its own"):
+        each("one", [pytest.param(1, marks=pytest.mark.exhaustive)])
