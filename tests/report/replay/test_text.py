@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
@@ -54,7 +54,7 @@ def test_findings() -> None:
     from mqttscope.capture import open_capture
     from mqttscope.dissect import dissect
 
-    linter = Linter(instances(select().values()))
+    linter = Linter(map(usual_rule, select().values()))
     findings = [
         one for event in dissect(open_capture([str(Path(capture("failing-device")))])) for one in linter.feed(event)
     ]
