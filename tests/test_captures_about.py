@@ -16,6 +16,7 @@ import dpkt
 import pytest
 
 from tests.conftest import ROOT
+from tests.each import each
 
 CAPTURES = ROOT / "captures"
 FOLDERS = sorted(path for path in CAPTURES.iterdir() if path.is_dir() and path.name != "__pycache__")
@@ -37,7 +38,7 @@ EXPECT = {
     "malformed": int, "gaps": int, "packets": dict,
 }  # fmt: skip
 
-each_capture = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.name))
+each_capture = each("folder", FOLDERS, ids=lambda folder: str(folder.name))
 
 
 def about(folder: Path) -> dict[str, Any]:

@@ -90,14 +90,17 @@ def use_rules(rules: Iterable[tuple[type[Rule], str]]) -> None:
         _OWN.update(before)
         raise
     finally:
-        all_rules.cache_clear()
-        _by_slug.cache_clear()
+        _clear()
 
 
 def _forget() -> None:
     _OWN.clear()
-    all_rules.cache_clear()
-    _by_slug.cache_clear()
+    _clear()
+
+
+def _clear() -> None:
+    for one in (all_rules, _by_slug, _usual):
+        one.cache_clear()
 
 
 @cache
@@ -142,8 +145,10 @@ def select(
     Without ``chosen`` all rules of the specifications.  Where a rule is both selected and ignored, the longer name
     decides, and of equals the one that ignores.
     """
+    if not (chosen or extended or ignored):
+        return dict(_usual())
     rules = all_rules()
-    wanted = {code: 0 for code, rule in rules.items() if not chosen and not rule.is_practice() and not _asked(rule)}
+    wanted = dict.fromkeys(() if chosen else _usual(), 0)
     for name in (*chosen, *extended):
         for code in expand(name):
             wanted[code] = max(wanted.get(code, 0), _weight(name))
@@ -152,6 +157,12 @@ def select(
             if wanted.get(code, 99) <= _weight(name):
                 del wanted[code]
     return {code: rule for code, rule in rules.items() if code in wanted}
+
+
+@cache
+def _usual() -> dict[str, type[Rule]]:
+    """Rules of the specifications."""
+    return {code: rule for code, rule in all_rules().items() if not rule.is_practice() and not _asked(rule)}
 
 
 def _asked(rule: type[Rule]) -> bool:

@@ -35,7 +35,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.broker_watch import expires_or_retained
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
@@ -621,7 +621,7 @@ def _unselected(rules: list[Rule]) -> Iterator[Rule]:
         known = {rule.code for rule in rules}
         for code, rule in select().items():
             if code not in known and rule.scope not in WIDE and not rule.reads_findings:
-                yield rule()
+                yield usual_rule(rule)
 
 
 def _condition(when: str | None) -> Condition | None:

@@ -41,6 +41,7 @@ from mqttscope.mqtt import (
 from mqttscope.mutate import Demand
 from mqttscope.mutate.catalogue import catalogue
 from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, make_case, script
+from tests.each import each
 
 RULINGS = {
     "T": Ruling(Verdict.TOLERATED, "it continues", ("5.0 MQTT-4.13.1-1",)),
@@ -148,8 +149,8 @@ def decoded(text: str) -> ControlPacket | Malformed:
     return decode(bytes.fromhex(text), V5)
 
 
-@pytest.mark.parametrize(
-    ("name", "seen", "verdict"),
+@each(
+    "name, seen, verdict",
     [
         (CLOSE, {"ended": "fin"}, Verdict.CONFORMING),
         (CLOSE, {"ended": "reset"}, Verdict.CONFORMING),

@@ -41,6 +41,7 @@ from mqttscope.net.frame import CaptureError, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
 from tests.capture.test_pcapng import block, enhanced, interface, obsolete, option, section, simple, statistics
 from tests.conftest import ROOT
+from tests.each import each
 
 
 def long_pcap(seed: int = 1, *, payload: bytes | None = None) -> tuple[bytes, list[int]]:
@@ -269,8 +270,8 @@ def test_a_pcapng_in_many_parts(order: str) -> None:
                 assert settled.fault is None
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize(
+@each("order", ["<", ">"])
+@each(
     "stumbling",
     [
         section() + interface(),
@@ -489,7 +490,7 @@ def test_errors_are_placed_in_the_whole_file() -> None:
     assert found[-1] == CaptureError("a.pcap", "ends inside a frame record (96 of 106 bytes are there)", 31718, 299)
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_the_captures_of_the_project(path: Path) -> None:
     whole = list(open_capture([path]))
     content = path.read_bytes()

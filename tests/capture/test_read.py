@@ -47,6 +47,7 @@ from tests.capture.test_pcapng import (
     statistics,
 )
 from tests.conftest import ROOT
+from tests.each import each
 
 LIMITS = "; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
 
@@ -196,7 +197,7 @@ def test_any_growth(kinds: Sequence[int], chance: random.Random, limit: int) -> 
     assert grown(content, sizes, limit=limit) == read(content)
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_committed_captures(path: object) -> None:
     content = path.read_bytes()  # type: ignore[attr-defined]
     chance = random.Random(len(content))

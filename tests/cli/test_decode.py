@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mqttscope.cli import pasted
 from mqttscope.cli.pasted import to_bytes
 from tests.cli.running import command, decoded, environment, invoke, run
+from tests.each import each
 from tests.mqtt.case import Case
 from tests.mqtt.cases import CASES
 
@@ -158,7 +159,7 @@ class TestArguments:
         assert "\x1b" not in invoke("decode", PUBLISH).text
         assert "\x1b[" in invoke("decode", PUBLISH, "--color").text
 
-    @pytest.mark.parametrize("case", SOME, ids=[case.id for case in SOME])
+    @each("case", SOME, ids=[case.id for case in SOME])
     def test_every_case_of_the_decoder(self, case: Case) -> None:
         raw, version = case.raw, case.version
         for form in ("text", "jsonl"):

@@ -156,7 +156,7 @@ BOUND_S = 120.0
 """Far above what these runs take, and far below one that does not end."""
 END_S = 15.0
 """Two seconds are meant, of a processor that has nothing else to do."""
-FLOODED_S = 2.0
+FLOODED_S = 1.0
 """How long a broker has sent before the run is stopped."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from mqttscope.cli.options import PACKET_FORMATS as OFFERED
 from mqttscope.report.escape import cells
 from tests.cli.running import CAPTURES, FORMATS, capture, inspected, invoke
+from tests.each import each
 
 QOS = capture("v5-qos")
 TWICE = "mqttscope: 31 segments were captured twice (two taps or a mirrored port?)\n"
@@ -24,8 +25,8 @@ def test_all_formats_are_tested() -> None:
     assert FORMATS == OFFERED
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: str(path.parent.name))
+@each("form", FORMATS)
+@each("path", CAPTURES, ids=lambda path: str(path.parent.name))
 def test_every_capture_in_every_format(path: Path, form: str) -> None:
     done = invoke("inspect", path, "--format", form)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import CAPTURES, capture, decoded, inspected, invoke, without
+from tests.each import each
 
 V5 = ("--mqtt-version", "5.0")
 WITH_WILL = (
@@ -329,7 +330,7 @@ def test_a_topic_is_null_where_nobody_can_know_it() -> None:
     assert all(line["publish"]["topic_name"] == "" for line in unknown)
 
 
-@pytest.mark.parametrize(("raw", "arguments", "body"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
+@each("raw, arguments, body", [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
 def test_the_object_of_a_packet(raw: str, arguments: tuple[str, ...], body: dict[str, Any]) -> None:
     line = decoded(raw, *arguments)
 

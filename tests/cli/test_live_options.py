@@ -24,6 +24,7 @@ from mqttscope.cli.live_options import (
     target_of,
 )
 from mqttscope.mqtt.constants import ProtocolVersion
+from tests.each import each
 
 PLAIN, SECURE = "mqtt://127.0.0.1", "mqtts://127.0.0.1"
 
@@ -57,8 +58,8 @@ def test_mapped_ports() -> None:
             MappedPort().convert(given, None, None)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
+@each(
+    "make, message",
     [
         (lambda: TlsOptions(key="k"), "--key needs --cert"),
         (lambda: ListenOptions(listen_key="k"), "--listen-key needs --listen-cert"),

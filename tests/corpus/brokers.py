@@ -120,8 +120,8 @@ def replay(name: str, url: str, folder: Path, *options: str, env: dict[str, str 
     return made
 
 
-def check_record(found: Replayed, port: int, *, tshark_sees: bool) -> None:
-    """The file of ``--write`` holds what was sent and received, for us and for tshark."""
+def check_record(found: Replayed, port: int) -> int:
+    """The file of ``--write`` holds what was sent and received; how many packets that are."""
     told = inspected("--port", str(port), found.file)
     packets = [line for line in told.lines if line["event"] in ("packet", "malformed")]
     directions = Counter(line["direction"] for line in packets)
@@ -131,9 +131,16 @@ def check_record(found: Replayed, port: int, *, tshark_sees: bool) -> None:
     assert directions["server_to_client"] >= found.summary["packets_received"]
     opened = [line for line in told.lines if line["event"] == "connection_opened"]
     assert len(opened) == found.summary["connected"]
-    if tshark_sees:
-        seen = tshark(found.file, "tcp.reassemble_out_of_order:TRUE", decode_as=port)
-        assert len(seen) == len(packets)
+    return len(packets)
+
+
+def check_with_tshark(records: dict[Path, tuple[str, int, int]]) -> None:
+    """tshark sees as many packets in each file, with its name, the port of its broker and their number."""
+    if records:
+        ports = {port for _, port, _ in records.values()}
+        seen = tshark((*records,), "tcp.reassemble_out_of_order:TRUE", decode_as=(*sorted(ports),))
+        told = {name: len(seen[file]) for file, (name, _, _) in records.items()}
+        assert told == {name: count for name, _, count in records.values()}
 
 
 def client_errors(findings: Iterable[dict[str, Any]]) -> set[str]:

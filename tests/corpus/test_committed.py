@@ -17,9 +17,10 @@ from mqttscope.mqtt import PacketType
 from mqttscope.report.jsonl import JsonLines
 from tests.conftest import ROOT
 from tests.corpus.reading import Found, read
+from tests.each import each
 
 FOLDERS = sorted(path.parent for path in (ROOT / "captures").glob("*/about.toml"))
-each_capture = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.name))
+each_capture = each("folder", FOLDERS, ids=lambda folder: str(folder.name))
 
 GAPS_AT_THE_ENDS = {
     "client-side-only": "the client acknowledges the whole stream of a server of which nothing was captured",

@@ -9,7 +9,7 @@ import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
 from tests.conftest import ROOT
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.skipif(not FILES, reason="the captures of public projec
 
 
 def errors(path: Path) -> set[str]:
-    linter = Linter(instances(select().values()), strict=True)
+    linter = Linter(map(usual_rule, select().values()), strict=True)
     found = Counter(
         finding.rule
         for event in dissect(open_capture([str(path)]))

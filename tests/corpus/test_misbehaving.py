@@ -15,6 +15,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from tests.conftest import ROOT
+from tests.each import each
 
 CAPTURES = ROOT / "captures"
 RULES = all_rules()
@@ -38,7 +39,7 @@ def findings(name: str) -> tuple[Finding, ...]:
     return tuple(finding for event in events for finding in linter.feed(event))
 
 
-@pytest.mark.parametrize(("name", "code"), FIRES)
+@each("name, code", FIRES)
 def test_the_rule_fires_with_its_severity_and_blames_who_did_it(name: str, code: str) -> None:
     blamed = SIDES[about(name)["fires"][code]["blames"]]
     found = {(one.severity, one.direction) for one in findings(name) if one.rule == code}

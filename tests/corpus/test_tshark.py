@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,26 @@ PLAIN = [folder.name for folder in FOLDERS if expected(folder.name)["transport"]
 WEBSOCKET = [folder.name for folder in FOLDERS if expected(folder.name)["transport"] == "websocket"]
 
 
+asked = cache(tshark)
+
+
 def seen_by_tshark(name: str) -> list[Seen]:
-    preferences = [IN_ORDER]
-    if name in VERSION_TOLD:
-        preferences.append(f"mqtt.default_version:{VERSION_TOLD[name]}")
-    return tshark(capture(name), *preferences, decode_as=expected(name)["ports"][0])
+    """What it sees where it is told the port, and the version where it cannot know that."""
+    told = VERSION_TOLD.get(name)
+    names = [one for one in PLAIN if VERSION_TOLD.get(one) == told]
+    preferences = [IN_ORDER] if told is None else [IN_ORDER, f"mqtt.default_version:{told}"]
+    ports = {expected(one)["ports"][0] for one in names}
+    return asked((*map(capture, names),), *preferences, decode_as=(*sorted(ports),))[capture(name)]
+
+
+def seen_in_order(name: str) -> list[Seen]:
+    """What it sees where it takes segments in the order in which they come."""
+    return asked((capture(name),))[capture(name)]
+
+
+def seen_untold(name: str) -> list[Seen]:
+    """What it sees by itself."""
+    return asked((*map(capture, (*PLAIN, *WEBSOCKET)),), IN_ORDER)[capture(name)]
 
 
 def ours(found: Found) -> list[tuple[int, list[Fact], str | None]]:
@@ -164,14 +180,14 @@ def test_mqtt_over_websocket_is_read_where_tshark_sees_none(name: str) -> None:
 
     assert found.types() == expected(name)["packets"]
     if tshark_version().startswith("4.0."):
-        assert tshark(capture(name), IN_ORDER) == []
+        assert seen_untold(name) == []
 
 
 @pytest.mark.parametrize("name", ["port-18830", "strange-port", "strange-port-joined"])
 def test_other_ports_are_found_without_being_told(name: str) -> None:
     assert read(capture(name)).types() == expected(name)["packets"]
     if tshark_version().startswith("4.0."):
-        assert tshark(capture(name), IN_ORDER) == []
+        assert seen_untold(name) == []
 
 
 def test_properties_are_recognised_without_a_connect() -> None:
@@ -182,7 +198,7 @@ def test_properties_are_recognised_without_a_connect() -> None:
     assert found.versions() == {"5.0"}
     if tshark_version().startswith("4.0."):
         payloads = {one.payload for one in publishes}
-        shown = tshark(capture("joined-v5"), IN_ORDER)
+        shown = seen_untold("joined-v5")
         assert not payloads & {value for one in shown for name, value in one.facts if name == "msg"}
 
 
@@ -194,7 +210,7 @@ def test_properties_are_recognised_without_a_connect() -> None:
 def test_segments_in_any_order_need_no_preference(name: str, publishes: int) -> None:
     assert read(capture(name)).types()["publish"] == publishes
     if tshark_version().startswith("4.0."):
-        kinds = Counter(value >> 4 for one in tshark(capture(name)) for key, value in one.facts if key == "hdrflags")  # type: ignore[operator]
+        kinds = Counter(value >> 4 for one in seen_in_order(name) for key, value in one.facts if key == "hdrflags")  # type: ignore[operator]
         assert kinds[3] < publishes
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.mqtt import (
     Auth,
     Connack,
@@ -31,6 +33,9 @@ from mqttscope.mqtt import (
     Unsubscribe,
 )
 from mqttscope.mqtt.properties import Properties
+from mqttscope.net.frame import Frame
+from mqttscope.net.headers import segment
+from mqttscope.net.segment import Segment, is_ipv4_key
 
 Fact = tuple[str, int | str | bytes]
 
@@ -77,16 +82,48 @@ def tshark_version() -> str:
     return found[1]
 
 
-def tshark(path: Path, *preferences: str, decode_as: int | None = None) -> list[Seen]:
-    """The MQTT packets that tshark sees.  ``preferences`` go after ``-o``."""
+def tshark(paths: tuple[Path, ...], *preferences: str, decode_as: tuple[int, ...] = ()) -> dict[Path, list[Seen]]:
+    """The MQTT packets that tshark sees in each capture.  ``preferences`` go after ``-o``.
+
+    To start takes tshark much longer than to read a capture, so it reads all as one, in which each has addresses
+    of its own.
+    """
     tshark_version()
-    command = ["tshark", "-n", "-r", str(path), "-T", "pdml", "-J", "mqtt"]
+    command = ["tshark", "-n", "-r", "-", "-T", "pdml", "-J", "mqtt"]
     for one in preferences:
         command += ["-o", one]
-    if decode_as is not None:
-        command += ["-d", f"tcp.port=={decode_as},mqtt"]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=120)
-    return list(_packets(ElementTree.fromstring(done.stdout)))
+    for port in decode_as:
+        command += ["-d", f"tcp.port=={port},mqtt"]
+    data = io.BytesIO()
+    counts = []
+    with PcapngWriter(data) as out:
+        for number, path in enumerate(paths):
+            frames = [_moved(one, number) for one in open_capture([path]) if isinstance(one, Frame)]
+            counts.append(len(frames))
+            for frame in frames:
+                out.write(frame)
+    done = subprocess.run(command, input=data.getvalue(), capture_output=True, check=True, timeout=120)
+    packets = list(_packets(ElementTree.fromstring(done.stdout)))
+    found, before = dict[Path, list[Seen]](), 0
+    for path, count in zip(paths, counts, strict=True):
+        mine = [one for one in packets if before < one.frame <= before + count]
+        found[path] = [replace(one, frame=one.frame - before) for one in mine]
+        before += count
+    assert all(one.frame <= before for one in packets)
+    return found
+
+
+def _moved(frame: Frame, number: int) -> Frame:
+    """The frame with addresses that no other capture has."""
+    found = segment(frame)
+    if not isinstance(found, Segment):
+        return frame
+    size = 4 if is_ipv4_key(found.key) else 16
+    addresses = bytearray(found.key[: 2 * size])
+    assert bytes(addresses) in frame.data
+    for at in (size // 2, size + size // 2):
+        addresses[at] ^= number
+    return replace(frame, data=frame.data.replace(found.key[: 2 * size], addresses, 1))
 
 
 def two_pass(path: Path, *preferences: str) -> list[list[str]]:

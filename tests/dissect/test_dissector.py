@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from collections import Counter
 
-import pytest
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, Options, dissect, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent, UnparsedEvent
@@ -32,6 +30,7 @@ from tests.dissect.talk import (
     read,
     wire,
 )
+from tests.each import each
 from tests.mqtt.octets import framed, string
 from tests.net.framing import frame
 
@@ -74,7 +73,7 @@ def test_frames_give_the_events_of_their_segments() -> None:
     assert list(map(repr, dissect(raw_frames()))) == list(map(repr, dissect_segments(conversation())))
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@each("name", CAPTURES)
 def test_both_entrances_give_the_same_events_of_a_capture(name: str) -> None:
     source = [ROOT / "captures" / name / "capture.pcapng"]
 

@@ -34,6 +34,7 @@ from tests.dissect.talk import (
     read,
     wire,
 )
+from tests.each import each
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def ending(chance: random.Random) -> tuple[Talk, Truth]:
     return talk, Truth(first, "fin", frame, also, polite)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", range(200))
 def test_the_first_end_is_told_as_it_was(seed: int) -> None:
     talk, truth = ending(random.Random(seed))
 

@@ -52,6 +52,7 @@ from tests.dissect.talk import (
     read,
     wire,
 )
+from tests.each import each
 from tests.mqtt.octets import framed, string
 from tests.net.framing import request, response
 from tests.net.hellos import record, server_hello
@@ -282,9 +283,9 @@ def test_a_connect_of_an_unknown_level_leaves_the_version_open_for_the_answer() 
     assert connack.connection.version_evidence == "a CONNACK that is well formed in 5.0 only"
 
 
-@pytest.mark.parametrize("port", [21, 22, 25, 80, 443, 9999], ids=lambda port: f"port {port}")
-@pytest.mark.parametrize(
-    ("client", "server"),
+@each("port", [21, 22, 25, 80, 443, 9999], ids=lambda port: f"port {port}")
+@each(
+    "client, server",
     [
         pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", id="SSH"),
         pytest.param(HTTP, HTTP_ANSWER, id="HTTP"),
@@ -293,7 +294,7 @@ def test_a_connect_of_an_unknown_level_leaves_the_version_open_for_the_answer() 
         pytest.param(b"\0\0\0\x55\xffSMB", b"\0\0\0\x55\xffSMB", id="SMB"),
     ],
 )
-@pytest.mark.parametrize("first", ["client", "server"], ids=["client first", "server first"])
+@each("first", ["client", "server"], ids=["client first", "server first"])
 def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: bytes, server: bytes, first: str) -> None:
     talk = Talk(port=port).handshake()
     dissector = Dissector()

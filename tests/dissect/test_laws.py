@@ -38,6 +38,7 @@ from tests.dissect.talk import (
     connect,
     read,
 )
+from tests.each import each
 
 OPTIONS = Options(ports={8080: "ws", 22: "mqtt"}, max_packet_bytes=200)
 
@@ -177,7 +178,7 @@ def raw_of(event: Event) -> bytes | None:
     return event.malformed.raw if isinstance(event, MalformedEvent) else None
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_packets_lie_where_their_offset_says(path: Path) -> None:
     found = [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
     pieces, checked, last = streams(found), 0, dict[tuple[int, str], int]()

@@ -18,7 +18,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
 from mqttscope.mqtt import Puback, Publish, Suback, Subscribe, Subscription
@@ -161,7 +161,7 @@ class Outcome:
 
 def outcome(segments: list[Segment]) -> Outcome:
     found = Outcome()
-    linter = Linter(instances(select().values()), strict=True)
+    linter = Linter(map(usual_rule, select().values()), strict=True)
     for event in dissect_segments(segments):
         found.errors += [one.rule for one in linter.feed(event) if one.severity is Severity.ERROR]
         if isinstance(event, ConnectionOpened):

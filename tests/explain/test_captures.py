@@ -9,6 +9,7 @@ import pytest
 from mqttscope.explain import Cause
 from mqttscope.explain.model import QUIET
 from tests.conftest import ROOT
+from tests.each import each
 from tests.explain.running import capture, explain
 
 TRUTH = {
@@ -22,14 +23,14 @@ NOT_SHOWN = {
 """Captures with ends that look like trouble, because the capture lacks what would say that they are none."""
 
 
-@pytest.mark.parametrize("name", TOLD)
+@each("name", TOLD)
 def test_the_true_cause_comes_first_and_nothing_else_is_trouble(name: str) -> None:
     found = {one.connection: str(one.cause) for one in explain(capture(name)) if not one.is_quiet}
 
     assert found == TOLD[name]
 
 
-@pytest.mark.parametrize("name", [name for name in TRUTH if name not in TOLD and name not in NOT_SHOWN])
+@each("name", [name for name in TRUTH if name not in TOLD and name not in NOT_SHOWN])
 def test_captures_without_trouble_have_none(name: str) -> None:
     assert [(one.connection, one.cause) for one in explain(capture(name)) if not one.is_quiet] == []
 
@@ -45,7 +46,7 @@ def test_every_cause_of_the_truth_is_one() -> None:
     assert {cause for truth in TOLD.values() for cause in truth.values()} <= set(map(str, set(Cause) - QUIET))
 
 
-@pytest.mark.parametrize("name", TOLD)
+@each("name", TOLD)
 def test_each_trouble_has_evidence_a_timeline_and_advice(name: str) -> None:
     for one in explain(capture(name)):
         if one.is_quiet:

@@ -15,6 +15,7 @@ from mqttscope.filter.parser import SYMBOLS, WORD_OPERATORS
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.properties import PROPERTIES
 from tests.conftest import ROOT
+from tests.each import each
 from tests.filter.samples import SAMPLES
 
 TEXT = (ROOT / "docs" / "filters.md").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", TEXT, flags=re.M
 OPERATOR = re.compile(r"[a-z_\"\]] (?:==|!=|<=|>=|<|>|~|in|matches|contains|startswith|endswith|like) \S")
 
 
-@pytest.mark.parametrize("expression", EXAMPLES)
+@each("expression", EXAMPLES)
 def test_example_selects_some_samples_and_not_others(expression: str) -> None:
     compiled = filters.compile(expression)
     answers = {compiled.matches(event) for event in SAMPLES.values()}

@@ -8,9 +8,10 @@ from mqttscope import filter as filters
 from mqttscope.filter import FilterError
 from mqttscope.filter.evaluate import FOREIGN, instead_of
 from mqttscope.filter.fields import lookup
+from tests.each import each
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@each("name", FOREIGN)
 def test_every_suggestion_is_an_expression_or_a_field(name: str) -> None:
     assert lookup(name) is None, "it is a field, so that nobody needs a suggestion"
     for written in FOREIGN[name]:

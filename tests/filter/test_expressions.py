@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mqttscope import filter as filters
+from tests.each import each
 from tests.filter.samples import SAMPLES, five, old
 
 GROUPS = {
@@ -295,7 +294,7 @@ TABLE: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "expected"), TABLE, ids=[row[0] for row in TABLE])
+@each("expression, expected", TABLE, ids=[row[0] for row in TABLE])
 def test_expression_selects_exactly_these_samples(expression: str, expected: str) -> None:
     compiled = filters.compile(expression)
     found = {name for name, event in SAMPLES.items() if compiled.matches(event)}

@@ -20,6 +20,7 @@ from mqttscope.mqtt.constants import MalformedReason, type_name
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, WILL
 from mqttscope.mqtt.view import view
+from tests.each import each
 from tests.filter.samples import C2S, SAMPLES, START_NS, five, old
 
 DECLARED = [(cls, row) for cls in PACKETS.values() for row in cls.declaration]
@@ -74,9 +75,7 @@ def test_every_operator_of_every_field_answers_for_every_sample() -> None:
             assert isinstance(compiled.matches(event), bool), text
 
 
-@pytest.mark.parametrize(
-    ("cls", "row"), DECLARED, ids=[f"{type_name(cls.packet_type)}.{row.name}" for cls, row in DECLARED]
-)
+@each("cls, row", DECLARED, ids=[f"{type_name(cls.packet_type)}.{row.name}" for cls, row in DECLARED])
 def test_every_declared_field_has_a_qualified_and_a_short_name(cls: type, row: object) -> None:
     name = row.name  # type: ignore[attr-defined]
     kind = type_name(cls.packet_type)  # type: ignore[attr-defined]
@@ -84,7 +83,7 @@ def test_every_declared_field_has_a_qualified_and_a_short_name(cls: type, row: o
     assert lookup(name) is not None
 
 
-@pytest.mark.parametrize("row", PROPERTIES, ids=[row.name for row in PROPERTIES])
+@each("row", PROPERTIES, ids=[row.name for row in PROPERTIES])
 def test_every_property_has_a_name_of_its_own_and_one_in_each_packet_that_may_carry_it(row: object) -> None:
     name, owners = row.name, row.packets  # type: ignore[attr-defined]
     assert lookup(name) is not None
@@ -184,7 +183,7 @@ CONNECT = bytes.fromhex(
 )
 
 
-@pytest.mark.parametrize("length", range(2, len(CONNECT) + 1))
+@each("length", range(2, len(CONNECT) + 1))
 def test_no_field_raises_on_a_connect_that_ends_anywhere(length: int) -> None:
     for raw in (CONNECT[:length], bytes((0x10, length - 2)) + CONNECT[2:length]):
         found = decode(raw, five.version)

@@ -25,6 +25,7 @@ from mqttscope.filter.parser import (
     tokenize,
 )
 from tests.conftest import EXHAUSTIVE
+from tests.each import each
 
 
 def error_of(expression: str) -> FilterError:
@@ -151,7 +152,7 @@ ERRORS: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("marked", "message", "hint"), ERRORS, ids=[row[0] for row in ERRORS])
+@each("marked, message, hint", ERRORS, ids=[row[0] for row in ERRORS])
 def test_a_mistake_in_the_structure_is_named_at_its_place(marked: str, message: str, hint: str) -> None:
     expression = marked.replace("»", "").replace("«", "")
     error = error_of(expression)
@@ -276,7 +277,7 @@ MISTAKES: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("marked", "message", "hint"), MISTAKES, ids=[row[0] for row in MISTAKES])
+@each("marked, message, hint", MISTAKES, ids=[row[0] for row in MISTAKES])
 def test_mistake_is_named_at_its_place(marked: str, message: str, hint: str) -> None:
     expression = marked.replace("»", "").replace("«", "")
     error = mistake_in(expression)

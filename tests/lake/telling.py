@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from mqttscope.events import PacketEvent
@@ -43,7 +44,8 @@ class Tells(Rule):
             at.connection.phase, at.connection.details, at.connection.gaps, at.connection.closed_how,
             at.connection.closed_by, at.connection.version_evidence, at.connection.decrypted,
         )  # fmt: skip
-        return self.report("", repr(state))
+        # All of it is more than 1,000 characters, which every finding is searched for secrets in.
+        return self.report("", f"{what!r} {blake2b(repr(state).encode(), digest_size=8).hexdigest()}")
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         memory: Seen = at.memory(self)

@@ -19,6 +19,7 @@ from mqttscope.redact.secrets import LENGTH
 from mqttscope.report.base import View
 from mqttscope.report.findings.shown import make_reporter
 from tests.dissect.scenes import mixed_tape
+from tests.each import each
 from tests.lake import as_json
 from tests.lake.reading import (
     CAPTURES,
@@ -46,7 +47,7 @@ def without_run(line: Row) -> Row:
     return {name: value for name, value in line.items() if name not in ("connection", "packet")}
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_every_field_of_every_packet_is_that_of_json_lines(path: Path) -> None:
     wanted = lines_of(path)
     tables = usual(path)
@@ -59,7 +60,7 @@ def test_every_field_of_every_packet_is_that_of_json_lines(path: Path) -> None:
     check_numbers(wanted, tables)
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_keys_name_one_row(path: Path) -> None:
     for name, rows in usual(path).items():
         if name not in TABLES:
@@ -113,7 +114,7 @@ class Sink:
         return None
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_findings_are_those_of_the_linter(path: Path) -> None:
     sink = Sink()
     report = make_reporter("jsonl", sink, View(width=0, payload_limit=256, secret_length=LENGTH))

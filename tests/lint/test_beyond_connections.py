@@ -17,6 +17,7 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.net.segment import Segment
+from tests.each import each
 
 SESSIONS = ("PUB311", "ACK311", "ACK312", "ACK313", "ACK314", "ALS305", *(f"SES30{digit}" for digit in range(3, 8)))
 SERVERS = (
@@ -35,7 +36,7 @@ def found(code: str, *steps: Step) -> list[Finding]:
     return lint(RULES[code], segments(conversation("x", *steps)))
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each("rule", RULES.values(), ids=RULES)
 def test_nothing_is_an_error_that_rests_on_another_capture(rule: type[Rule]) -> None:
     """Each connection in a file of its own: they may be of different servers with one address."""
     for example in rule.bad:
@@ -54,7 +55,7 @@ def _file(segment: Segment) -> str:
     return f"{max(ports & set(range(51_234, 51_240)))}.pcap"
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each("rule", RULES.values(), ids=RULES)
 def test_nothing_is_found_twice_where_a_capture_is_read_twice(rule: type[Rule]) -> None:
     """Time runs backwards between them, so that nothing of the first holds in the second."""
     good = rule.good[0]
@@ -64,7 +65,7 @@ def test_nothing_is_found_twice_where_a_capture_is_read_twice(rule: type[Rule]) 
     assert lint(rule, [*first, *second]) == []
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each("rule", RULES.values(), ids=RULES)
 def test_nothing_is_found_where_a_good_capture_ends_anywhere(rule: type[Rule]) -> None:
     for example in rule.good:
         captured = segments(example)
@@ -80,7 +81,7 @@ def judged(rule: type[Rule], captured: list[Segment], *, dropped: bool = False) 
     return [one for event in dissect_segments(captured) for one in linter.feed(event)]
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each("rule", RULES.values(), ids=RULES)
 def test_what_is_likely_is_certain_where_every_connection_was_captured(rule: type[Rule]) -> None:
     for example in rule.bad:
         before, after = lint(rule, segments(example)), judged(rule, segments(example))
@@ -96,7 +97,7 @@ def test_rules_that_are_likely_at_most_have_findings_that_become_certain() -> No
         assert any(one.confidence is Confidence.CERTAIN for one in found), rule.code
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each("rule", RULES.values(), ids=RULES)
 def test_frames_that_were_dropped_belie_that_every_connection_was_captured(rule: type[Rule]) -> None:
     for example in rule.bad:
         for one in judged(rule, segments(example), dropped=True):

@@ -14,6 +14,7 @@ from mqttscope.lint.catalogue import instances, select
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from tests.conftest import ROOT
+from tests.each import each
 
 CAPTURES = ROOT / "captures"
 FOLDERS = sorted(
@@ -89,7 +90,7 @@ def errors(path: Path) -> dict[str, int]:
     return dict(Counter(one.rule for one in findings(path) if one.severity is Severity.ERROR))
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.name))
+@each("folder", FOLDERS, ids=lambda folder: str(folder.name))
 def test_there_are_no_errors_but_the_true_ones(folder: Path) -> None:
     if folder.name == "planted-violations":
         pytest.skip("has a test of its own")

@@ -27,11 +27,12 @@ from mqttscope.lint.catalogue import (
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion
 from tests.conftest import ROOT
+from tests.each import each
 from tests.report.findings.samples import real
 
 RULES = all_rules()
 CATALOGUE = ROOT.parent / "shared" / "spec" / "rules.jsonl"
-each_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+each_rule = each("rule", RULES.values(), ids=RULES)
 
 
 @each_rule

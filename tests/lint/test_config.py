@@ -9,6 +9,7 @@ import pytest
 
 from mqttscope.lint import config
 from mqttscope.lint.config import Config, ConfigError, parse
+from tests.each import each
 
 
 def test_everything_that_the_documentation_shows() -> None:
@@ -35,8 +36,8 @@ def test_an_empty_file_says_nothing() -> None:
     assert parse({}) == Config()
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@each(
+    "text, why",
     [
         ("[lnt]", "lnt is an unknown key; did you mean lint"),
         ("[lint]\nselct = []", "lint.selct is an unknown key; did you mean select"),

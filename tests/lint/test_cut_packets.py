@@ -13,7 +13,7 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, client, conversation, opened, segments
@@ -59,7 +59,8 @@ def is_upgrade(example: Conversation) -> bool:
 
 def errors(captured: list[Segment], rule: type[Rule], example: Conversation) -> list[Finding]:
     """What is found at severity error."""
-    linter = Linter([one(example.settings if one is rule else None) for one in RULES.values()], strict=True)
+    own = rule(example.settings) if example.settings else usual_rule(rule)
+    linter = Linter([own if one is rule else usual_rule(one) for one in RULES.values()], strict=True)
     found = (one for event in dissect_segments(captured) for one in linter.feed(event))
     return [one for one in found if one.severity is Severity.ERROR]
 
@@ -76,11 +77,12 @@ EXAMPLES = [(rule, one) for rule in RULES.values() for one in rule.good if not i
 def try_cuts(every: int) -> None:
     number = 0
     for rule, example in EXAMPLES:
+        known = connects(segments(example)) if rule.scope in WIDE else 0
         for make in captures(example):
             number += 1
             if number % every == 0:
                 captured = make()
-                if rule.scope in WIDE and connects(captured) < connects(segments(example)):
+                if rule.scope in WIDE and connects(captured) < known:
                     # Who is not known might as well not be captured: what rests on others is likely at most.
                     continue
                 found = [(one.rule, one.message) for one in errors(captured, rule, example)]

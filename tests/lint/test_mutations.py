@@ -136,8 +136,9 @@ def mutated(talk: Conversation) -> Iterator[tuple[str, Conversation]]:
 def trigger(rule: type[Rule]) -> str | None:
     """The name of a mutation that makes the rule report an error."""
     for talk in rule.good:
+        running = [rule(talk.settings)]
         for name, changed in mutated(talk):
-            linter = Linter([rule(talk.settings)], strict=True)
+            linter = Linter(running, strict=True)
             for event in dissect_segments(segments(changed)):
                 if any(one.severity is Severity.ERROR for one in linter.feed(event)):
                     return name

@@ -14,6 +14,7 @@ from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rule_check import faults_of_examples, faults_of_form
 from mqttscope.mqtt.packets import Pingreq
+from tests.each import each
 
 
 @dataclass
@@ -26,7 +27,7 @@ class Bare:
 PUB209 = all_rules()["PUB209"]
 
 
-@pytest.mark.parametrize("code", [code for code in all_rules() if not code.startswith("PRF")])
+@each("code", [code for code in all_rules() if not code.startswith("PRF")])
 def test_our_rules_have_the_form(code: str) -> None:
     assert faults_of_form(all_rules()[code]) == []
 

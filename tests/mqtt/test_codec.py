@@ -30,6 +30,7 @@ from mqttscope.mqtt.codec import decoder, packet_end, unbelieved
 from mqttscope.mqtt.declare import PACKETS, plan
 from mqttscope.mqtt.wire import Fault
 from tests.conftest import EXHAUSTIVE
+from tests.each import each
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, Case, parse
 from tests.mqtt.cases import BORDERS, CASES, GENERATED, GOOD, LONG, MALFORMED, ids
 from tests.mqtt.checks import assert_malformed, assert_sound
@@ -92,7 +93,7 @@ def test_the_table_is_not_empty_and_has_every_packet_version_and_reason() -> Non
     assert len(LONG) == len(BORDERS)
 
 
-@pytest.mark.parametrize("row", GOOD, ids=ids(GOOD))
+@each("row", GOOD, ids=ids(GOOD))
 def test_well_formed_bytes_decode_to_the_packet_and_back(row: Case) -> None:
     found = assert_sound(row.raw, row.version)
 
@@ -104,7 +105,7 @@ def test_well_formed_bytes_decode_to_the_packet_and_back(row: Case) -> None:
         assert again == row.packet
 
 
-@pytest.mark.parametrize("row", MALFORMED, ids=ids(MALFORMED))
+@each("row", MALFORMED, ids=ids(MALFORMED))
 def test_malformed_bytes_become_a_value_that_names_the_first_fault(row: Case) -> None:
     found = assert_sound(row.raw, row.version)
 

@@ -16,6 +16,7 @@ from mqttscope.mqtt.properties import (
     property_name,
     write_properties,
 )
+from tests.each import each
 from tests.mqtt.case import V5
 from tests.mqtt.cases import CARRIERS, SAMPLES, carrier, carrier_name
 from tests.mqtt.checks import assert_sound
@@ -90,7 +91,7 @@ def test_a_packet_carries_all_its_properties_at_once_in_any_order_and_refuses_th
             assert found.complete
 
 
-@pytest.mark.parametrize("number", sorted(SAMPLES), ids=property_name)
+@each("number", sorted(SAMPLES), ids=property_name)
 def test_a_property_that_is_cut_by_the_end_of_its_block_is_named(number: int) -> None:
     owner = next(row for row in PROPERTIES if row.identifier == number).packets[0]
     raw_value = bytes([number]) + SAMPLES[number][1]

@@ -32,6 +32,7 @@ from mqttscope.mqtt import (
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.resync import evidence
 from mqttscope.mqtt.stream import MAX_PACKET_BYTES, MAX_TOO_LARGE_BYTES
+from tests.each import each
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, Case, parse
 from tests.mqtt.cases import LONG, SHORT, ids
 from tests.mqtt.checks import facts, run
@@ -63,14 +64,14 @@ def splits(raw: bytes) -> Iterator[list[bytes | int]]:
         yield [raw[:at], raw[at:]]
 
 
-@pytest.mark.parametrize("row", WHOLE, ids=ids(WHOLE))
+@each("row", WHOLE, ids=ids(WHOLE))
 def test_a_row_gives_its_packet_however_it_is_cut(row: Case) -> None:
     expected = decode(row.raw, row.version)
     for chunks in splits(row.raw):
         assert facts(run(chunks, PacketStream(row.version))) == facts([expected])
 
 
-@pytest.mark.parametrize("row", WHOLE, ids=ids(WHOLE))
+@each("row", WHOLE, ids=ids(WHOLE))
 def test_a_row_among_other_packets_gives_them_all(row: Case) -> None:
     raw = b"\xc0\x00" + row.raw + b"\xd0\x00\xe0"
     for chunks in splits(raw):
@@ -83,7 +84,7 @@ def test_a_row_among_other_packets_gives_them_all(row: Case) -> None:
         assert (last.reason, last.raw) == (R.TRUNCATED, b"\xe0")
 
 
-@pytest.mark.parametrize("row", BROKEN_OFF, ids=ids(BROKEN_OFF))
+@each("row", BROKEN_OFF, ids=ids(BROKEN_OFF))
 def test_a_row_that_is_no_whole_packet_is_told_once_however_it_is_cut(row: Case) -> None:
     expected = facts(run([row.raw], PacketStream(row.version)))
     first = PacketStream(row.version)
@@ -105,7 +106,7 @@ def test_long_packets_in_pieces(row: Case) -> None:
     assert items == [row.packet, Pingreq()]
 
 
-@pytest.mark.parametrize("row", WHOLE, ids=ids(WHOLE))
+@each("row", WHOLE, ids=ids(WHOLE))
 def test_a_gap_at_any_index_costs_no_more_than_the_packets_it_touches(row: Case) -> None:
     behind = following(row.version)
     known, _ = packet_end(row.raw, 0, len(row.raw))

@@ -21,6 +21,7 @@ from mqttscope.mqtt.topics import (
     utf8_length,
 )
 from tests.conftest import EXHAUSTIVE, shared_path
+from tests.each import each
 
 NAMES: list[tuple[str, str, str | None]] = [
     ("an ordinary name", "a/b", None),
@@ -92,7 +93,7 @@ FILTERS: list[tuple[str, str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("topic_filter", "problem"), [row[1:] for row in FILTERS], ids=[row[0] for row in FILTERS])
+@each("topic_filter, problem", [row[1:] for row in FILTERS], ids=[row[0] for row in FILTERS])
 def test_problem_of_a_topic_filter(topic_filter: str, problem: str | None) -> None:
     assert topic_filter_problem(topic_filter) == problem
     assert is_valid_topic_filter(topic_filter) is (problem is None)
@@ -206,8 +207,8 @@ MATCHES: list[tuple[str, str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("topic_filter", "topic", "expected"), MATCHES, ids=[f"{f!r} on {t!r}" for f, t, _ in MATCHES])
-@pytest.mark.parametrize("how", ["matches", "compile_filter"])
+@each("topic_filter, topic, expected", MATCHES, ids=[f"{f!r} on {t!r}" for f, t, _ in MATCHES])
+@each("how", ["matches", "compile_filter"])
 def test_which_filter_matches_which_name(topic_filter: str, topic: str, expected: bool, how: str) -> None:
     found = matches(topic_filter, topic) if how == "matches" else compile_filter(topic_filter)(topic)
     assert found is expected

@@ -8,6 +8,7 @@ import pytest
 
 from mqttscope.mqtt import MalformedReason, wire
 from mqttscope.mqtt.wire import Fault, Wire
+from tests.each import each
 from tests.mqtt.octets import string, varint
 
 R = MalformedReason
@@ -38,13 +39,13 @@ VALUES: list[tuple[Wire[Any], Any, bytes]] = [
 NAMES = [f"{kind.name} {str(value)[:12]}" for kind, value, _ in VALUES]
 
 
-@pytest.mark.parametrize(("kind", "value", "raw"), VALUES, ids=NAMES)
+@each("kind, value, raw", VALUES, ids=NAMES)
 def test_a_value_is_read_between_others_and_written_as_it_was(kind: Wire[Any], value: Any, raw: bytes) -> None:
     assert kind.read(b"\xaa" + raw + b"\xbb", 1, len(raw) + 2) == (value, len(raw) + 1)
     assert kind.write(value) == raw
 
 
-@pytest.mark.parametrize(("kind", "value", "raw"), VALUES, ids=NAMES)
+@each("kind, value, raw", VALUES, ids=NAMES)
 def test_a_value_that_is_cut_is_an_overrun_and_not_a_wish_for_more(kind: Wire[Any], value: Any, raw: bytes) -> None:
     for size in range(min(len(raw), 20)):
         with pytest.raises(Fault) as caught:

@@ -16,6 +16,7 @@ from mqttscope.mutate.flow import CLIENT
 from mqttscope.mutate.layout import LONGEST, Layout, break_off, cut_at, prepared, with_length, with_value
 from mqttscope.mutate.mutation import Target
 from mqttscope.mutate.samples import ensure, sample
+from tests.each import each
 from tests.mutate.talk import V3_1_1, V5, good, packet_of, reason
 
 CONNECT = encode(
@@ -28,7 +29,7 @@ CONNECT = encode(
 )
 
 
-@pytest.mark.parametrize("entry", good(V5).entries, ids=lambda one: one.packet_type.name)
+@each("entry", good(V5).entries, ids=lambda one: one.packet_type.name)
 def test_what_was_taken_apart_is_put_together_again(entry) -> None:  # type: ignore[no-untyped-def]
     assert Layout(entry.raw, V5).join() == entry.raw
 
@@ -133,7 +134,7 @@ def test_a_block_that_ends_in_a_property_leaves_the_rest_right() -> None:
     assert names[-1] == "client_identifier"
 
 
-@pytest.mark.parametrize(("field", "version"), PLACES, ids=[f"{one.name} {version.text}" for one, version in PLACES])
+@each("field, version", PLACES, ids=[f"{one.name} {version.text}" for one, version in PLACES])
 def test_a_value_that_stays_leaves_the_packet_as_it_was(field: Field, version: ProtocolVersion) -> None:
     target = targeted(field, version)
     seen: list[bytes] = []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mqttscope.mqtt import Malformed, PacketType, ProtocolVersion, decode, encode
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mutate.fields import Field, all_fields
 from mqttscope.mutate.layout import Layout
 from mqttscope.mutate.samples import PROPERTY_VALUES, ensure, sample
+from tests.each import each
 from tests.mutate.talk import V3_1_1, V5
 
 WITH_VERSION = [(kind, version) for kind in PacketType for version in ProtocolVersion if kind != 15 or version == V5]
@@ -18,16 +17,14 @@ def test_every_property_has_a_value() -> None:
     assert set(PROPERTY_VALUES) == set(BY_NAME)
 
 
-@pytest.mark.parametrize(("kind", "version"), WITH_VERSION)
+@each("kind, version", WITH_VERSION)
 def test_samples_are_well_formed(kind: PacketType, version: ProtocolVersion) -> None:
     raw = encode(sample(kind, version), version)
 
     assert not isinstance(decode(raw, version), Malformed)
 
 
-@pytest.mark.parametrize(
-    "field", [one for one in all_fields() if one.path not in ("connect_flags", "acknowledge_flags")]
-)
+@each("field", [one for one in all_fields() if one.path not in ("connect_flags", "acknowledge_flags")])
 def test_a_field_that_is_missing_is_put_in(field: Field) -> None:
     packet = sample(field.packet_type, V5)
     ensure(packet, field.path, V5)

@@ -18,6 +18,7 @@ from mqttscope.mutate.values import (
     VARIABLE_BYTE_INTEGER_BOUNDARIES,
     string_mutations,
 )
+from tests.each import each
 from tests.mutate.talk import V3_1, V3_1_1, V5, authenticated, good, limited, mutated, packet_of
 
 
@@ -102,8 +103,8 @@ def test_the_boundaries_are_those_of_the_bytes_that_a_length_takes() -> None:
     assert sizes == [1, 2, 2, 3, 3, 4]
 
 
-@pytest.mark.parametrize(("kind", "prefix"), [(kind, prefix) for kind, _, prefix in blocks()])
-@pytest.mark.parametrize("length", VARIABLE_BYTE_INTEGER_BOUNDARIES[:4])
+@each("kind, prefix", [(kind, prefix) for kind, _, prefix in blocks()])
+@each("length", VARIABLE_BYTE_INTEGER_BOUNDARIES[:4])
 def test_a_property_length_at_the_boundary(kind: PacketType, prefix: str, length: int) -> None:
     path = f"{prefix}properties.{LENGTH}"
     name = f"{kind.name.lower()}.{path}:boundary-{length}"

@@ -27,14 +27,15 @@ from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import ACK, SYN, endpoints
 from tests.dissect.talk import SECOND, START, Talk
+from tests.each import each
 from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
 
 CLOSED_EVENTS = ["opened", "> closed fin", "< closed fin", "closed fin"]
 END = "closed capture_end"
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
+@each(
+    "lines, expected",
     [
         pytest.param(
             [*HANDSHAKE, "> FA 101:bye 501", "< FA 501 105"],
@@ -436,8 +437,8 @@ def options(ticks: int) -> bytes:
     return b"\x01\x01\x08\x0a" + (ticks % 2**32).to_bytes(4, "big") + bytes(4)
 
 
-@pytest.mark.parametrize(
-    ("ticks", "seconds", "other"),
+@each(
+    "ticks, seconds, other",
     [
         (0, 0, False),
         (1_000, 1, False),
@@ -450,7 +451,7 @@ def options(ticks: int) -> bytes:
         (1 << 31, 60, True),
     ],
 )
-@pytest.mark.parametrize("begin", [50_000, 2**32 - 500, 0])
+@each("begin", [50_000, 2**32 - 500, 0])
 def test_a_clock_goes_on_as_fast_as_clocks_do(begin: int, ticks: int, seconds: int, other: bool) -> None:
     half = HalfStream(options=options(begin), options_ns=START)
     segment = replace(ONE, options=options(begin + ticks), timestamp_ns=START + seconds * SECOND)

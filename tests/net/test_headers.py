@@ -25,6 +25,7 @@ from mqttscope.net.segment import (
     unread,
 )
 from tests.conftest import shared_path
+from tests.each import each
 from tests.net.octets import (
     A4,
     A6,
@@ -153,7 +154,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("link_type", "data", "encapsulation"), [row[1:] for row in WHOLE], ids=IDS)
+@each("link_type, data, encapsulation", [row[1:] for row in WHOLE], ids=IDS)
 def test_a_frame_gives_its_segment(link_type: int, data: bytes, encapsulation: bytes) -> None:
     got = one(segment(frame(data, link_type, number=12)))
     addresses = A4 + B4 if got.key[0] == A4[0] else A6 + B6
@@ -162,9 +163,7 @@ def test_a_frame_gives_its_segment(link_type: int, data: bytes, encapsulation: b
     assert len(encapsulation) % 2 == 0
 
 
-@pytest.mark.parametrize(
-    ("link_type", "data", "original_length", "expected"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@each("link_type, data, original_length, expected", [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_a_frame_without_a_segment_says_why(
     link_type: int, data: bytes, original_length: int | None, expected: NotSegment
 ) -> None:
@@ -198,7 +197,7 @@ NO_VXLAN = [
 ]
 
 
-@pytest.mark.parametrize("payload", [row[1] for row in NO_VXLAN], ids=[row[0] for row in NO_VXLAN])
+@each("payload", [row[1] for row in NO_VXLAN], ids=[row[0] for row in NO_VXLAN])
 def test_ordinary_datagrams_are_not_taken_for_vxlan(payload: bytes) -> None:
     assert segment(frame(ip4(udp(1234, payload), 17), 228)) is headers.NOT_TCP
 

@@ -11,6 +11,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key
 from tests.conftest import EXHAUSTIVE, shared_path
+from tests.each import each
 from tests.net.octets import (
     A4,
     A6,
@@ -162,9 +163,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
 ALL = [*LINKED, *WHOLE]
 
 
-@pytest.mark.parametrize(
-    ("link_type", "data", "encapsulation"), [row[1:] for row in LINKED], ids=[row[0] for row in LINKED]
-)
+@each("link_type, data, encapsulation", [row[1:] for row in LINKED], ids=[row[0] for row in LINKED])
 def test_a_link_layer_leads_to_the_segment(link_type: int, data: bytes, encapsulation: bytes) -> None:
     got = one(segment(frame(data, link_type, number=12)))
     addresses = A4 + B4 if got.key[0] == A4[0] else A6 + B6
@@ -173,9 +172,7 @@ def test_a_link_layer_leads_to_the_segment(link_type: int, data: bytes, encapsul
     assert len(encapsulation) % 2 == 0
 
 
-@pytest.mark.parametrize(
-    ("link_type", "data", "original_length", "expected"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@each("link_type, data, original_length, expected", [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_a_link_layer_without_ip_says_why(
     link_type: int, data: bytes, original_length: int | None, expected: NotSegment
 ) -> None:
@@ -221,7 +218,7 @@ def test_headers_that_name_a_link_type_do_not_nest() -> None:
     assert segment(frame(struct.pack("<BBHI", 0, 0, 8, 147) + bytes(40), 192)) == links.unsupported(147)
 
 
-@pytest.mark.parametrize(("link_type", "data"), [row[1:3] for row in ALL], ids=[row[0] for row in ALL])
+@each("link_type, data", [row[1:3] for row in ALL], ids=[row[0] for row in ALL])
 def test_a_frame_cut_at_any_length_gives_a_prefix_or_a_reason(link_type: int, data: bytes) -> None:
     # The fixed TCP header and its payload are the last bytes of each of these frames but for trailers.
     for length in range(len(data)):
@@ -266,8 +263,8 @@ def payloads(source: str, name: str) -> list[tuple[bytes, int, int, int, bytes]]
     return got
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("name", DERIVED)
+@each("source", SOURCES)
+@each("name", DERIVED)
 def test_the_same_traffic_on_another_link_gives_the_same_segments(source: str, name: str) -> None:
     expected = payloads(source, "link-ethernet")
     assert len(expected) > 10

@@ -12,6 +12,7 @@ from mqttscope.net.flow import FlowEvent, FlowOpened, FlowReport, StreamData, St
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import MAX_GIVEN_UP, OPEN, HalfStream, Pieces, difference
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment
+from tests.each import each
 from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, UNFINISHED, check_tiling, feed, parse, play, render
 
 
@@ -140,8 +141,8 @@ def test_pieces_behave_like_a_table_of_bytes_in_which_the_first_stands(entries: 
     assert held.size == len(model)
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
+@each(
+    "lines, expected",
     [
         pytest.param(["> A 101:abc 501", "> A 104:def 501"], ["> 0:abc", "> 3:def"], id="in order"),
         pytest.param(
@@ -281,8 +282,8 @@ def test_the_frame_that_fills_a_hole_is_the_one_that_made_the_bytes_available() 
     assert (event.frame, event.timestamp_ns, event.capture) == (5, 2_000_000_000, "test.pcap")
 
 
-@pytest.mark.parametrize("isn", [MODULUS - 1 - at for at in range(14)])
-@pytest.mark.parametrize("reverse", [False, True], ids=["in order", "reversed"])
+@each("isn", [MODULUS - 1 - at for at in range(14)])
+@each("reverse", [False, True], ids=["in order", "reversed"])
 def test_the_sequence_may_wrap_at_any_byte(isn: int, reverse: bool) -> None:
     data = "abcdefghijkl"
     lines = [f"> A {isn + 1 + i}:{data[i : i + 3]} 501" for i in range(0, 12, 3)]

@@ -19,6 +19,7 @@ from mqttscope.net.segment import (
     unread_groups,
     unread_sentence,
 )
+from tests.each import each
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_counts_by_reason_and_by_coarse_reason() -> None:
     assert unread_groups(SKIPPED) == {"not_ip": 8, "not_tcp": 1_243, "truncated": 2}
 
 
-@pytest.mark.parametrize("name", UNREAD)
+@each("name", UNREAD)
 def test_every_reason_can_be_said(name: str) -> None:
     one = unread(name)
     assert one is unread(name)

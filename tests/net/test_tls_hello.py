@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mqttscope.net.tls_hello import MAX_ALERTS, TlsObserver, looks_like_tls, looks_like_tls_records
 from tests.conftest import shared_path
+from tests.each import each
 from tests.net.hellos import ALPN_OFFER, SNI, VERSIONS, client_hello, extension, message, record, server_hello, vector
 from tests.net.recorded import capture_streams
 
@@ -244,8 +245,8 @@ def test_bytes_that_are_no_record_end_the_framing_at_their_offset() -> None:
     assert observer.server.unframed_bytes == 12
 
 
-@pytest.mark.parametrize(
-    ("head", "hello", "records"),
+@each(
+    "head, hello, records",
     [
         pytest.param(b"", None, None, id="nothing"),
         pytest.param(b"\x16\x03", None, None, id="start of a header"),

@@ -26,6 +26,7 @@ from mqttscope.net.websocket import (
     unmask,
 )
 from tests.dissect.talk import Talk, only
+from tests.each import each
 from tests.net.framing import CLIENT, SERVER, application, deflate, frame, opened, problems, reasons, request, response
 
 KEY = b"\x11\x82\x30\xc0"
@@ -236,8 +237,8 @@ def test_the_examples_of_rfc_6455_section_5_7(sender: bool, raw: bytes, expected
     ]
 
 
-@pytest.mark.parametrize(
-    ("sender", "raw", "reason", "fatal", "data"),
+@each(
+    "sender, raw, reason, fatal, data",
     [
         pytest.param(CLIENT, frame(b"ab"), "unmasked_client_frame", False, b"ab", id="unmasked client frame"),
         pytest.param(SERVER, frame(b"ab", key=b"wxyz"), "masked_server_frame", False, b"ab", id="masked server frame"),
@@ -269,7 +270,7 @@ def test_the_examples_of_rfc_6455_section_5_7(sender: bool, raw: bytes, expected
         ),
     ],
 )
-@pytest.mark.parametrize("step", [1, 1000])
+@each("step", [1, 1000])
 def test_a_faulty_frame_is_one_problem(
     sender: bool, raw: bytes, reason: str, fatal: bool, data: bytes, step: int
 ) -> None:
@@ -580,8 +581,8 @@ def test_any_chunking_of_arbitrary_bytes_says_the_same(raw: bytes, cuts: list[in
         assert merged(events) == merged(whole)
 
 
-@pytest.mark.parametrize(
-    ("frames", "expected"),
+@each(
+    "frames, expected",
     [
         pytest.param(["c107f248cdc9c90700"], b"Hello", id="one compressed block"),
         pytest.param(["4103f248cd8004c9c90700"], b"Hello", id="one compressed block in two fragments"),
@@ -598,7 +599,7 @@ def test_any_chunking_of_arbitrary_bytes_says_the_same(raw: bytes, cuts: list[in
         pytest.param(["4103f248cd", "8900", "8004c9c90700"], b"Hello", id="a ping between the fragments"),
     ],
 )
-@pytest.mark.parametrize("step", [1, 2, 1000])
+@each("step", [1, 2, 1000])
 def test_the_examples_of_rfc_7692_section_7_2_3(frames: list[str], expected: bytes, step: int) -> None:
     websocket = opened("")
     raw = bytes.fromhex("".join(frames))

@@ -11,10 +11,11 @@ from mqttscope.redact.addresses import (
     without_query_values,
     without_secrets,
 )
+from tests.each import each
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
+@each(
+    "text, wanted",
     [
         ("mqtt://host:1883", "mqtt://host:1883"),
         ("mqtt://me@host", "mqtt://me@host"),
@@ -46,8 +47,8 @@ def test_a_text_loses_the_secrets_of_its_addresses(text: str, wanted: str) -> No
     assert without_secrets(text) == wanted
 
 
-@pytest.mark.parametrize(
-    ("path", "wanted"),
+@each(
+    "path, wanted",
     [
         ("/mqtt", "/mqtt"),
         ("/mqtt?", "/mqtt?"),

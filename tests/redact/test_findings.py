@@ -22,6 +22,7 @@ from mqttscope.mqtt.packets import Disconnect
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
 from mqttscope.redact.findings import Hiding, conceal, concealed, masked
+from tests.each import each
 from tests.report.findings.samples import ACCEPTED, MADE, real, written
 
 V5 = ProtocolVersion.V5
@@ -94,8 +95,8 @@ def test_credentials_with_their_names_are_in_no_name_and_no_message(said: str) -
     assert masked(" ".join([said] * 1_000)).count(VALUE) == 0
 
 
-@pytest.mark.parametrize("form", FINDING_FORMATS)
-@pytest.mark.parametrize(("packet", "secret"), PACKETS, ids=[f"{type(one).__name__}-{said}" for one, said in PACKETS])
+@each("form", FINDING_FORMATS)
+@each("packet, secret", PACKETS, ids=[f"{type(one).__name__}-{said}" for one, said in PACKETS])
 def test_what_looks_like_a_secret_is_in_no_format(form: str, packet: ControlPacket, secret: str) -> None:
     message = f"the field {secret!r} is wrong"
     finding = about(
@@ -203,7 +204,7 @@ def test_damaged_packets_hide_the_values_that_names_announce(at: int) -> None:
     assert "hunter2" not in words(written("full", [finding]))
 
 
-@pytest.mark.parametrize("packet", [packet for packet, _ in PACKETS], ids=lambda packet: type(packet).__name__)
+@each("packet", [packet for packet, _ in PACKETS], ids=lambda packet: type(packet).__name__)
 def test_whatever_was_captured_can_be_concealed(packet: ControlPacket) -> None:
     chance = random.Random(repr(packet))
     whole = encode(packet, V5)

@@ -21,6 +21,7 @@ from mqttscope.redact.packets import (
     redacted,
     visible_fields,
 )
+from tests.each import each
 from tests.mqtt.case import V3_1_1, V5, parse
 
 LOGIN = "10 17 00 04 4d 51 54 54 04 c2 00 00 00 01 63 00 01 75 00 05 68 75 73 68 21"
@@ -133,7 +134,7 @@ class TestAuthenticationData:
         assert view(found, V5)["properties"]["authentication_data"] == {"length": 4, "redacted": True}
         assert redacted(parse(raw), V5) == parse(raw).replace(b"hush", b"****")
 
-    @pytest.mark.parametrize(
+    @each(
         "raw",
         [
             AUTH.replace("f0 0d", "f0 0f"),
@@ -151,7 +152,7 @@ class TestAuthenticationData:
             CONNECT.replace("0b 15", "7b 15"),
         ],
     )
-    @pytest.mark.parametrize("version", ProtocolVersion)
+    @each("version", ProtocolVersion)
     def test_so_it_is_in_what_is_malformed_in_whatever_version(self, raw: str, version: ProtocolVersion) -> None:
         assert isinstance(decode(parse(raw), V5), Malformed)
         assert b"hush" not in redacted(parse(raw), version)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import (
     ControlPacket,
@@ -131,7 +131,7 @@ def record(said: list[tuple[str, int, int, int, bool]], versions: list[ProtocolV
 
 def errors(player: ClientPlayer) -> list[str]:
     """What the client did wrong."""
-    linter = Linter(instances(select().values()), strict=True)
+    linter = Linter(map(usual_rule, select().values()), strict=True)
     found = [one for event in events(player) for one in linter.feed(event)]
     return [one.message for one in found if one.direction is C2S and one.severity == "error"]
 

@@ -16,6 +16,7 @@ from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import dashboard as module
 from mqttscope.report.base import View
 from mqttscope.report.dashboard import Dashboard, Look, Row, Traffic, busiest, lines
+from tests.each import each
 from tests.report.make import START_NS, Talk
 
 
@@ -135,9 +136,9 @@ def busy(clients: int = 40) -> Traffic:
     return traffic
 
 
-@pytest.mark.parametrize("width", [40, 80, 132, 133, 200])
-@pytest.mark.parametrize("height", [12, 24, 60])
-@pytest.mark.parametrize("colour", [False, True])
+@each("width", [40, 80, 132, 133, 200])
+@each("height", [12, 24, 60])
+@each("colour", [False, True])
 def test_it_fits_the_screen(width: int, height: int, colour: bool) -> None:
     shown = lines(busy(), "lo", View(width=width, colour=colour), height)
 

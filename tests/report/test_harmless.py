@@ -31,6 +31,7 @@ from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from tests.conftest import ROOT
+from tests.each import each
 from tests.report.make import SECRET, V3_1, V3_1_1, V5, Lines, Talk, conversation, hostile, publish, shown
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -48,10 +49,10 @@ def check(lines: Iterable[str], width: int, *, unicode: bool = True) -> None:
         assert unicode or plain.isascii(), line
 
 
-@pytest.mark.parametrize("colour", [False, True], ids=["plain", "colour"])
-@pytest.mark.parametrize("width", [0, *WIDTHS])
-@pytest.mark.parametrize("events", [conversation, hostile])
-@pytest.mark.parametrize("kind", FORMATS)
+@each("colour", [False, True], ids=["plain", "colour"])
+@each("width", [0, *WIDTHS])
+@each("events", [conversation, hostile])
+@each("kind", FORMATS)
 def test_lines_fit_and_are_harmless(
     kind: type[Reporter], events: Callable[[], Iterable[Event]], width: int, colour: bool
 ) -> None:
@@ -183,7 +184,7 @@ def test_there_are_captures() -> None:
     assert len(CAPTURES) > 40
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=[path.parent.name for path in CAPTURES])
+@each("path", CAPTURES, ids=[path.parent.name for path in CAPTURES])
 def test_every_format_shows_every_packet(path: Path) -> None:
     sinks = [Lines() for _ in range(5)]
     narrow = View(width=80)

@@ -15,6 +15,7 @@ from mqttscope.report.base import View
 from mqttscope.report.hexdump import Hexdump, Mark, letter
 from mqttscope.report.style import Painter
 from mqttscope.report.tree import Tree
+from tests.each import each
 from tests.mqtt.cases import CASES
 from tests.report.make import Talk, block_of, publish, shown
 
@@ -35,7 +36,7 @@ def test_bytes_that_never_came_are_pointed_at_behind_the_last_one() -> None:
     assert "  18 bytes of this packet never came" in lines
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+@each("case", CASES, ids=[case.id for case in CASES])
 def test_every_byte_of_every_packet_is_in_the_dump_and_every_span_in_the_list(case: object) -> None:
     raw, version = case.raw[:4000], case.version  # type: ignore[attr-defined]
     lines = shown(Tree, [Talk(version).say(raw)], width=0, show_secrets=True, payload="hex")

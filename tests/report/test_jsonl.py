@@ -18,6 +18,7 @@ from mqttscope.report.base import Clock
 from mqttscope.report.jsonl import JsonLines, PacketLines, dumps_text
 from mqttscope.report.public import public_malformed
 from tests.conftest import EXHAUSTIVE
+from tests.each import each
 from tests.mqtt.cases import CASES
 from tests.mqtt.strategies import packets
 from tests.report.make import C2S, S2C, SECRET, V3_1, V3_1_1, V5, Lines, Talk, conversation, hostile, publish
@@ -113,7 +114,7 @@ def objects(events: Iterable[Event], **options: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in sink.lines]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+@each("case", CASES, ids=[case.id for case in CASES])
 def test_a_line_says_what_view_says_whatever_way_it_was_written(case: Any) -> None:
     for direction in (C2S, S2C):
         event = Talk(case.version).say(case.raw, direction)

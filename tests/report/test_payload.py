@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mqttscope.report.payload import KINDS, PayloadView, compact, indented, unpack
+from tests.each import each
 
 JSON = b'{"t": 21.5, "a": [1, 2], "s": "a: b, c"}'
 
 
-@pytest.mark.parametrize(
-    ("payload", "about", "expected"),
+@each(
+    "payload, about, expected",
     [
         pytest.param(b"on", {}, "on", id="short text"),
         pytest.param(b"", {}, "(empty)", id="nothing"),

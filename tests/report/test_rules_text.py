@@ -13,6 +13,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.rules_text import RulesText, coverage_view, render, rules_view
+from tests.each import each
 from tests.report.test_harmless import ANSI, check
 
 
@@ -151,7 +152,7 @@ def test_the_finding_is_under_its_packet() -> None:
     ]
 
 
-@pytest.mark.parametrize("rule", all_rules().values(), ids=all_rules())
+@each("rule", all_rules().values(), ids=all_rules())
 def test_every_example_is_shown_with_its_findings(rule: type[Rule]) -> None:
     for example in (*rule.good, *rule.bad):
         lines = render(rule, example, View(width=100))

@@ -8,6 +8,7 @@ from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.style import Painter
 from mqttscope.report.summary import TopicNames
+from tests.each import each
 
 
 def names(*topics: str, unicode: bool = True) -> TopicNames:
@@ -45,7 +46,7 @@ def test_levels_that_differ_are_shortened_before_the_last_one() -> None:
     assert known.short("building-north/kitchen/lamp", 16) == "bui…h/kit…n/lamp"
 
 
-@pytest.mark.parametrize("room", range(1, 60))
+@each("room", range(1, 60))
 def test_never_wider_than_the_room(room: int) -> None:
     topics = (*LINES, "a" * 300, "/", "", "日本/温度/" + "x" * 40, "\x1b[31m/red", "é/" * 100, "/".join("abcdefg" * 9))
     for unicode in (True, False):

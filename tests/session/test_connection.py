@@ -42,6 +42,7 @@ from mqttscope.session.connection import (
     ConnectionPhase,
     ConnectionTrigger,
 )
+from tests.each import each
 from tests.mqtt.octets import framed, string
 from tests.session.story import C2S, S2C, V3_1, V3_1_1, V5, Row, Story, connack, connect, fresh, publish
 
@@ -364,7 +365,7 @@ def test_the_specification_leads_to_every_phase() -> None:
     assert reached == set(ConnectionPhase)
 
 
-@pytest.mark.parametrize(("phase", "trigger"), TRANSITIONS, ids=" and ".join)
+@each("phase, trigger", TRANSITIONS, ids=" and ".join)
 def test_a_connection_follows_the_table(phase: ConnectionPhase, trigger: ConnectionTrigger) -> None:
     story = Story(*(PACKETS[one] for one in WAYS[phase]))
     assert story.connection.phase is phase

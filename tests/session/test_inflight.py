@@ -15,6 +15,7 @@ from mqttscope.session.inflight import (
     SENT,
     ExchangePhase,
 )
+from tests.each import each
 from tests.session.story import V3_1, V3_1_1, V5, Row, Story, connect, publish
 
 SUBSCRIBE = Subscribe(7, subscriptions=[Subscription("a/#", 1), Subscription("b", 0)])
@@ -25,8 +26,8 @@ def exchange(identifier: int, number: int, kind: str = "publish") -> Exchange:
     return Exchange(identifier, number, 1, 0, kind)
 
 
-@pytest.mark.parametrize(
-    ("rows", "in_flight", "peak", "open_exchanges"),
+@each(
+    "rows, in_flight, peak, open_exchanges",
     [
         pytest.param([("C", publish())], 0, 0, [], id="QoS 0 begins nothing"),
         pytest.param([("C", publish(1, 1))], 1, 1, [1], id="QoS 1 is in flight until PUBACK"),

@@ -29,6 +29,7 @@ from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import HANDSHAKES, Traffic, Window
 from tests.conftest import shared_path
+from tests.each import each
 from tests.stats.talk import (
     C2S,
     NAMES,
@@ -41,7 +42,7 @@ from tests.stats.talk import (
     statistics_of,
 )
 
-each_capture = pytest.mark.parametrize("name", NAMES)
+each_capture = each("name", NAMES)
 
 
 def types(traffic: Traffic) -> Counter[str]:

@@ -28,6 +28,7 @@ from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.convert import ConversionError, Losses, convert, to_3_1_1
 from mqttscope.replay.rewrite.links import Changes
 from mqttscope.replay.script import UNSAID, Entry
+from tests.each import each
 from tests.replay.recordings import (
     NAMES,
     V3_1,
@@ -161,7 +162,7 @@ LOST: list[tuple[bool, ControlPacket, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("from_client", "packet", "field"), LOST)
+@each("from_client, packet, field", LOST)
 def test_what_3_1_1_has_no_form_for(from_client: bool, packet: ControlPacket, field: str) -> None:
     found, losses = lost(packet, from_client=from_client)
 
@@ -309,8 +310,8 @@ def test_repetitions_that_5_0_does_not_allow_are_told() -> None:
     assert changes.sentences[0].startswith("1 PUBLISH packet sent again on one connection")
 
 
-@pytest.mark.parametrize("version", list(ProtocolVersion))
-@pytest.mark.parametrize("name", NAMES)
+@each("version", list(ProtocolVersion))
+@each("name", NAMES)
 def test_a_recording_of_the_version_is_left_as_it_is(name: str, version: ProtocolVersion) -> None:
     scripts = [script for script in captured(name) if script.version == version]
     copies, changes = convert(scripts, version)
@@ -320,7 +321,7 @@ def test_a_recording_of_the_version_is_left_as_it_is(name: str, version: Protoco
         assert [entry.raw for entry in copy.entries] == [entry.raw for entry in script.entries]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_from_3_1_1_to_5_0_and_back(name: str) -> None:
     scripts = [
         script
@@ -349,7 +350,7 @@ def test_from_3_1_1_to_5_0_and_back(name: str) -> None:
                 assert two.raw == one.raw
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_what_was_converted_is_well_formed(name: str) -> None:
     for version in (V3_1_1, V5):
         for script in captured(name):
@@ -380,7 +381,7 @@ def test_an_error_names_all_that_cannot_be_converted() -> None:
     assert all(any(kind in line for line in told) for kind in kinds)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_with_losses_all_of_5_0_becomes_3_1_1(name: str) -> None:
     """What is lost is said, what is left is well-formed, and links lead to what is there."""
     scripts = [script for script in captured(name) if script.version == V5 and certain(script)]

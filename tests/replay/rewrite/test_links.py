@@ -31,6 +31,7 @@ from mqttscope.replay.rewrite.links import (
     with_client,
     with_topics,
 )
+from tests.each import each
 from tests.replay.recordings import NAMES, Recorder, captured, check_links, links, recorded, snapshot, told
 
 
@@ -131,7 +132,7 @@ def test_client_identifiers_are_changed_in_both_directions() -> None:
         assert with_client(packet, lambda one: one.upper() or "x") is packet
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_copy_shares_packets_and_has_links_of_its_own(name: str) -> None:
     scripts = captured(name)
     before = snapshot(scripts)

@@ -13,6 +13,7 @@ from mqttscope.mqtt.topics import is_valid_topic_name, matches
 from mqttscope.replay.rewrite.links import Changes, RewriteError, copy_scripts
 from mqttscope.replay.rewrite.names import ClientMapping, TopicMapping, map_clients, map_topics, multiply
 from mqttscope.replay.script import Script
+from tests.each import each
 from tests.replay.recordings import NAMES, V3_1, Recorder, captured, certain, check_links, packets, recorded, snapshot
 
 
@@ -109,7 +110,7 @@ NAMES_MAPPED = [
 ]
 
 
-@pytest.mark.parametrize(("mapping", "topic", "wanted"), NAMES_MAPPED)
+@each("mapping, topic, wanted", NAMES_MAPPED)
 def test_names(mapping: str, topic: str, wanted: str | None) -> None:
     assert TopicMapping.parse(mapping).name(topic) == wanted
 
@@ -216,7 +217,7 @@ def test_the_first_mapping_that_applies_is_used_in_both_directions() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_there_and_back_again(name: str) -> None:
     """Everything below a new level and back is what it was, byte for byte."""
     scripts = captured(name)
@@ -285,7 +286,7 @@ def test_a_filter_that_matched_a_topic_matches_the_mapped_one(
         assert mapping.touches("/".join(asked))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_copies_interleave_and_share_what_is_equal(name: str) -> None:
     scripts = captured(name)
     before = snapshot(scripts)

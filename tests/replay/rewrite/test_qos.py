@@ -20,6 +20,7 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.replay.rewrite.links import Changes, copy_scripts
 from mqttscope.replay.rewrite.qos import change_qos
 from mqttscope.replay.script import Script
+from tests.each import each
 from tests.replay.recordings import NAMES, Recorder, captured, check_links, packets, recorded, snapshot
 
 Said = tuple[str, ControlPacket]
@@ -116,8 +117,8 @@ def test_deliveries_are_lowered_with_their_message_and_others_are_not() -> None:
     assert told[-1] == "deliveries of messages with a raised QoS are still expected as recorded"
 
 
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("name", NAMES)
+@each("qos", [0, 1, 2])
+@each("name", NAMES)
 def test_all_captures(name: str, qos: int) -> None:
     scripts, _ = done(captured(name), qos)
 

@@ -18,6 +18,7 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.replay.rewrite.links import RewriteError
 from mqttscope.replay.rewrite.select import Moment, select
+from tests.each import each
 from tests.replay.recordings import (
     NAMES,
     SECOND,
@@ -54,7 +55,7 @@ def test_moments_that_are_refused(text: str) -> None:
         Moment.parse(text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_nothing_asked_for_is_everything(name: str) -> None:
     scripts = captured(name)
     copies, changes = select(scripts)
@@ -65,7 +66,7 @@ def test_nothing_asked_for_is_everything(name: str) -> None:
         assert [entry.raw for entry in copy.entries] == [entry.raw for entry in script.entries]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_what_is_left_holds_together(name: str) -> None:
     scripts = captured(name)
     before = snapshot(scripts)

@@ -26,6 +26,7 @@ from mqttscope.replay.rewrite.settings import (
     with_setting,
 )
 from mqttscope.replay.script import Script
+from tests.each import each
 from tests.replay.recordings import NAMES, V3_1_1, V5, captured, check_links, links, packets, recorded, snapshot
 
 
@@ -91,7 +92,7 @@ def test_properties_and_options_of_5_0_are_known_as_such() -> None:
     assert "publish.topic_name" not in optional
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_without_rewrites_everything_is_as_it_was(name: str) -> None:
     scripts = captured(name)
     copies, changes = rewrite(scripts, Rewrites())
@@ -107,7 +108,7 @@ def test_without_rewrites_everything_is_as_it_was(name: str) -> None:
             assert other.raw is one.raw
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_what_is_changed_has_the_bytes_of_its_packet(name: str) -> None:
     scripts = captured(name)
     before = snapshot(scripts)

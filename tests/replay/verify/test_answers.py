@@ -8,6 +8,7 @@ from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.verify import compare, verify
 from mqttscope.replay.verify.answers import repeated
 from mqttscope.replay.verify.difference import DifferenceKind
+from tests.each import each
 from tests.replay.talk import (
     OPENED,
     V5,
@@ -249,7 +250,7 @@ EQUAL: Equal = {
 }
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
+@each("name", DIFFERENT)
 def test_what_differs_is_found(name: str) -> None:
     check(*DIFFERENT[name])
 

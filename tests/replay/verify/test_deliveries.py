@@ -17,6 +17,7 @@ from mqttscope.mqtt import Publish
 from mqttscope.replay.verify import compare, verify
 from mqttscope.replay.verify.deliveries import longest_rise
 from mqttscope.replay.verify.difference import DifferenceKind
+from tests.each import each
 from tests.replay.talk import (
     ALL,
     OPENED,
@@ -194,7 +195,7 @@ EQUAL: Equal = {
 }
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
+@each("name", DIFFERENT)
 def test_what_differs_is_found(name: str) -> None:
     check(*DIFFERENT[name])
 

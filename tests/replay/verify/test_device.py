@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import DEVICE_EXPLANATIONS, DeviceKind
+from tests.each import each
 from tests.replay.talk import record
 
 RECORDED = """
@@ -89,7 +88,7 @@ CHANGES: dict[str, tuple[str, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each("name", CHANGES)
 def test_what_is_found(name: str) -> None:
     live, expected = CHANGES[name]
 

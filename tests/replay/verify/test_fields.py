@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mqttscope.mqtt import Connack, Connect, Properties, ProtocolVersion, Puback, Publish, Suback
 from mqttscope.mqtt.properties import PROPERTIES
 from mqttscope.replay.script import UNSAID
 from mqttscope.replay.verify.difference import DifferenceKind
 from mqttscope.replay.verify.fields import field_differences, signature
+from tests.each import each
 from tests.replay.talk import packet
 
 V5, V3_1 = ProtocolVersion.V5, ProtocolVersion.V3_1
@@ -18,7 +17,7 @@ IGNORED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [row.name for row in PROPERTIES])
+@each("name", [row.name for row in PROPERTIES])
 def test_which_properties_count(name: str) -> None:
     row = next(one for one in PROPERTIES if one.name == name)
     kind = type(row.wire.read(b"\0\1a\0\1b", 0, 6)[0])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.replay.script import Script, read_scripts
 from mqttscope.replay.verify import compare, verify
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.conftest import ROOT
+from tests.each import each
 from tests.replay.talk import ALL, copied, delivered, pairs, told
 from tests.replay.verify import test_answers, test_deliveries
 
@@ -35,7 +34,7 @@ def scripts(name: str) -> list[Script]:
     return read_scripts(dissect(open_capture([str(ROOT / "captures" / name / "capture.pcapng")])))
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@each("name", CAPTURES)
 def test_a_capture_does_not_differ_from_itself(name: str) -> None:
     found = verify(copied(scripts(name)))
 

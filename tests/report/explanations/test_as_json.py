@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from jsonschema import validators
 
 from mqttscope.explain.fates import Fate
 from mqttscope.explain.model import Cause, Certainty
@@ -71,9 +72,16 @@ SCHEMA = closed(
 NAMES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/about.toml"))
 
 
+VALIDATOR = validators.validator_for(SCHEMA)(SCHEMA)
+
+
+def test_the_schema_is_one() -> None:
+    VALIDATOR.check_schema(SCHEMA)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_document_is_of_the_schema(name: str) -> None:
-    jsonschema.validate(json.loads(report("json", name, every=True)), SCHEMA)
+    VALIDATOR.validate(json.loads(report("json", name, every=True)))
 
 
 def test_messages_are_of_the_schema() -> None:

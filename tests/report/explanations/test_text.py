@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.explanations.base import make_reporter
+from tests.each import each
 from tests.explain.running import capture, explain
 from tests.report.explanations.samples import Pages, report, traces
 
 NAMES = ("half-open", "broker-restarts", "v5-server-disconnect", "refused-connects", "link-lost-keep-alive")
 
 
-@pytest.mark.parametrize("width", [24, 40, 80, 120])
-@pytest.mark.parametrize("name", NAMES)
+@each("width", [24, 40, 80, 120])
+@each("name", NAMES)
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     told = report("text", name, View(width=width), every=True)
 

@@ -17,6 +17,7 @@ from mqttscope.report.findings import full
 from mqttscope.report.findings.concise import Concise
 from mqttscope.report.findings.full import Full, PacketView, Ranked
 from mqttscope.report.findings.shown import Entrance, ShownFinding, make_reporter
+from tests.each import each
 from tests.report.findings.samples import (
     AT_THE_END,
     HOSTILE,
@@ -281,9 +282,9 @@ def test_passwords_are_hidden_unless_asked_for() -> None:
     assert "hunter2" in written("full", [MADE], show_secrets=True)
 
 
-@pytest.mark.parametrize("colour", [False, True])
-@pytest.mark.parametrize("unicode", [False, True])
-@pytest.mark.parametrize("width", [0, 40, 60, 80, 200])
+@each("colour", [False, True])
+@each("unicode", [False, True])
+@each("width", [0, 40, 60, 80, 200])
 def test_lines_fit_and_are_harmless(width: int, unicode: bool, colour: bool) -> None:
     text = written("full", many(), summary(), width=width, unicode=unicode, colour=colour)
 

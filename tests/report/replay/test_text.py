@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.lint.catalogue import instances, select
+from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
@@ -26,6 +26,7 @@ from mqttscope.report.replay.text import (
     type_of,
 )
 from tests.cli.running import capture
+from tests.each import each
 from tests.replay.talk import ALL, OPENED, asked, delivered, pairs, record
 from tests.replay.verify.test_answers import DIFFERENT as ANSWERS
 from tests.replay.verify.test_deliveries import DIFFERENT as DELIVERIES
@@ -53,7 +54,7 @@ def test_findings() -> None:
     from mqttscope.capture import open_capture
     from mqttscope.dissect import dissect
 
-    linter = Linter(instances(select().values()))
+    linter = Linter(map(usual_rule, select().values()))
     findings = [
         one for event in dissect(open_capture([str(Path(capture("failing-device")))])) for one in linter.feed(event)
     ]
@@ -232,9 +233,9 @@ def test_differences_without_packets_have_their_sentence_alone() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [0, 20, 40, SIDE_BY_SIDE - 1, SIDE_BY_SIDE, 200])
-@pytest.mark.parametrize("colour", [True, False])
-@pytest.mark.parametrize("unicode", [True, False])
+@each("width", [0, 20, 40, SIDE_BY_SIDE - 1, SIDE_BY_SIDE, 200])
+@each("colour", [True, False])
+@each("unicode", [True, False])
 def test_nothing_is_wider_than_the_terminal(width: int, *, colour: bool, unicode: bool) -> None:
     for recorded, live, _ in [*ANSWERS.values(), *DELIVERIES.values()]:
         for line in shown(recorded, live, width=width, colour=colour, unicode=unicode):

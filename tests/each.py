@@ -1,0 +1,74 @@
+"""Many small cases in one test: where a case costs less than what pytest spends on a test of its own.
+
+Every case runs, also after one that fails, and a failure names its case and the others that fail.  A test that takes
+something which has to be new for each case (a folder, a patch) has parameters instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any
+
+import pytest
+
+Test = Callable[..., None]
+Names = Iterable[str] | Callable[[Any], object] | None
+"""How cases are named."""
+PARAMETERS = type(pytest.param(None))
+
+
+def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test], Test]:
+    """Run a test for each case, with the arguments of ``pytest.mark.parametrize``."""
+    words = [word.strip() for word in names.split(",")]
+    given = list(cases)
+    rows = [_row(case, len(words)) for case in given]
+    told = _told(rows, ids)
+    for at, case in enumerate(given):
+        if isinstance(case, PARAMETERS):
+            assert not case.marks, "such a case is a test of its own"
+            told[at] = str(case.id or told[at])
+    if not rows:
+        raise ValueError(f"no case of {names}")
+
+    def decorate(test: Test) -> Test:
+        signature = inspect.signature(test)
+
+        @wraps(test)
+        def run(*own: Any, **given: Any) -> None:
+            failed: list[tuple[str, Exception]] = []
+            for name, row in zip(told, rows, strict=True):
+                try:
+                    test(*own, **given, **dict(zip(words, row, strict=True)))
+                except pytest.skip.Exception:
+                    continue
+                except Exception as error:
+                    failed.append((name, error))
+            if failed:
+                (first, wrong), *others = failed
+                wrong.add_note(f"in the case {first}")
+                if others:
+                    wrong.add_note(f"{len(others)} more fail: {', '.join(name for name, _ in others)}")
+                raise wrong
+
+        left = [one for name, one in signature.parameters.items() if name not in words]
+        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _row(case: Any, size: int) -> tuple[Any, ...]:
+    if isinstance(case, PARAMETERS):
+        return tuple(case.values)
+    return tuple(case) if size > 1 else (case,)
+
+
+def _told(rows: Sequence[tuple[Any, ...]], ids: Names) -> list[str]:
+    """How cases are named."""
+    if ids is None:
+        return ["-".join(map(repr, row)) for row in rows]
+    if callable(ids):
+        return ["-".join(str(ids(value)) for value in row) for row in rows]
+    return list(ids)

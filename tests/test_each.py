@@ -1,0 +1,55 @@
+"""A test of many cases: all of them run, and a failure names its case."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from tests.each import each
+
+
+def test_every_case_runs_and_those_that_fail_are_named() -> None:
+    seen = []
+
+    @each("number", [1, 2, 3, 4])
+    def odd(number: int) -> None:
+        seen.append(number)
+        if number == 3:
+            pytest.skip("not this one")
+        assert number % 2, "even"
+
+    with pytest.raises(AssertionError, match="even") as caught:
+        odd()
+    assert seen == [1, 2, 3, 4]
+    assert caught.value.__notes__ == ["in the case 2", "1 more fail: 4"]
+
+
+def test_several_arguments_and_fixtures() -> None:
+    seen = []
+
+    @each("one, other", [(1, "a"), (2, "b")], ids=["first", "second"])
+    @each("third", [True, False], ids=str)
+    def take(one: int, other: str, third: bool, tmp_path: object) -> None:
+        seen.append((one, other, third, tmp_path))
+
+    assert list(inspect.signature(take).parameters) == ["tmp_path"]
+    take(tmp_path=None)
+    assert seen == [(1, "a", True, None), (1, "a", False, None), (2, "b", True, None), (2, "b", False, None)]
+
+
+def test_no_case_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="no case of number"):
+        each("number", [])
+
+
+def test_cases_may_have_names_of_their_own() -> None:
+    @each("one, other", [pytest.param(1, 2, id="named"), (2, 2)])
+    def differ(one: int, other: int) -> None:
+        assert one == 0
+
+    with pytest.raises(AssertionError) as caught:
+        differ()
+    assert caught.value.__notes__ == ["in the case named", "1 more fail: 2-2"]
+    with pytest.raises(AssertionError, match="a test of its own"):
+        each("one", [pytest.param(1, marks=pytest.mark.exhaustive)])
