@@ -128,7 +128,7 @@ MAX_TOLD_NAME: Final = 5
 """Characters of the longest invented protocol name that a fault quotes."""
 
 
-def _protocol_faults(name: str, level: int) -> list[Fault]:
+def _protocol_faults(name: str | None, level: int | None) -> list[Fault]:
     if (name, level) in _KNOWN or name is None:
         return []
     if name not in ("MQTT", "MQIsdp"):
