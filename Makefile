@@ -16,7 +16,8 @@ SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 
 COMPILED := build/compiled
-COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/test_events.py tests/lint/test_rules.py
+COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/capture tests/redact tests/stats tests/corpus \
+	tests/report/test_jsonl.py tests/lint/test_rules.py tests/lint/test_engine.py tests/test_events.py
 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -108,10 +109,12 @@ compiled: dev
 	$(BIN)/python .ci/compile.py $(COMPILED)
 	@rm -rf $(COMPILED)/tests && cp -r tests $(COMPILED)/
 	@for one in *; do [ -e $(COMPILED)/$$one ] || [ $$one = build ] || ln -s "$(CURDIR)/$$one" $(COMPILED)/; done
+	@# Corpora that lie beside this folder, if any.
+	@[ ! -d ../shared ] || ln -sfn "$(CURDIR)/../shared" build/shared
 
 ## The tests of what is compiled, on the compiled tree.
 test-compiled: compiled
-	cd $(COMPILED) && PYTHONPATH=. $(CURDIR)/$(PYTEST) -q $(COMPILED_TESTS)
+	cd $(COMPILED) && PYTHONPATH=. $(CURDIR)/$(PYTEST) -q -n 3 --dist worksteal $(COMPILED_TESTS)
 
 bench: dev tools
 	$(BIN)/python -m tests.bench
