@@ -4,7 +4,8 @@
 when a file is out of date.
 
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
-``docs/states.md``; the captures give ``docs/evidence.md``; click gives the completions and ``docs/cli.md``.
+``docs/states.md``; the captures give ``docs/evidence.md``; click gives the completions and ``docs/cli.md``; the schemas
+of the tables give the list of their columns (`mqttscope.dev.columns`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import click
 from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
+from mqttscope.analysis.columns import FILE
 from mqttscope.cli.main import LazyGroup, group
+from mqttscope.dev.columns import columns
 from mqttscope.dissect import flow_state
 from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
 from mqttscope.lint.examples import Conversation
@@ -344,6 +347,7 @@ def generated() -> dict[Path, str]:
     return {
         **completions(),
         ROOT / "docs" / "cli.md": reference(),
+        FILE: columns(),
         ROOT / STATES_PAGE: states(),
         ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
         **rules,

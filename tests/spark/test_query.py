@@ -1,4 +1,4 @@
-"""Questions in SQL, and values of all types as those of JSON."""
+"""Questions in Spark SQL, and values of all types as those of JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.analysis.answer import UnknownQueryError
 from mqttscope.lake.writer import read_table
-from mqttscope.spark.answers.query import UnknownQueryError, ask, without_comments
+from mqttscope.spark.query import ask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,25 +81,6 @@ def test_statements_that_do_more_than_ask(spark: SparkSession, lake: Path, sql: 
     with pytest.raises(UnknownQueryError, match=told):
         ask(spark, lake, sql.format(out=out, insert=insert, execute=execute))
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("sql", "bare"),
-    [
-        ("", ""),
-        ("-- a\n select 1 /* b */ , 2 --c", "select 1   , 2"),
-        ("/* /* */ x */ y", "y"),
-        ("/* /* */ x", ""),
-        ("select '--', \"/* a */\", `--` -- '", "select '--', \"/* a */\", `--`"),
-        ("select 'a\\' -- ' /* */ - 1 / 2", "select 'a\\' -- '   - 1 / 2"),
-        ("--\\\nshow\nx", "x"),
-        ("a*/b/**/c", "a*/b c"),
-        ("select /*+ merge(a) */ /* b */ 1", "select /*+ merge(a) */   1"),
-        ("'open -- a", "'open"),
-    ],
-)
-def test_comments_are_taken_away_as_spark_does(sql: str, bare: str) -> None:
-    assert without_comments(sql) == bare
 
 
 def test_what_is_shown_and_explained(spark: SparkSession, lake: Path) -> None:

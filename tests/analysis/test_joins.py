@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
-import pyarrow as pa
-from pyspark.sql import functions as f
-
+from mqttscope.analysis import joins
 from mqttscope.dissect import dissect_segments
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.examples import segments
 from mqttscope.lint.rules.delivery.message_expiry_not_decremented import MessageExpiryNotDecremented
 from mqttscope.mqtt.topics import matches
-from mqttscope.spark import joins
+from tests.analysis.asking import WORDS, rows_of
 from tests.lake.reading import CAPTURES, Row, Tables, collect, options, usual
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 LEVELS = st.sampled_from(["", "a", "b", "ab", " ", "$a", "$share", "$SYS", "ä", "+", "#", "a+", "\0", "日", "g"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=4).map("/".join)
@@ -52,34 +46,37 @@ def many(strategy: st.SearchStrategy[str], number: int = 200) -> list[str]:
     return sorted(set(found))
 
 
-def frame_of(spark: SparkSession, name: str, values: list[str]) -> DataFrame:
-    return spark.createDataFrame(pa.table({name: pa.array(values, pa.string())}))
+def column(name: str, values: list[str]) -> pa.Table:
+    return pa.table({name: pa.array(values, pa.string())})
 
 
-def table_of(spark: SparkSession, name: str, rows: list[Row]) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=TABLES[name].arrow()))
-
-
-def collected(frame: DataFrame) -> list[Row]:
-    return [row.asDict(recursive=True) for row in frame.collect()]
+def table_of(name: str, rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=TABLES[name].arrow())
 
 
 @pytest.fixture(scope="module")
 def everything() -> Tables:
-    """The rows of all captures; each has servers of its own, since the same port was another broker in another one."""
+    """The rows of all captures; each has servers of its own, since the same port was another broker in another one.
+
+    So have connections: some captures are made of the same conversation.
+    """
     tables: Tables = {"packets": [], "messages": []}
     for path in CAPTURES:
         for name, rows in tables.items():
-            rows += [row | {"server": f"{path.parent.name} {row['server']}"} for row in usual(path).get(name, [])]
+            for row in usual(path).get(name, []):
+                own = {key: f"{path.parent.name} {row[key]}" for key in ("server", "connection_id")}
+                rows.append(row | own)
     return tables
 
 
-def test_topics_and_filters(spark: SparkSession) -> None:
+def test_topics_and_filters() -> None:
     topics = sorted({*many(NAMES), *FIXED})
     filters = sorted({*many(FILTERS), *FIXED})
-    names, wanted = frame_of(spark, "topic", [*topics, topics[0]]), frame_of(spark, "topic_filter", filters * 2)
+    names, wanted = column("topic", [*topics, topics[0]]), column("topic_filter", filters * 2)
 
-    found = [(row["topic"], row["topic_filter"]) for row in collected(joins.matching(names, wanted))]
+    rows = rows_of(joins.matching(WORDS, "names", "wanted"), names=names, wanted=wanted)
+
+    found = [(row["topic"], row["topic_filter"]) for row in rows]
 
     expected = {(topic, one) for topic in topics for one in filters if matches(one, topic)}
     assert len(expected) > 500
@@ -87,15 +84,15 @@ def test_topics_and_filters(spark: SparkSession) -> None:
     assert set(found) == expected
 
 
-def test_one_filter(spark: SparkSession) -> None:
+def test_one_filter() -> None:
     topics = sorted({*many(NAMES), "", "$SYS/a", "a/b", "/"})
     filters = [*FIXED[:19], "a/+", "+/b", "$SYS/+", "a/b"]
-    columns = [joins.topic_matches(f.col("topic"), one).alias(str(index)) for index, one in enumerate(filters)]
+    columns = [f"{joins.topic_matches(WORDS, 'topic', one)} as is_{place}" for place, one in enumerate(filters)]
 
-    rows = frame_of(spark, "topic", topics).select("topic", *columns).collect()
+    rows = rows_of(f"select topic, {', '.join(columns)} from names", names=column("topic", topics))
 
-    for row in rows:
-        assert list(row[1:]) == [matches(one, row["topic"]) for one in filters], row["topic"]
+    for topic, *found in (row.values() for row in rows):
+        assert found == [matches(one, topic) for one in filters], topic
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -153,9 +150,9 @@ def source_by_hand(rows: list[Row]) -> dict[tuple[str, str, int], tuple[Any, ...
     return found
 
 
-def test_deliveries_and_retained_messages(spark: SparkSession, everything: Tables) -> None:
+def test_deliveries_and_retained_messages(everything: Tables) -> None:
     rows = everything["messages"]
-    messages = table_of(spark, "messages", rows).cache()
+    messages = table_of("messages", rows)
 
     found = {
         (row["connection_id"], row["direction"], row["stream_offset"]): (
@@ -164,11 +161,11 @@ def test_deliveries_and_retained_messages(spark: SparkSession, everything: Table
             row["waited_ns"],
             row["repeated"],
         )
-        for row in collected(joins.deliveries(messages))
+        for row in rows_of(joins.deliveries(WORDS, "messages"), messages=messages)
     }
     kept = [
         tuple(row[name] for name in ("server", "topic", "payload_sha256", "from_ns", "until_ns", "ended"))
-        for row in collected(joins.retained_intervals(messages))
+        for row in rows_of(joins.retained_intervals("messages"), messages=messages)
     ]
 
     expected = source_by_hand(rows)
@@ -180,7 +177,7 @@ def test_deliveries_and_retained_messages(spark: SparkSession, everything: Table
     assert sorted(map(repr, kept)) == sorted(map(repr, intervals))
 
 
-def test_subscriptions(spark: SparkSession, everything: Tables) -> None:
+def test_subscriptions(everything: Tables) -> None:
     rows = everything["packets"]
     expected: list[Row] = []
     waiting: dict[tuple[str, int], list[Row]] = {}
@@ -208,7 +205,7 @@ def test_subscriptions(spark: SparkSession, everything: Tables) -> None:
     found = [
         {"connection": row["connection_id"], "filter": row["topic_filter"], "granted": row["granted"],
          "from_ns": row["timestamp_ns"], "until_ns": row["until_ns"]}
-        for row in collected(joins.subscriptions(table_of(spark, "packets", rows)))
+        for row in rows_of(joins.subscriptions(WORDS, "packets"), packets=table_of("packets", rows))
     ]  # fmt: skip
 
     assert len(expected) > 40
@@ -217,8 +214,8 @@ def test_subscriptions(spark: SparkSession, everything: Tables) -> None:
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-def test_message_expiry_as_the_engine_judges_it(spark: SparkSession) -> None:
-    """All conversations of its rule."""
+def conversations() -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """Tables of all conversations of the rule about intervals, each a server, and how often the rule speaks of each."""
     tables: Tables = {"packets": [], "messages": [], "gaps": []}
     reported: dict[str, int] = {}
     rule = MessageExpiryNotDecremented()
@@ -229,9 +226,26 @@ def test_message_expiry_as_the_engine_judges_it(spark: SparkSession) -> None:
         for name, rows in tables.items():
             names = {"server": one.title}
             rows += [row | names | {"connection_id": one.title + row["connection_id"]} for row in made.get(name, [])]
-    packets, messages, gaps = (table_of(spark, name, tables[name]) for name in tables)
+    return {name: table_of(name, found) for name, found in tables.items()}, reported
 
-    rows = collected(joins.message_expiry(joins.deliveries(messages), packets, gaps))
+
+def expiry() -> str:
+    """The query of `joins.message_expiry` and all that it needs."""
+    pairs = joins.matching(WORDS, "(select topic from expiring where retain)", "asking")
+    return f"""
+    with delivered as ({joins.deliveries(WORDS, "messages")}),
+    expiring as ({joins.expiring("delivered")}),
+    asking as ({joins.subscriptions(WORDS, "packets")}),
+    pairs as ({pairs})
+    select * from ({joins.message_expiry("expiring", "packets", "gaps", "asking", "pairs")})
+    """
+
+
+def test_message_expiry_as_the_linter_judges_it() -> None:
+    """All conversations of its rule."""
+    tables, reported = conversations()
+
+    rows = rows_of(expiry(), **tables)
 
     judged = [row["server"] for row in rows if row["verdict"] not in (None, "right")]
     wrong = {name: judged.count(name) for name in reported}
