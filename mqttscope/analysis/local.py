@@ -21,7 +21,7 @@ import duckdb
 
 from mqttscope.analysis.answer import Answer
 from mqttscope.analysis.columns import columns_of, table_names
-from mqttscope.analysis.dialects import MACROS, DuckWords
+from mqttscope.analysis.dialects import DUCKDB, MACROS
 from mqttscope.analysis.query import ask
 from mqttscope.analysis.questions import Row
 from mqttscope.analysis.shapes import shape
@@ -34,7 +34,7 @@ MEMORY = 1 << 30
 class LocalEngine:
     """DuckDB over one lake; `LakeError` where there is no lake, or it is damaged.  Leave it as a context."""
 
-    words = DuckWords()
+    words = DUCKDB
 
     def __init__(self, lake: str | os.PathLike[str], manifest: Manifest | None = None, *, memory: int = MEMORY) -> None:
         self.lake = os.fspath(lake)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 
 from mqttscope.analysis import joins
-from mqttscope.analysis.dialects import SparkWords
+from mqttscope.analysis.dialects import SPARK
 from mqttscope.analysis.shapes import MARK, PATTERN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-_WORDS = SparkWords()
 
 
 def _made(query: str, **frames: Any) -> DataFrame:
@@ -27,7 +25,7 @@ def _made(query: str, **frames: Any) -> DataFrame:
 
 def topic_matches(column: str, topic_filter: str) -> Column:
     """Whether one Topic Filter matches the Topic Names of a column, which is given by its name."""
-    return f.expr(joins.topic_matches(_WORDS, column, topic_filter))
+    return f.expr(joins.topic_matches(SPARK, column, topic_filter))
 
 
 def matching(topics: DataFrame, filters: DataFrame) -> DataFrame:
@@ -36,7 +34,7 @@ def matching(topics: DataFrame, filters: DataFrame) -> DataFrame:
     ``topics`` has a column ``topic``, ``filters`` a column ``topic_filter``.  Its cost grows with topics times shapes
     of filters, and not with topics times filters.
     """
-    return _made(joins.matching(_WORDS, "{topics}", "{filters}"), topics=topics, filters=filters)
+    return _made(joins.matching(SPARK, "{topics}", "{filters}"), topics=topics, filters=filters)
 
 
 def subscriptions(packets: DataFrame) -> DataFrame:
@@ -45,7 +43,7 @@ def subscriptions(packets: DataFrame) -> DataFrame:
     ``granted`` is the QoS or the reason code of its SUBACK, null where none was captured.  ``until_ns`` is the time of
     the next SUBSCRIBE or UNSUBSCRIBE of the filter on the connection, null where there is none.
     """
-    return _made(joins.subscriptions(_WORDS, "{packets}"), packets=packets)
+    return _made(joins.subscriptions(SPARK, "{packets}"), packets=packets)
 
 
 def retained_intervals(messages: DataFrame) -> DataFrame:
@@ -55,7 +53,7 @@ def retained_intervals(messages: DataFrame) -> DataFrame:
 
 def deliveries(messages: DataFrame) -> DataFrame:
     """Messages that servers sent, each with the last one that a client had published with that topic and payload."""
-    return _made(joins.deliveries(_WORDS, "{messages}"), messages=messages)
+    return _made(joins.deliveries(SPARK, "{messages}"), messages=messages)
 
 
 def message_expiry(delivered: DataFrame, packets: DataFrame, gaps: DataFrame) -> DataFrame:

@@ -7,9 +7,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from mqttscope.analysis.dialects import MACROS, DuckWords
+from mqttscope.analysis.dialects import DUCKDB, MACROS
 
-WORDS = DuckWords()
+WORDS = DUCKDB
 
 
 def rows_of(query: str, **tables: pa.Table) -> list[dict[str, Any]]:

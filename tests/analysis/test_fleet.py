@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
-from mqttscope.analysis.fleet import fleet_report
+from mqttscope.analysis.fleet import add_overview
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.overview import add_overview
 from mqttscope.analysis.questions import Lake
-from mqttscope.analysis.rules import add_rules, part_length
-from mqttscope.analysis.shapes import shape
-from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.lake.writer import write_lake
 from mqttscope.report.fleet.model import Asked, FleetReport
-from tests.analysis.by_hand import own
-from tests.lake.reading import CAPTURES, Row, Tables, options
+from tests.lake.reading import CAPTURES, Tables, options
 
 
 def test_captures_that_lack_nothing(tmp_path: Path) -> None:
@@ -29,13 +23,6 @@ def test_captures_that_lack_nothing(tmp_path: Path) -> None:
     assert (trust.gaps, trust.gap_bytes, trust.unparsed, trust.unparsed_bytes) == (0, 0, 0, 0)
     assert (trust.dropped, trust.errors) == (0, 0)
     assert trust.captures.rows == []
-
-
-RANKS = {"error": 0, "warning": 1, "info": 2}
-
-
-def day(row: Row) -> str:
-    return datetime.fromtimestamp(row["timestamp_ns"] // 10**9, UTC).date().isoformat()
 
 
 def test_overview_and_trust(report: FleetReport, tables: Tables) -> None:
@@ -56,65 +43,3 @@ def test_overview_and_trust(report: FleetReport, tables: Tables) -> None:
     assert trust.malformed == sum(row["event"] == "malformed" for row in packets)
     assert trust.joined == sum(not row["version_known"] for row in connections)
     assert trust.with_gaps == sum(row["gaps"] > 0 for row in connections)
-
-
-def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
-    found = tables["findings"]
-    keys = Counter((RANKS[row["severity"]], row["rule"]) for row in found)
-    expected = [rule for (_, rule), _ in sorted(keys.items(), key=lambda one: (one[0][0], -one[1], one[0][1]))]
-    assert [row.rule for row in report.rules.rows] == expected
-    assert report.rules.total == len(expected)
-    for row in report.rules.rows:
-        those = [one for one in found if (one["rule"], one["severity"]) == (row.rule, row.severity)]
-        assert row.findings == len(those)
-        assert row.connections == len({one["connection_id"] for one in those})
-        assert (row.first_ns, row.last_ns) == tuple(pick(one["timestamp_ns"] for one in those) for pick in (min, max))
-    by_client = Counter((row["client_identifier"], row["rule"], row["severity"]) for row in found)
-    assert {(row.group, row.rule, row.severity): row.findings for row in report.by_client.rows} == by_client
-
-    def of(name: str | None) -> str | None:
-        return None if name is None else shape(name)
-
-    by_shape = Counter((of(row["client_identifier"]), row["rule"], row["severity"]) for row in found)
-    assert {(row.group, row.rule, row.severity): row.findings for row in report.by_shape.rows} == by_shape
-    shapes = Counter(of(row["client_identifier"]) for row in tables["connections"])
-    assert {row.group: row.connections for row in report.shapes.rows} == shapes
-    assert sum(row.errors for row in report.shapes.rows) == report.overview.errors
-    assert {row.group for row in report.by_property.rows} == {"1.4"}
-    assert {row.group for row in report.properties.rows} == {"1.4", None}
-
-    days = Counter((day(row), f"{row['severity']}s") for row in found)
-    assert {(row.day, name): getattr(row, name) for row in report.days for name in ("errors", "infos")} == {
-        (row.day, name): days[row.day, name] for row in report.days for name in ("errors", "infos")
-    }
-    assert {row.day: row.messages for row in report.days} == Counter(day(row) for row in own(tables["messages"]))
-
-
-def test_short_times_are_shown_in_parts(tmp_path: Path) -> None:
-    write_lake([CAPTURES[0]], tmp_path, options())
-    with LocalEngine(tmp_path) as engine:
-        found = fleet_report(engine, Asked(group_by=[]))
-    rows = read_table(tmp_path, "messages").to_pylist()
-
-    seconds = Counter(datetime.fromtimestamp(row["timestamp_ns"] // 10**9, UTC) for row in own(rows))
-    assert found.part_seconds == 1
-    assert {row.day: row.messages for row in found.parts if row.messages} == {
-        f"{second:%Y-%m-%d %H:%M:%S}": count for second, count in seconds.items()
-    }
-    assert [part_length(0, seconds * 10**9) // 10**9 for seconds in (0, 48, 49, 2_000, 100_000, 172_801)] == [
-        1, 1, 10, 60, 3600, 0,
-    ]  # fmt: skip
-
-
-def test_connections_count_on_the_day_they_begin(lake: Path, tables: Tables) -> None:
-    """Those that had begun before the time were there in it, and belong to no day of it."""
-    ends = [(row["timestamp_ns"], row["closed_ns"] or row["timestamp_ns"]) for row in tables["connections"]]
-    since_ns = max(begun + 1 for begun, closed in ends if closed > begun)
-    begun = sum(time >= since_ns for time, _ in ends)
-    assert begun < sum(closed >= since_ns for _, closed in ends)
-
-    told = FleetReport(str(lake), Asked(since_ns=since_ns))
-    with LocalEngine(lake) as engine:
-        add_rules(told, Lake(engine, told.asked))
-
-    assert sum(row.connections for row in told.days) == begun

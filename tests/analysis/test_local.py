@@ -10,10 +10,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from mqttscope.analysis.columns import columns_of, table_names
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, write_manifest
-from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table
 
 
@@ -23,29 +21,6 @@ def changed(lake: Path, folder: Path) -> tuple[Path, Manifest]:
     manifest = read_manifest(folder)
     manifest.checksums, manifest.sizes = {}, {}
     return folder, manifest
-
-
-def types_of(engine: LocalEngine, name: str) -> list[tuple[str, str]]:
-    rows = engine.connection.execute(f"describe {engine.table(name)}").fetchall()
-    return [(row[0], row[1]) for row in rows]
-
-
-def normal(engine: LocalEngine, kind: str) -> str:
-    return str(engine.connection.sqltype(kind))
-
-
-def test_all_columns_are_there_whatever_files_there_are(lake: Path, tmp_path: Path) -> None:
-    empty, manifest = changed(lake, tmp_path / "empty")
-    manifest.files, manifest.open_files = {}, {}
-    write_manifest(empty, manifest)
-    for folder in (lake, empty):
-        with LocalEngine(folder) as engine:
-            for name in TABLES:
-                expected = [(one.name, normal(engine, one.type)) for one in columns_of(name)]
-                assert [(one, normal(engine, kind)) for one, kind in types_of(engine, name)] == expected
-                number = engine.connection.execute(f"select count(*) from {name}").fetchall()
-                assert number == [(read_table(lake, name).num_rows if folder == lake else 0,)]
-    assert table_names() == list(TABLES)
 
 
 def test_columns_that_earlier_releases_did_not_write_are_null(lake: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from mqttscope.analysis.answer import UnknownQueryError, without_comments
+from mqttscope.analysis.answer import UnknownQueryError
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.analysis.query import ask, is_of_query, sentence
 from mqttscope.lake.schemas import TABLES
@@ -156,22 +156,3 @@ def test_errors_are_sentences(engine: LocalEngine, sql: str, told: str) -> None:
     assert is_of_query(error.value)
     assert sentence(error.value).startswith(told)
     assert "\n" not in sentence(error.value)
-
-
-@pytest.mark.parametrize(
-    ("sql", "bare"),
-    [
-        ("", ""),
-        ("-- a\n select 1 /* b */ , 2 --c", "select 1   , 2"),
-        ("/* /* */ x */ y", "y"),
-        ("/* /* */ x", ""),
-        ("select '--', \"/* a */\", `--` -- '", "select '--', \"/* a */\", `--`"),
-        ("select 'a\\' -- ' /* */ - 1 / 2", "select 'a\\' -- '   - 1 / 2"),
-        ("--\\\nshow\nx", "x"),
-        ("a*/b/**/c", "a*/b c"),
-        ("select /*+ merge(a) */ /* b */ 1", "select /*+ merge(a) */   1"),
-        ("'open -- a", "'open"),
-    ],
-)
-def test_comments_are_taken_away_as_sql_does(sql: str, bare: str) -> None:
-    assert without_comments(sql) == bare

@@ -6,8 +6,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 
-from mqttscope.analysis.latency import acknowledged
-from mqttscope.analysis.talk import listeners, spoken
+from mqttscope.analysis.talk import acknowledged, listeners, spoken
 from mqttscope.lake.schemas import TABLES
 from mqttscope.mqtt.topics import matches
 from mqttscope.report.fleet.model import FleetReport

@@ -1,4 +1,4 @@
-"""Spark gives the answers that DuckDB gives in process, to every question, over all captures."""
+"""Spark gives the answers that DuckDB gives in process, to every question, over all captures; and Spark SQL."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 import pyarrow as pa
-from pyspark.sql import functions as f
 
-from mqttscope.analysis import joins as queries
+from mqttscope.analysis.answer import UnknownQueryError
+from mqttscope.analysis.dialects import SPARK
 from mqttscope.analysis.fleet import PARTS
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.questions import Lake
-from mqttscope.analysis.selection import Selection
-from mqttscope.mqtt.topics import matches
+from mqttscope.analysis.questions import Lake, Selection
+from mqttscope.lake.writer import read_table
 from mqttscope.report.fleet.model import PROPERTIES, Asked, FleetReport
-from mqttscope.spark import joins
-from mqttscope.spark.engine import SparkEngine
+from mqttscope.spark.engine import SparkEngine, ask
 from tests.analysis.asking import WORDS, rows_of
 from tests.analysis.conftest import ALL
 from tests.analysis.conftest import lake as lake
-from tests.analysis.test_joins import FIXED, conversations, expiry
-from tests.analysis.test_selection import CASES, NAMES, ROWS
-from tests.analysis.test_shapes import SHAPES
+from tests.analysis.test_dialects import HOSTILE
+from tests.analysis.test_questions import CASES, NAMES, ROWS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from mqttscope.analysis.questions import Engine
 
@@ -84,53 +81,12 @@ def test_a_session_is_left_as_it_was(spark: SparkSession, engine: SparkEngine) -
         spark.catalog.dropTempView("packets")
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
+def test_literals(spark: SparkSession) -> None:
+    row = spark.sql(
+        f"select {', '.join(f'{SPARK.text(one)} as a{place}' for place, one in enumerate(HOSTILE))}"
+    ).first()
 
-
-def test_joins_of_data_frames(spark: SparkSession, local: LocalEngine, engine: SparkEngine) -> None:
-    """The rows of all joins, with all of their columns."""
-    packets, messages = (spark.table(engine.table(name)) for name in ("packets", "messages"))
-    here = {name: local.table(name) for name in ("packets", "messages")}
-    delivered = local.view(queries.deliveries(WORDS, here["messages"]))
-    asking = local.view(queries.subscriptions(WORDS, here["packets"]))
-    retained = local.view(queries.retained_intervals(here["messages"]))
-    found = {
-        asking: joins.subscriptions(packets),
-        retained: joins.retained_intervals(messages),
-        delivered: joins.deliveries(messages),
-    }
-    for name, frame in found.items():
-        # Times of a zone are objects of other classes.
-        columns = [one for one in frame.columns if one != "timestamp"]
-        wanted = local.rows(f"select {', '.join(columns)} from {name}")
-        assert rows(frame.select(*columns)) == sorted(map(repr, wanted)), columns
-        assert len(wanted) > 10, columns
-    engine.forget()
-
-
-def test_message_expiry(spark: SparkSession) -> None:
-    tables, _ = conversations()
-    packets, messages, gaps = (spark.createDataFrame(tables[name]) for name in ("packets", "messages", "gaps"))
-
-    judged = joins.message_expiry(joins.deliveries(messages), packets, gaps)
-
-    expected = sorted(repr(one) for one in rows_of(expiry(), **tables))
-    assert rows(judged) == expected
-    assert len(expected) > 10
-
-
-def test_topics_and_filters(spark: SparkSession) -> None:
-    names, filters = (pa.table({name: pa.array(FIXED, pa.string())}) for name in ("topic", "topic_filter"))
-    pairs = joins.matching(spark.createDataFrame(names), spark.createDataFrame(filters))
-    columns = [joins.topic_matches("topic", one).alias(str(place)) for place, one in enumerate(FIXED[:19])]
-
-    found = {(row["topic"], row["topic_filter"]) for row in pairs.collect()}
-    answers = spark.createDataFrame(names).select("topic", *columns).collect()
-
-    assert found == {(topic, one) for topic in FIXED for one in FIXED if matches(one, topic)}
-    for row in answers:
-        assert list(row[1:]) == [matches(one, row["topic"]) for one in FIXED[:19]], row["topic"]
+    assert list(row or ()) == HOSTILE
 
 
 def test_selections(spark: SparkSession) -> None:
@@ -152,12 +108,6 @@ def test_selections(spark: SparkSession) -> None:
     assert rows_of(f"select count(*) as n from {Selection(WORDS, Asked()).findings('found')}", found=table)[0]["n"] == 4
 
 
-def test_shapes(spark: SparkSession) -> None:
-    frame = spark.createDataFrame(pa.table({"name": list(SHAPES)}))
-
-    assert dict(frame.select("name", joins.shape_of(f.col("name"))).collect()) == SHAPES
-
-
 def test_values_of_any_kind_come_back(spark: SparkSession, engine: SparkEngine) -> None:
     given = {"text": 'a\n\u00fc"', "flag": True, "many": [1, None], "pair": {"x": 1}, "big": 2**62 + 1, "none": None}
     frame = spark.createDataFrame(
@@ -174,3 +124,89 @@ def test_values_of_any_kind_come_back(spark: SparkSession, engine: SparkEngine) 
     spark.catalog.dropTempView("one")
 
     assert answers == {"one": [given], "none": [], "highest": [{"a b.c": number} for number in (19, 18, 17)]}
+
+
+VALUES = """select 1 as i, 9223372036854775807 as l, 1.5D as d, double('NaN') as nan, 1.50 as dec,
+ 12345678901234567890 as big, 'ä' as s, null as n, true as b, x'00ff' as bytes,
+ timestamp'2026-01-31 12:00:00.000001' as ts, timestamp_ntz'2026-01-31 12:00:00' as ntz, date'2026-01-31' as day,
+ array(1, null) as list, map('k', x'01') as m, named_struct('a', 1, 'b', null) as st, interval 3 seconds as iv"""
+
+
+def test_values(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        answer = ask(spark, lake, VALUES, 10)
+        (row,) = answer.rows
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    found = dict(zip((name for name, _ in answer.columns), row, strict=True))
+    assert found == {
+        "i": 1, "l": 2**63 - 1, "d": 1.5, "nan": None, "dec": "1.50", "big": 12_345_678_901_234_567_890, "s": "ä",
+        "n": None, "b": True, "bytes": {"length": 2, "hex": "00ff"}, "ts": "2026-01-31T12:00:00.000001Z",
+        "ntz": "2026-01-31T12:00:00", "day": "2026-01-31", "list": [1, None],
+        "m": {"k": {"length": 1, "hex": "01"}}, "st": {"a": 1, "b": None}, "iv": "0:00:03",
+    }  # fmt: skip
+    assert answer.columns[0] == ("i", "int")
+
+
+def test_tables(spark: SparkSession, lake: Path) -> None:
+    found = ask(spark, lake, "select type, count(*) as number from packets group by type")
+    assert sum(row[1] for row in found.rows) == read_table(lake, "packets").num_rows
+    assert len(list(ask(spark, lake, "select * from findings", 3).rows)) == 3
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("from topics insert into t select topic", "does more than ask"),
+        ("with a as (select 1) insert overwrite directory '{out}' using parquet select * from a", "does more than ask"),
+        ("select java_method('java.lang.Math', 'abs', 1)", "java_method runs a program"),
+        ("explain select `Reflect` /* a */ ('java.lang.Math', 'abs', 1)", "reflect runs a program"),
+        ("select transform(topic) using 'cat' as (a) from topics", "using runs a program"),
+        ("select 'insert' a\nfrm topics", "line 2, pos 0"),
+        ("selct 1", "selct"),
+        ("reset", "does more than ask"),
+        ("query", "does more than ask"),
+        ("{execute}", "does more than ask"),
+        ("explain {execute}", "does more than ask"),
+        ("explain extended /* a */ {execute}", "does more than ask"),
+        ("/* /* */ show */ {insert}", "does more than ask"),
+        ("/* /* */ explain */ {insert}", "does more than ask"),
+        ("--\\\nshow\n{insert}", "does more than ask"),
+        ("/* show */ -- desc\n {insert}", "does more than ask"),
+        ("begin {insert}; end", "does more than ask"),
+        ("select 1; {insert}", "does more than ask"),
+    ],
+)
+def test_statements_that_do_more_than_ask(spark: SparkSession, lake: Path, sql: str, told: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    insert = f"insert overwrite directory '{out}' using csv select 1"
+    execute = f'execute immediate "{insert}"'
+
+    with pytest.raises(UnknownQueryError, match=told):
+        ask(spark, lake, sql.format(out=out, insert=insert, execute=execute))
+    assert not out.exists()
+
+
+def test_what_is_shown_and_explained(spark: SparkSession, lake: Path) -> None:
+    for sql in (
+        "show tables",
+        "/* a */ describe topics",
+        "explain -- b\n extended select 1",
+        "explain select /*+ merge(topics) */ 1",
+    ):
+        assert list(ask(spark, lake, sql).rows)
+
+
+def test_what_only_looks_like_more(spark: SparkSession, lake: Path) -> None:
+    for sql in (
+        "/* insert */ with reflect as (select 'insert' as a) select * from reflect;",
+        "from (select 1 as a) select transform(array(a), x -> x)",
+        "(select a from (select 1 as a) join (select 1 as a) using (a))",
+    ):
+        assert len(list(ask(spark, lake, sql).rows)) == 1

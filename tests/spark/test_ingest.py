@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.analysis.fleet import add_overview
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.overview import add_overview
 from mqttscope.analysis.questions import Lake
 from mqttscope.capture.locations import Location, NoCapturesError
 from mqttscope.lake.files import lake_lock

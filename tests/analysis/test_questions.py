@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mqttscope.analysis.questions import percentiles, spread, units_since_1970
-from mqttscope.analysis.selection import Selection
+from mqttscope.analysis.questions import Selection, percentiles, spread, units_since_1970
 from mqttscope.report.fleet.model import Asked, Percentiles
 from tests.analysis.asking import WORDS, rows_of
 
@@ -22,6 +21,21 @@ def test_days_begin_at_their_first_nanosecond() -> None:
     days = [row["day"] for row in rows_of(query, times=pa.table({"timestamp_ns": times}))]
 
     assert days == [one // DAY_NS for one in times]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], Percentiles()),
+        ([None], Percentiles()),
+        ([7, None], Percentiles(1, 7, 7, 7, 7)),
+        ([*range(1, 101)], Percentiles(100, 50, 90, 99, 100)),
+    ],
+)
+def test_percentiles_leave_out_what_was_not_measured(values: list[int | None], expected: Percentiles) -> None:
+    measured = pa.table({"value": pa.array(values, pa.int64())})
+    (row,) = rows_of(f"select {spread(WORDS, 'value')} from measured", measured=measured)
+    assert percentiles(row) == expected
 
 
 ROWS = [
@@ -74,26 +88,3 @@ def test_connections_and_history() -> None:
     found = rows_of(f"select * from {selection.connections('known')}", known=known)
     assert sorted((row["timestamp_ns"], row["closed_ns"]) for row in found) == [(10, 20), (15, None)]
     assert len(rows_of(f"select * from {selection.history('known', 'connections')}", known=known)) == 4
-
-
-@pytest.mark.parametrize("value", ["it's", 'a "b"', "\\", "\0", "ä\n{x}", "'; drop table x; --", "%_!"])
-def test_what_was_asked_for_is_no_sql(value: str) -> None:
-    texts = pa.table({"server": [value, "other"], "client_identifier": ["x", value], "timestamp_ns": [1, 2]})
-    for asked, expected in ((Asked(server=[value]), [1]), (Asked(client=[f"{value}*"]), [2])):
-        rows = rows_of(f"select * from {Selection(WORDS, asked).rows('texts', 'packets')}", texts=texts)
-        assert [row["timestamp_ns"] for row in rows] == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([], Percentiles()),
-        ([None], Percentiles()),
-        ([7, None], Percentiles(1, 7, 7, 7, 7)),
-        ([*range(1, 101)], Percentiles(100, 50, 90, 99, 100)),
-    ],
-)
-def test_percentiles_leave_out_what_was_not_measured(values: list[int | None], expected: Percentiles) -> None:
-    measured = pa.table({"value": pa.array(values, pa.int64())})
-    (row,) = rows_of(f"select {spread(WORDS, 'value')} from measured", measured=measured)
-    assert percentiles(row) == expected

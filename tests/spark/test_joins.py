@@ -1,0 +1,86 @@
+"""Joins of data frames: the rows of DuckDB, with all of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+import pyarrow as pa
+from pyspark.sql import functions as f
+
+from mqttscope.analysis import joins as queries
+from mqttscope.analysis.local import LocalEngine
+from mqttscope.mqtt.topics import matches
+from mqttscope.spark import joins
+from mqttscope.spark.tables import table
+from tests.analysis.asking import WORDS, rows_of
+from tests.analysis.conftest import lake as lake
+from tests.analysis.test_joins import FIXED, conversations, expiry
+from tests.analysis.test_shapes import SHAPES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def local(lake: Path) -> Iterator[LocalEngine]:
+    with LocalEngine(lake) as engine:
+        yield engine
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
+
+
+def test_joins_of_data_frames(spark: SparkSession, local: LocalEngine, lake: Path) -> None:
+    packets, messages = (table(spark, lake, name) for name in ("packets", "messages"))
+    here = {name: local.table(name) for name in ("packets", "messages")}
+    delivered = local.view(queries.deliveries(WORDS, here["messages"]))
+    asking = local.view(queries.subscriptions(WORDS, here["packets"]))
+    retained = local.view(queries.retained_intervals(here["messages"]))
+    found = {
+        asking: joins.subscriptions(packets),
+        retained: joins.retained_intervals(messages),
+        delivered: joins.deliveries(messages),
+    }
+    for name, frame in found.items():
+        # Times of a zone are objects of other classes.
+        columns = [one for one in frame.columns if one != "timestamp"]
+        wanted = local.rows(f"select {', '.join(columns)} from {name}")
+        assert rows(frame.select(*columns)) == sorted(map(repr, wanted)), columns
+        assert len(wanted) > 10, columns
+
+
+def test_message_expiry(spark: SparkSession) -> None:
+    tables, _ = conversations()
+    packets, messages, gaps = (spark.createDataFrame(tables[name]) for name in ("packets", "messages", "gaps"))
+
+    judged = joins.message_expiry(joins.deliveries(messages), packets, gaps)
+
+    expected = sorted(repr(one) for one in rows_of(expiry(), **tables))
+    assert rows(judged) == expected
+    assert len(expected) > 10
+
+
+def test_topics_and_filters(spark: SparkSession) -> None:
+    names, filters = (pa.table({name: pa.array(FIXED, pa.string())}) for name in ("topic", "topic_filter"))
+    pairs = joins.matching(spark.createDataFrame(names), spark.createDataFrame(filters))
+    columns = [joins.topic_matches("topic", one).alias(str(place)) for place, one in enumerate(FIXED[:19])]
+
+    found = {(row["topic"], row["topic_filter"]) for row in pairs.collect()}
+    answers = spark.createDataFrame(names).select("topic", *columns).collect()
+
+    assert found == {(topic, one) for topic in FIXED for one in FIXED if matches(one, topic)}
+    for row in answers:
+        assert list(row[1:]) == [matches(one, row["topic"]) for one in FIXED[:19]], row["topic"]
+
+
+def test_shapes(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(pa.table({"name": list(SHAPES)}))
+
+    assert dict(frame.select("name", joins.shape_of(f.col("name"))).collect()) == SHAPES
