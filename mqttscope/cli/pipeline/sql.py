@@ -52,10 +52,10 @@ Examples:
 """,
 )
 def command(given: SqlOptions) -> int:
-    """Query the tables of a lake with Spark SQL.
+    """Query the tables of a lake with SQL.
 
-    QUERY is one statement that reads; statements that change something are refused. JSON output is one document with a
-    line for each row.
+    QUERY is one statement that reads, in the SQL of DuckDB, or of Spark where Spark asks; statements that change
+    something are refused. JSON output is one document with a line for each row.
     """
     limit = given.limit
     _only_asks(given.query)
