@@ -4,7 +4,8 @@ Nothing outside this package imports pyspark; it comes with ``pip install 'mqtts
 
 ``ranges`` of ``mqttscope.capture`` cuts captures, ``locations`` finds and opens them, ``source`` is the data source
 ``mqttcapture``, ``rows`` the form of its rows, ``dataframes`` the functions to call, ``session`` makes sessions.
-``tables`` gives the tables of a lake, ``joins`` combines them, ``engine`` answers the questions of `mqttscope.analysis`.
+``tables`` gives the tables of a lake, ``joins`` combines them, ``engine`` answers questions of
+`mqttscope.analysis`.
 
 ``mqttscope.spark.packets(spark, lake)``, and the same for every table, is available here for short.
 """
