@@ -14,7 +14,6 @@ MACROS = (
     "size(entries) as len(entries)",
     "get(entries, place) as entries[place + 1]",
     "slice(entries, start, number) as entries[start:start + number - 1]",
-    "array_join(entries, between) as array_to_string(entries, between)",
     "octet_length(value) as strlen(value)",
     "try_add(one, other) as try_cast(cast(one as hugeint) + cast(other as hugeint) as bigint)",
     "try_subtract(one, other) as try_cast(cast(one as hugeint) - cast(other as hugeint) as bigint)",
@@ -86,6 +85,10 @@ class Words:
         if self.spark:
             return f"filter({listed}, entry -> {condition('entry')})"
         return f"list_filter({listed}, lambda entry: {condition('entry')})"
+
+    def joined(self, listed: str) -> str:
+        """The levels of a topic as one text."""
+        return f"array_join({listed}, '/')" if self.spark else f"array_to_string({listed}, '/')"
 
     def whole(self, value: str, divisor: int) -> str:
         """A quotient without its fraction, of integers that have more digits than a double."""

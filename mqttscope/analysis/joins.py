@@ -51,7 +51,7 @@ def matching(words: Words, topics: str, filters: str) -> str:
     shapes as (select distinct number, open_ended, plus from shaped),
     named as (select distinct topic, split(topic, '/') as levels from {topics} where topic != ''),
     asked as (
-        select /*+ broadcast(shapes) */ topic, number, open_ended, plus, array_join({head}, '/') as head
+        select /*+ broadcast(shapes) */ topic, number, open_ended, plus, {words.joined(head)} as head
         from named cross join shapes
         where case when open_ended then size(levels) >= number else size(levels) = number end
         and not (left(topic, 1) = '$' and (array_contains(plus, 0) or (open_ended and number = 0)))

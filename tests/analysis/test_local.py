@@ -87,9 +87,9 @@ def test_damage_is_noticed(lake: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_does_not_fit_into_memory_lies_in_a_folder_that_goes_away(lake: Path) -> None:
-    query = "select count(*) as number from (select distinct a, hash(a) as b from range(3000000) t(a))"
     with LocalEngine(lake, memory=64 << 20) as engine:
-        assert engine.rows(query) == [{"number": 3_000_000}]
+        sorted_rows = engine.connection.execute("select a, hash(a) as b from range(8000000) t(a) order by b")
+        assert sorted_rows.fetchone()
         assert list(Path(engine.scratch).iterdir())
     assert not Path(engine.scratch).exists()
 
@@ -102,4 +102,4 @@ def test_the_manifest_is_all_that_says_what_is_read(lake: Path) -> None:
     with LocalEngine(lake) as engine:
         (row,) = engine.rows("select current_setting('allowed_paths') as paths")
         known = {str((lake / name).resolve()) for name in json.loads((lake / "manifest.json").read_bytes())["sizes"]}
-        assert set(row["paths"]) <= known
+        assert {one.rstrip("/") for one in row["paths"]} <= known

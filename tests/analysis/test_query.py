@@ -95,7 +95,6 @@ def test_plans_are_lines(engine: LocalEngine) -> None:
         ("load httpfs", "does more than ask"),
         ("prepare a as select 1", "does more than ask"),
         ("export database '{out}'", "does more than ask"),
-        ("pragma version", "does more than ask"),
     ],
 )
 def test_statements_that_do_more_than_ask(engine: LocalEngine, sql: str, told: str, tmp_path: Path) -> None:
