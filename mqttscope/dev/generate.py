@@ -4,12 +4,14 @@
 when a file is out of date.
 
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
-``docs/states.md``; the captures give ``docs/evidence.md``; click gives the completions and ``docs/cli.md``.
+``docs/states.md``; the captures give ``docs/evidence.md``; click gives the completions and ``docs/cli.md``; the schemas
+of the tables give the list of their columns that questions use.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -18,11 +20,14 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import click
+import pyarrow as pa
 from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
+from mqttscope.analysis.columns import FILE
 from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dissect import flow_state
+from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
 from mqttscope.lint.examples import Conversation
 from mqttscope.lint.rule import Rule
@@ -338,12 +343,41 @@ def reference() -> str:
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
 
 
+_TYPES = {
+    pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.int16(): "SMALLINT", pa.bool_(): "BOOLEAN",
+    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE", pa.binary(): "BLOB",
+}  # fmt: skip
+
+
+def list_of_columns() -> str:
+    """Tables and their columns as JSON, a line for each column."""
+    tables = []
+    for table in TABLES.values():
+        rows = ",\n".join(
+            json.dumps([one.name, duck_type(one.type), one.meaning], ensure_ascii=False) for one in table.columns
+        )
+        tables.append(f"{json.dumps(table.name)}: [\n{rows}\n]")
+    return "{\n" + ",\n".join(tables) + "\n}\n"
+
+
+def duck_type(kind: pa.DataType) -> str:
+    """A type of Arrow as DuckDB writes it."""
+    if pa.types.is_list(kind):
+        return f"{duck_type(kind.value_type)}[]"
+    if pa.types.is_struct(kind):
+        fields = (kind.field(place) for place in range(kind.num_fields))
+        told = ", ".join(f"{json.dumps(one.name)} {duck_type(one.type)}" for one in fields)
+        return f"STRUCT({told})"
+    return _TYPES[kind]
+
+
 def generated() -> dict[Path, str]:
     """All generated files by path."""
     rules = {ROOT / path: text for path, text in pages().items()}
     return {
         **completions(),
         ROOT / "docs" / "cli.md": reference(),
+        FILE: list_of_columns(),
         ROOT / STATES_PAGE: states(),
         ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
         **rules,

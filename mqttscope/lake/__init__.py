@@ -8,5 +8,5 @@ state      what a flow remembers between two ingests, as bytes (`state`)
 lake       a folder of tables with a record of what was ingested (`writer`)
 =========  ================================================================================================
 
-Tables need pyarrow, state msgspec (``pip install 'mqttscope[spark]'``).
+Tables need pyarrow, state msgspec (``pip install 'mqttscope[lake]'``).
 """

@@ -225,13 +225,18 @@ def check_content(folder: Path, manifest: Manifest, names: Collection[str]) -> N
                 raise LakeError(f"{folder / name} is not what was written (its checksum differs): the lake is damaged")
 
 
-def check_tables(folder: Path, manifest: Manifest, tables: Iterable[str] | None = None) -> None:
-    """The same for the files of some tables, or of all of them; of large ones only pages are checked, by who reads."""
+def check_tables(
+    folder: Path, manifest: Manifest, tables: Iterable[str] | None = None, *, most: int = CHECKED_BYTES
+) -> None:
+    """The same for the files of some tables, or of all of them, unless they have more than so many bytes together.
+
+    Of larger ones only pages are checked, by who reads them.
+    """
     wanted = {*manifest.files, *manifest.open_files} if tables is None else set(tables)
     names = [
         name for files in (manifest.files, manifest.open_files) for table in wanted for name in files.get(table, ())
     ]
-    if sum(manifest.sizes.get(name, 0) for name in names) <= CHECKED_BYTES:
+    if sum(manifest.sizes.get(name, 0) for name in names) <= most:
         check_content(folder, manifest, sorted(names))
 
 
@@ -246,6 +251,25 @@ def checksum_of(path: Path) -> int:
         why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
         raise LakeError(f"{path} {why}: the lake is damaged") from None
     return found
+
+
+def open_lake(lake: str | os.PathLike[str]) -> Manifest:
+    """The manifest of a lake; `LakeError` where there is none, or where files of it are missing or cut off."""
+    root = Path(lake)
+    manifest = read_manifest(root)
+    if not manifest.generation:
+        raise LakeError(f"{os.fspath(lake)} holds no lake" if root.is_dir() else f"{lake} does not exist")
+    while True:
+        try:
+            check_files(root, manifest)
+            check_tables(root, manifest)
+            return manifest
+        except LakeError:
+            before, manifest = manifest, read_manifest(root)
+            if manifest.generation == before.generation:
+                raise
+
+            # An ingest has just taken files away that were of the generation before.
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

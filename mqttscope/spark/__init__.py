@@ -1,10 +1,11 @@
 """Captures and lakes as tables of Spark: reading, decoding, linting and querying them.
 
-Nothing outside this package imports pyspark or pyarrow; they come with ``pip install 'mqttscope[spark]'``.
+Nothing outside this package imports pyspark; it comes with ``pip install 'mqttscope[spark]'``.
 
 ``ranges`` of ``mqttscope.capture`` cuts captures, ``locations`` finds and opens them, ``source`` is the data source
 ``mqttcapture``, ``rows`` the form of its rows, ``dataframes`` the functions to call, ``session`` makes sessions.
-``tables`` gives the tables of a lake, ``joins`` combines them, ``answers`` are the questions of the fleet report.
+``tables`` gives the tables of a lake, ``joins`` combines them, ``engine`` answers questions of
+`mqttscope.analysis`.
 
 ``mqttscope.spark.packets(spark, lake)``, and the same for every table, is available here for short.
 """

@@ -14,7 +14,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest
+from mqttscope.lake.manifest import LakeError, Manifest, open_lake
 from mqttscope.spark.ingest_tasks import TaskReport
 
 if TYPE_CHECKING:
@@ -30,25 +30,6 @@ TABLES = (
 VERIFY = "parquet.page.verify-checksum.enabled"
 """The setting of Parquet by which pages are compared with their checksums."""
 _GLOB = str.maketrans({one: f"\\{one}" for one in "{}[]*?\\"})
-
-
-def open_lake(lake: Lake) -> Manifest:
-    """The manifest of a lake; `LakeError` where there is none, or where files of it are missing or cut off."""
-    root = Path(lake)
-    manifest = read_manifest(root)
-    if not manifest.generation:
-        raise LakeError(f"{os.fspath(lake)} holds no lake" if root.is_dir() else f"{lake} does not exist")
-    while True:
-        try:
-            check_files(root, manifest)
-            check_tables(root, manifest)
-            return manifest
-        except LakeError:
-            before, manifest = manifest, read_manifest(root)
-            if manifest.generation == before.generation:
-                raise
-
-            # An ingest has just taken files away that were of the generation before.
 
 
 @cache

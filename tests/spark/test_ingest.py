@@ -14,14 +14,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.analysis.fleet import add_overview
+from mqttscope.analysis.local import LocalEngine
+from mqttscope.analysis.questions import Lake
 from mqttscope.capture.locations import Location, NoCapturesError
 from mqttscope.lake.files import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.writer import next_generation, read_table, write_lake
-from mqttscope.report.fleet.model import Asked
+from mqttscope.report.fleet.model import Asked, FleetReport
 from mqttscope.spark import dataframes
 from mqttscope.spark import ingest as module
-from mqttscope.spark.answers.fleet import fleet_report
+from mqttscope.spark.engine import SparkEngine
 from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
 from tests.capture.test_pcapng import enhanced, interface, statistics
@@ -324,4 +327,7 @@ def test_a_capture_with_counts_and_times_that_need_more_than_64_bits(spark: Spar
     assert tables(ours) == tables(measure)
     (told,) = [row for row in read_table(ours, "ingest_errors").to_pylist() if row["event"] == "capture_drops"]
     assert told["dropped"] == (1 << 63) - 1
-    assert fleet_report(spark, ours, Asked()).trust.dropped == (1 << 63) - 1
+    for engine in (SparkEngine(spark, ours), LocalEngine(ours)):
+        report = FleetReport(str(ours), Asked())
+        add_overview(report, Lake(engine, report.asked))
+        assert report.trust.dropped == (1 << 63) - 1

@@ -41,11 +41,11 @@ def test_the_package_is_light() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_what_is_no_lake(tmp_path: Path) -> None:
+def test_what_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="holds no lake"):
-        tables.open_lake(tmp_path)
+        tables.table(spark, tmp_path, "packets")
     with pytest.raises(LakeError, match="none does not exist"):
-        tables.open_lake(tmp_path / "none")
+        tables.table(spark, tmp_path / "none", "packets")
     with pytest.raises(LakeError, match="there is no table 'nothing'; there are packets, "):
         tables.schema("nothing")
 

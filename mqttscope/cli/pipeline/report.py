@@ -14,7 +14,7 @@ import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
 from mqttscope.cli.options import colour_option
-from mqttscope.cli.pipeline.common import AskOptions
+from mqttscope.cli.pipeline.asking import AskOptions, Steps, asked, lake_of
 
 if TYPE_CHECKING:
     from mqttscope.report.fleet.model import Asked, FleetReport
@@ -92,18 +92,16 @@ def command(given: ReportOptions) -> int:
     report also says what the captures lack. docs/reports.md explains every part.
     """
     from mqttscope.cli.output import Output
-    from mqttscope.cli.pipeline.common import Steps, asked, lake_of
 
-    lake, output = given.asking.lake, given.output
-    manifest = lake_of(lake)
+    output = given.output
+    manifest = lake_of(given.asking.lake)
     question = _asked(manifest.last_ns, given)
     steps = Steps()
-    steps.say("starting Spark")
     try:
-        with asked(given.asking, manifest) as spark:
-            from mqttscope.spark.answers.fleet import fleet_report
+        with asked(given.asking, manifest, steps) as engine:
+            from mqttscope.analysis.fleet import fleet_report
 
-            report = fleet_report(spark, lake, question, progress=steps)
+            report = fleet_report(engine, question, progress=steps)
     finally:
         steps.end()
     data = _rendered(report, given)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
-from mqttscope.cli.pipeline.common import AskOptions, BadQuestionError
+from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, asked, lake_of
 
 if TYPE_CHECKING:
-    from mqttscope.spark.answers.query import Answer
+    from mqttscope.analysis.answer import Answer
 
 TEXT_ROWS = 100
 """Rows of a table for people, unless they ask for more."""
-QUESTIONS = ("select", "with", "from", "table", "values", "describe", "desc", "show", "explain")
+QUESTIONS = ("select", "with", "from", "table", "values", "describe", "desc", "show", "summarize", "explain")
 """What begins a statement that only asks."""
 
 
@@ -53,30 +52,20 @@ Examples:
 """,
 )
 def command(given: SqlOptions) -> int:
-    """Query the tables of a lake with Spark SQL.
+    """Query the tables of a lake with SQL.
 
-    QUERY is one statement that reads; statements that change something are refused. JSON output is one document with a
-    line for each row.
+    QUERY is one statement that reads, in the SQL of DuckDB, or of Spark where Spark asks; statements that change
+    something are refused. JSON output is one document with a line for each row.
     """
-    from mqttscope.cli.pipeline.common import Steps, asked, lake_of
-
-    lake, limit = given.asking.lake, given.limit
+    limit = given.limit
     _only_asks(given.query)
-    manifest = lake_of(lake)
+    manifest = lake_of(given.asking.lake)
     steps = Steps()
-    steps.say("starting Spark")
     try:
-        with asked(given.asking, manifest, question=True) as spark:
-            from mqttscope.spark.answers.query import UnknownQueryError, ask
-            from mqttscope.spark.errors import sentence
-
-            steps.say("asking the lake")
+        with asked(given.asking, manifest, steps, question=True) as engine:
             # One row more shows whether there are more.
             most = limit if given.form != "text" else (limit or TEXT_ROWS) + 1
-            try:
-                answer = ask(spark, lake, given.query, most)
-            except UnknownQueryError as error:
-                raise BadQuestionError(sentence(str(error))) from None
+            answer = engine.ask(given.query, most)
             _each_name_once(answer)
             first = next(answer.rows, None)
             steps.end()
@@ -87,12 +76,9 @@ def command(given: SqlOptions) -> int:
 
 
 def _only_asks(query: str) -> None:
-    with suppress(ImportError):
-        # What is not installed is said when Spark is to start.
-        from mqttscope.spark.answers.query import without_comments
+    from mqttscope.analysis.answer import without_comments
 
-        query = without_comments(query)
-    word = re.match(r"[\s(;]*(\w*)", query)
+    word = re.match(r"[\s(;]*(\w*)", without_comments(query))
     if word is None or word[1].lower() not in QUESTIONS:
         raise BadQuestionError(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
 

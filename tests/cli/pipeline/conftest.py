@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
 
-from tests.spark.answers.conftest import lake as lake
+from tests.analysis.conftest import lake as lake
 from tests.spark.conftest import spark as spark

@@ -1,4 +1,4 @@
-"""Options that the commands of the pipeline share; exit codes and progress of those that ask a lake."""
+"""Options that the commands of the pipeline share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,7 @@ import click
 import pytest
 
 from mqttscope.cli.command import make_command
-from mqttscope.cli.pipeline.common import (
-    SMALL,
-    SMALL_BYTES,
-    BadQuestionError,
-    RowOptions,
-    Steps,
-    fitting,
-    lake_of,
-    pairs,
-    size,
-)
-from mqttscope.cli.spark_session import PipelineFailedError
+from mqttscope.cli.pipeline.common import RowOptions, pairs, size
 from mqttscope.lake.options import LakeOptions
 
 CONTEXT, PARAMETER = click.Context(click.Command("ingest")), click.Option(["--conf"])
@@ -67,28 +56,3 @@ def test_options_of_a_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     own = made("--no-config", "--select", "PUB101,SEC104", "--group", "a", "--payload-limit", "9", "--port", "99:ws")
     assert [rule.code for rule in own.rules] == ["PUB101", "SEC104"]
     assert (own.group, own.payload_limit, own.dissect.ports) == ("a", 9, {99: "ws"})
-
-
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
-
-def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
-    with pytest.raises(PipelineFailedError, match="no lake"):
-        lake_of(str(tmp_path))
-    assert (PipelineFailedError.exit_code, BadQuestionError.exit_code) == (3, 2)
-
-
-def test_small_lakes_are_asked_in_one_task_everywhere() -> None:
-    assert fitting(None, SMALL_BYTES) == SMALL
-    assert fitting(None, SMALL_BYTES + 1) == fitting("spark://a:7077", SMALL_BYTES + 1) == {}
-    given = fitting("spark://a:7077", 1)
-    assert given["spark.sql.shuffle.partitions"] == "1"
-    assert not [name for name in given if "driver" in name]
-
-
-def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
-    steps = Steps()
-    steps(1, 6)
-    steps.end()
-
-    assert capsys.readouterr().err == ""

@@ -11,9 +11,6 @@ from mqttscope.cli.pipeline.report import read_time
 from mqttscope.lake.writer import read_table
 from tests.cli.running import invoke
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
-
 CLIENTS = ("office", "desk")
 
 
@@ -45,8 +42,6 @@ def test_what_is_no_lake(tmp_path: Path) -> None:
         assert message in done.err
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("spark")
 def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
     """JSON, restricted, in a file whose name says what it is to be."""
     target = tmp_path / "part.json"
@@ -65,6 +60,15 @@ def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
     topics = {(row["server"], row["topic"]) for row in messages if row["topic"] and row["topic"][0] != "$"}
     assert made["talk"]["topics"]["total"] == len(topics) > len(made["talk"]["topics"]["rows"]) == 2
     assert [one.name for one in tmp_path.iterdir()] == ["part.json"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_gives_the_same_report(lake: Path) -> None:
+    words = ["--lake", str(lake), "--top", "3", "--client", "office", "--format", "json"]
+    here, there = (invoke("pipeline", "report", *words, "--engine", engine) for engine in ("local", "spark"))
+
+    assert (here.code, there.code, there.err) == (0, 0, "")
+    assert json.loads(there.out) == json.loads(here.out)
 
 
 DAY = 86_400 * 10**9

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
 from mqttscope.lake.writer import read_table
-from tests.cli.running import Done, invoke
+from tests.cli.running import Done, command, environment, invoke
 
 
 def ask(lake: Path, query: str, *words: str) -> Done:
@@ -26,7 +27,6 @@ def test_only_questions(lake: Path, query: str) -> None:
     assert "a question begins with select, with, from" in done.err
 
 
-@pytest.mark.usefixtures("spark")
 def test_answers(lake: Path) -> None:
     text = ask(lake, "select rule, count(*) as found from findings group by rule order by 2 desc, 1", "--limit", "2")
     assert (text.code, text.text.splitlines()[0]) == (0, "rule    found")
@@ -47,15 +47,17 @@ def test_answers(lake: Path) -> None:
     assert first.startswith("connection_id,string,the connection")
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select nix from packets", "with name `nix` cannot be resolved"),
-        ("select * from nix", "The table or view `nix` cannot be found"),
-        ("select * form packets", "Syntax error at or near"),
+        ("select nix from packets", 'Referenced column "nix" not found in FROM clause (line 1; candidate bindings: '),
+        ("select * from nix", "Table with name nix does not exist (line 1"),
+        ("select * form packets", 'syntax error at or near "packets" (line 1)'),
         ("select 1 as a, 2 as a", "2 columns of the answer are called 'a': give them names with AS"),
-        ("select 1 / 0", "Division by zero"),
+        ("select 'a'::int", "Could not convert string 'a' to INT32"),
+        ("select error('\x1b[31m' || chr(10) || 'b')", "\\x1b[31m"),
+        ("with a as (select 1) insert into topics select * from a", "only queries are answered"),
+        ("select * from '/etc/x.csv'", "a question reads the tables of the lake alone"),
     ],
 )
 def test_errors_in_one_sentence(lake: Path, query: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -66,8 +68,50 @@ def test_errors_in_one_sentence(lake: Path, query: str, message: str, capfd: pyt
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.usefixtures("spark")
-def test_a_file_that_is_gone(lake: Path, tmp_path: Path) -> None:
+def test_too_little_memory(lake: Path) -> None:
+    done = ask(lake, "select list(a) from range(30000000) t(a)", "--memory", "16m", "--format", "csv")
+
+    assert (done.code, done.out, done.err.count("\n")) == (3, b"", 1)
+    assert done.err.endswith("; --memory gives it more\n")
+
+
+LONG = "select sum(a.range * b.range % 7) from range(1000000) a, range(1000000) b"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_question_that_takes_too_long_is_stopped(lake: Path, tmp_path: Path, number: int, code: int) -> None:
+    words = command("pipeline", "sql", LONG, "--lake", lake)
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment({"TMPDIR": str(tmp_path)})
+    ) as process:
+        end = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(1)
+        begun = time.monotonic()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (code, b"")
+    assert err.count(b"\n") <= 1
+    assert b"Traceback" not in err
+    assert time.monotonic() - begun < 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_reads_may_stop(lake: Path, tmp_path: Path) -> None:
+    words = command("pipeline", "sql", "select range as a from range(3000000)", "--lake", lake, "--format", "csv")
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment({"TMPDIR": str(tmp_path)})
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"a\r\n"
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_parquet(lake: Path, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(lake, tmp_path / "lake")
@@ -77,3 +121,26 @@ def test_a_file_that_is_gone(lake: Path, tmp_path: Path) -> None:
     done = ask(tmp_path / "lake", "select * from gaps")
 
     assert (done.code, done.err.count("\n")) == (3, 1)
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_answers_in_its_own_sql(lake: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    counted = ask(lake, "select try_divide(count(*), 1) as n from `packets`", "--engine", "spark", "--format", "json")
+    described, here = (
+        ask(lake, "describe messages", "--format", "csv", "--engine", engine) for engine in ("spark", "local")
+    )
+
+    assert json.loads(counted.out)["rows"] == [{"n": float(read_table(lake, "packets").num_rows)}]
+    assert [line.split(",")[0] for line in described.text.splitlines()] == [
+        line.split(",")[0] for line in here.text.splitlines()
+    ]
+    for query, message in (
+        ("select nix from packets", "with name `nix` cannot be resolved"),
+        ("select * form packets", "Syntax error at or near"),
+        ("select 1 / 0", "Division by zero"),
+        ("with a as (select 1) insert into packets select 1", "only queries are answered"),
+    ):
+        done = ask(lake, query, "--engine", "spark")
+        assert (done.code, done.out, done.err.count("\n")) == (2, b"", 1)
+        assert message in done.err
+    assert capfd.readouterr().err == ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
 
+from mqttscope.analysis.fleet import PARTS, fleet_report
+from mqttscope.analysis.local import LocalEngine
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionOpened
@@ -16,9 +18,6 @@ from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.report.fleet.model import Asked, FleetReport
 from tests.lake.reading import CAPTURES, Tables, options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def of_their_own() -> list[Path]:
@@ -49,18 +48,11 @@ def tables(lake: Path) -> Tables:
 
 
 @pytest.fixture(scope="session")
-def kept() -> dict[str, FleetReport]:
-    return {}
-
-
-@pytest.fixture
-def report(spark: SparkSession, lake: Path, kept: dict[str, FleetReport]) -> FleetReport:
+def report(lake: Path) -> FleetReport:
     """One report for all tests, with all rows of all lists."""
-    from mqttscope.spark.answers.fleet import PARTS, fleet_report
-
-    if not kept:
-        told: list[tuple[int, int]] = []
+    told: list[tuple[int, int]] = []
+    with LocalEngine(lake) as engine:
         asked = Asked(top=ALL, group_by=["nothing", "Firmware"])
-        kept["whole"] = fleet_report(spark, lake, asked, progress=lambda *numbers: told.append(numbers))
-        assert told == [(number, len(PARTS)) for number in range(len(PARTS))]
-    return kept["whole"]
+        found = fleet_report(engine, asked, progress=lambda *numbers: told.append(numbers))
+    assert told == [(number, len(PARTS)) for number in range(len(PARTS))]
+    return found

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
+import pyarrow as pa
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
+from mqttscope.analysis.talk import acknowledged, listeners, spoken
+from mqttscope.lake.schemas import TABLES
 from mqttscope.mqtt.topics import matches
 from mqttscope.report.fleet.model import FleetReport
+from tests.analysis.asking import WORDS, rows_of
+from tests.analysis.by_hand import own, spread, who
+from tests.analysis.test_joins import retained_by_hand, source_by_hand
 from tests.lake.reading import Row, Tables
-from tests.spark.test_joins import retained_by_hand, source_by_hand
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-from mqttscope.spark.answers.talk import acknowledged, listeners, spoken
-from tests.spark.answers.by_hand import own, spread, who
 
 
 def test_latency(report: FleetReport, tables: Tables) -> None:
@@ -116,9 +110,14 @@ def test_retained_messages_and_connecting(report: FleetReport, tables: Tables) -
     assert report.reconnects.storms.rows[0].client is None
 
 
-def test_each_side_of_a_server_is_counted_by_topic(spark: SparkSession) -> None:
+def table_of(names: str, rows: list[tuple[object, ...]]) -> pa.Table:
+    return pa.table(dict(zip(names.split(), zip(*rows, strict=True), strict=True)))
+
+
+def test_each_side_of_a_server_is_counted_by_topic() -> None:
     """A client without an identifier is called by its address; one that sends and receives counts on both sides."""
-    frame = spark.createDataFrame(
+    told = table_of(
+        "server topic direction client_identifier client payload_length",
         [
             ("s", "t", "client_to_server", "a", "1:1", 5),
             ("s", "t", "client_to_server", None, "2:2", 3),
@@ -126,31 +125,30 @@ def test_each_side_of_a_server_is_counted_by_topic(spark: SparkSession) -> None:
             ("s", "u", "server_to_client", "a", "1:1", 5),
             ("other", "t", "client_to_server", "a", "1:1", 9),
         ],
-        "server string, topic string, direction string, client_identifier string, client string, payload_length int",
     )
-    found = {(row["server"], row["topic"]): row.asDict() for row in spoken(frame).collect()}
+    found = {(row["server"], row["topic"]): row for row in rows_of(spoken(WORDS, "messages"), messages=told)}
 
     assert found["s", "t"] == {
         "server": "s", "topic": "t", "published": 2, "delivered": 1, "payload_bytes": 8,
         "publishers": 2, "publishers_names": ["2:2", "a"], "receivers": 1, "receivers_names": ["a"],
     }  # fmt: skip
     assert (found["s", "u"]["published"], found["s", "u"]["payload_bytes"]) == (0, 0)
-    assert (found["s", "u"]["publishers"], found["s", "u"]["publishers_names"]) == (0, [])
+    assert (found["s", "u"]["publishers"], found["s", "u"]["publishers_names"] or []) == (0, [])
     assert found["other", "t"]["payload_bytes"] == 9
 
 
-def test_answers_are_counted_by_sender_and_qos(spark: SparkSession) -> None:
-    rows = [
-        ("client_to_server", 0, None, None, "sent", 0),
-        ("client_to_server", 1, 10, 10, "complete", 0),
-        ("client_to_server", 1, 30, 30, "refused", 2),
-        ("client_to_server", 1, None, None, "open", 0),
-        ("server_to_client", 2, None, None, "open", 1),
-    ]
-    frame = spark.createDataFrame(
-        rows, "direction string, qos int, latency_ns bigint, completed_ns bigint, state string, retransmissions int"
+def test_answers_are_counted_by_sender_and_qos() -> None:
+    told = table_of(
+        "direction qos latency_ns completed_ns state retransmissions",
+        [
+            ("client_to_server", 0, None, None, "sent", 0),
+            ("client_to_server", 1, 10, 10, "complete", 0),
+            ("client_to_server", 1, 30, 30, "refused", 2),
+            ("client_to_server", 1, None, None, "open", 0),
+            ("server_to_client", 2, None, None, "open", 1),
+        ],
     )
-    first, second = (row.asDict() for row in acknowledged(frame).collect())
+    first, second = rows_of(acknowledged(WORDS, "messages"), messages=told)
 
     assert first == {
         "sender": "client", "qos": 1, "measured": 2, "percentiles": [10, 30, 30], "maximum": 30,
@@ -160,9 +158,10 @@ def test_answers_are_counted_by_sender_and_qos(spark: SparkSession) -> None:
     assert (second["percentiles"], second["maximum"], second["unanswered"]) == (None, None, 1)
 
 
-def test_every_listener_comes_once_and_none_that_was_refused(spark: SparkSession, lake: Path, tables: Tables) -> None:
-    packets = spark.read.parquet(str(lake / "packets"))
-    found = [(row["server"], row["topic_filter"], row["who"]) for row in listeners(packets).collect()]
+def test_every_listener_comes_once_and_none_that_was_refused(tables: Tables) -> None:
+    packets = pa.Table.from_pylist(tables["packets"], schema=TABLES["packets"].arrow())
+    rows = rows_of(listeners(WORDS, "packets"), packets=packets)
+    found = [(row["server"], row["topic_filter"], row["who"]) for row in rows]
 
     assert len(set(found)) == len(found)
     assert set(found) == listening(tables["packets"])

@@ -1,70 +1,26 @@
-"""The report of all captures: equal to what plain Python counts in the same tables."""
+"""Rules, groups and days of the report of all captures: as plain Python counts them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
-
-from mqttscope.lake.manifest import read_manifest
+from mqttscope.analysis.fleet import fleet_report
+from mqttscope.analysis.local import LocalEngine
+from mqttscope.analysis.questions import Lake
+from mqttscope.analysis.rules import add_rules, part_length
+from mqttscope.analysis.shapes import shape
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.report.fleet.model import Asked, FleetReport
-from mqttscope.spark.answers.fleet import add_overview, fleet_report
-from mqttscope.spark.answers.frames import Frames, Selection
-from mqttscope.spark.answers.rules import add_rules, part_length, shape
-from mqttscope.spark.tables import open_lake
+from tests.analysis.by_hand import own
 from tests.lake.reading import CAPTURES, Row, Tables, options
-from tests.spark.answers.by_hand import own
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
-
-def test_captures_that_lack_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    (whole,) = (path for path in CAPTURES if path.parent.name == "v311-qos")
-    write_lake([whole], tmp_path, options())
-    report = FleetReport(str(tmp_path), Asked())
-    add_overview(report, Frames(spark, tmp_path, read_manifest(tmp_path), Selection(Asked())))
-    trust = report.trust
-    assert report.overview.captures == 1
-    assert (trust.gaps, trust.gap_bytes, trust.unparsed, trust.unparsed_bytes) == (0, 0, 0, 0)
-    assert (trust.dropped, trust.errors) == (0, 0)
-    assert trust.captures.rows == []
-
-
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
 
 RANKS = {"error": 0, "warning": 1, "info": 2}
 
 
 def day(row: Row) -> str:
     return datetime.fromtimestamp(row["timestamp_ns"] // 10**9, UTC).date().isoformat()
-
-
-def test_overview_and_trust(report: FleetReport, tables: Tables) -> None:
-    seen, trust = report.overview, report.trust
-    packets, connections = tables["packets"], tables["connections"]
-    assert (seen.packets, seen.connections) == (len(packets), len(connections))
-    assert seen.captures == len({row["capture"] for row in packets})
-    named = {(row["server"], row["client_identifier"]) for row in connections if row["client_identifier"] is not None}
-    assert seen.clients == len(named)
-    assert seen.messages_published + seen.messages_delivered == len(tables["messages"])
-    assert (seen.first_ns, seen.last_ns) == tuple(pick(row["timestamp_ns"] for row in packets) for pick in (min, max))
-    assert (
-        trust.gaps
-        == sum(row["event"] == "gap" for row in tables["gaps"])
-        == sum(row.gaps for row in trust.captures.rows)
-    )
-    assert trust.unparsed_bytes == sum(row["length"] for row in tables["gaps"] if row["event"] == "unparsed")
-    assert trust.malformed == sum(row["event"] == "malformed" for row in packets)
-    assert trust.joined == sum(not row["version_known"] for row in connections)
-    assert trust.with_gaps == sum(row["gaps"] > 0 for row in connections)
 
 
 def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
@@ -99,9 +55,10 @@ def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
     assert {row.day: row.messages for row in report.days} == Counter(day(row) for row in own(tables["messages"]))
 
 
-def test_short_times_are_shown_in_parts(spark: SparkSession, tmp_path: Path) -> None:
+def test_short_times_are_shown_in_parts(tmp_path: Path) -> None:
     write_lake([CAPTURES[0]], tmp_path, options())
-    found = fleet_report(spark, tmp_path, Asked(group_by=[]))
+    with LocalEngine(tmp_path) as engine:
+        found = fleet_report(engine, Asked(group_by=[]))
     rows = read_table(tmp_path, "messages").to_pylist()
 
     seconds = Counter(datetime.fromtimestamp(row["timestamp_ns"] // 10**9, UTC) for row in own(rows))
@@ -114,7 +71,7 @@ def test_short_times_are_shown_in_parts(spark: SparkSession, tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-def test_connections_count_on_the_day_they_begin(spark: SparkSession, lake: Path, tables: Tables) -> None:
+def test_connections_count_on_the_day_they_begin(lake: Path, tables: Tables) -> None:
     """Those that had begun before the time were there in it, and belong to no day of it."""
     ends = [(row["timestamp_ns"], row["closed_ns"] or row["timestamp_ns"]) for row in tables["connections"]]
     since_ns = max(begun + 1 for begun, closed in ends if closed > begun)
@@ -122,6 +79,7 @@ def test_connections_count_on_the_day_they_begin(spark: SparkSession, lake: Path
     assert begun < sum(closed >= since_ns for _, closed in ends)
 
     told = FleetReport(str(lake), Asked(since_ns=since_ns))
-    add_rules(told, Frames(spark, lake, open_lake(lake), Selection(told.asked)))
+    with LocalEngine(lake) as engine:
+        add_rules(told, Lake(engine, told.asked))
 
     assert sum(row.connections for row in told.days) == begun

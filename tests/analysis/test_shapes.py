@@ -1,19 +1,10 @@
-"""Shapes of Client Identifiers, in Python and in Spark."""
+"""Shapes of Client Identifiers, as fleets have them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-
-import pyarrow as pa
-
-from mqttscope.spark.answers.rules import shape, shape_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from mqttscope.analysis.shapes import shape
 
 SHAPES = {
     "sensor-0017": "sensor-#",
@@ -39,11 +30,3 @@ SHAPES = {
 @pytest.mark.parametrize(("identifier", "expected"), SHAPES.items())
 def test_shapes(identifier: str, expected: str) -> None:
     assert shape(identifier) == expected
-
-
-def test_spark_finds_the_same(spark: SparkSession) -> None:
-    from pyspark.sql import functions as f
-
-    frame = spark.createDataFrame(pa.table({"name": list(SHAPES)}))
-
-    assert dict(frame.select("name", shape_of(f.col("name"))).collect()) == SHAPES

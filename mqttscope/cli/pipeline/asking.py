@@ -1,0 +1,248 @@
+"""Asking a lake: which engine does it, in this process or with Spark, what goes wrong, and what is shown meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from mqttscope.cli.command import SPARK, group, option, options
+from mqttscope.cli.main import EXIT_USAGE, interruption, leaving, limit_ending, printable
+from mqttscope.cli.output import warn
+from mqttscope.cli.pipeline.common import SparkOptions, lake_option, size
+from mqttscope.cli.spark_session import PipelineFailedError, session
+from mqttscope.errors import MqttscopeError
+
+if TYPE_CHECKING:
+    from mqttscope.analysis.answer import Answer
+    from mqttscope.analysis.questions import Engine
+    from mqttscope.lake.manifest import Manifest
+
+    class AskedEngine(Engine, Protocol):
+        """An engine that answers a user's SQL as well."""
+
+        def ask(self, sql: str, limit: int | None = None) -> Answer:
+            """Ask in the SQL of the engine; ``limit``: rows at most."""
+            ...
+
+
+EXTRA = "pip install 'mqttscope[lake]'"
+LARGEST = 4 << 30
+"""Lakes whose tables have more bytes than this together are for Spark, unless the user says otherwise."""
+SMALL_BYTES = 64 << 20
+"""Lakes up to this size are asked by Spark in one task, without compiling queries, which takes longer than running."""
+SMALL = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+class BadQuestionError(MqttscopeError, click.ClickException):
+    """The question itself is wrong."""
+
+    exit_code = EXIT_USAGE
+
+
+@options
+class AskOptions:
+    """The lake that is asked, and what asks it."""
+
+    lake: str = lake_option()
+    engine: str = option(
+        SPARK, "--engine", type=click.Choice(("auto", "local", "spark")), default="auto",
+        help="What asks; local is DuckDB in this process, without Java. [default: auto, local for tables up to 4 GiB]",
+    )  # fmt: skip
+    memory: int | None = option(
+        SPARK, "--memory", callback=size, metavar="BYTES",
+        help="Memory that --engine local takes for rows; the rest goes to temporary files. [default: 1g]",
+    )  # fmt: skip
+    spark: SparkOptions = group(SparkOptions)
+
+    def __post_init__(self) -> None:
+        of_spark = self.spark.master is not None or bool(self.spark.configuration)
+        if self.engine == "local" and of_spark:
+            raise click.UsageError("--engine local takes no --master and no --conf")
+        if self.memory is not None and (self.engine == "spark" or of_spark):
+            raise click.UsageError("--memory is of --engine local; for Spark it is --conf spark.driver.memory=4g")
+
+    def on_spark(self, bytes_of_tables: int) -> bool:
+        """Whether Spark is to be asked."""
+        if self.engine != "auto":
+            return self.engine == "spark"
+        if self.spark.master is not None or self.spark.configuration:
+            return True
+        if bytes_of_tables <= LARGEST or self.memory is not None:
+            return False
+        warn(
+            f"the tables have {bytes_of_tables / (1 << 30):,.1f} GiB, and more than {LARGEST >> 30} GiB are for Spark; "
+            "--engine local asks in this process"
+        )
+        return True
+
+
+def lake_of(folder: str) -> Manifest:
+    """The manifest of a lake."""
+    from mqttscope.lake.manifest import LakeError, open_lake
+
+    try:
+        return open_lake(folder)
+    except LakeError as error:
+        raise PipelineFailedError(printable(str(error))) from None
+
+
+@contextmanager
+def asked(given: AskOptions, manifest: Manifest, steps: Steps, *, question: bool = False) -> Iterator[AskedEngine]:
+    """The engine that suits what was given and the size of the lake; errors are reported in one sentence.
+
+    ``question``: whether the user wrote the query, so that what is wrong with it is a matter of usage.
+    """
+    from mqttscope.lake.manifest import LakeError
+
+    bytes_of_tables = sum(_size(os.path.join(given.lake, name)) for name in manifest.table_files())
+    on_spark = given.on_spark(bytes_of_tables)
+    steps.say("starting Spark" if on_spark else "asking the lake")
+    asking = _spark(given, manifest, bytes_of_tables) if on_spark else _local(given, manifest)
+    try:
+        with asking as engine, (_questions_of_spark if on_spark else _questions)(question):
+            steps.say("asking the lake")
+            yield engine
+    except LakeError as error:
+        raise PipelineFailedError(printable(str(error))) from None
+
+
+@contextmanager
+def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
+    """DuckDB in this process; its temporary files go with it, also where the process is ended."""
+    try:
+        import duckdb
+
+        from mqttscope.analysis.local import MEMORY, LocalEngine
+        from mqttscope.analysis.query import sentence
+    except ImportError as error:
+        raise PipelineFailedError(f"asking a lake needs what is not installed ({error}): {EXTRA}") from None
+
+    stopped: list[int] = []
+
+    def interrupted(number: int, frame: object) -> None:
+        stopped.append(number)
+        limit_ending(number)
+        raise interruption(number)
+
+    with _signals(interrupted), LocalEngine(given.lake, manifest, memory=given.memory or MEMORY) as engine:
+        try:
+            with leaving(engine.remove_scratch):
+                yield engine
+        except (duckdb.Error, RuntimeError) as error:
+            if stopped:
+                # The signal came in the middle of a query, and DuckDB makes an error of it.
+                raise interruption(stopped[0]) from None
+            if not isinstance(error, duckdb.Error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
+                raise
+            more = "; --memory gives it more" if isinstance(error, duckdb.OutOfMemoryException) else ""
+            raise PipelineFailedError(printable(sentence(error)) + more) from None
+
+
+@contextmanager
+def _signals(handler: Any) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, one in before.items():
+            signal.signal(number, one)
+
+
+@contextmanager
+def _questions(asked: bool) -> Iterator[None]:
+    import duckdb
+
+    from mqttscope.analysis.answer import UnknownQueryError
+    from mqttscope.analysis.query import is_of_query, sentence
+
+    try:
+        yield
+    except UnknownQueryError as error:
+        raise BadQuestionError(printable(str(error))) from None
+    except duckdb.Error as error:
+        if not asked or not is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
+            raise
+        raise BadQuestionError(printable(sentence(error))) from None
+
+
+@contextmanager
+def _spark(given: AskOptions, manifest: Manifest, bytes_of_tables: int) -> Iterator[AskedEngine]:
+    master, configuration = given.spark.master, given.spark.configuration
+    with session(master, fitting(master, bytes_of_tables) | configuration) as spark:
+        from mqttscope.spark.engine import SparkEngine
+
+        yield SparkEngine(spark, given.lake, manifest)
+
+
+def fitting(master: str | None, size: int) -> dict[str, str]:
+    """Settings of Spark for a lake of so many bytes.
+
+    What the machines of a cluster are like is for the user to say; how a query is run depends on the lake.
+    """
+    if size > SMALL_BYTES:
+        return {}
+    return {name: value for name, value in SMALL.items() if master is None or name.startswith("spark.sql.")}
+
+
+@contextmanager
+def _questions_of_spark(asked: bool) -> Iterator[None]:
+    from mqttscope.analysis.answer import UnknownQueryError
+    from mqttscope.spark.errors import SPARK_ERRORS, is_of_query, sentence
+
+    try:
+        yield
+    except UnknownQueryError as error:
+        raise BadQuestionError(printable(sentence(str(error)))) from None
+    except SPARK_ERRORS as error:
+        if not asked or not is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
+            raise
+        raise BadQuestionError(printable(sentence(str(error)))) from None
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
+
+
+class Steps:
+    """Shows on a terminal what is being done; silent elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr is not None and sys.stderr.isatty()
+
+    def __call__(self, done: int, parts: int) -> None:
+        """So many parts are done."""
+        self.say(f"asking the lake: {done} of {parts} answers")
+
+    def say(self, told: str) -> None:
+        """Show one line in the place of the one before."""
+        if self._shown:
+            sys.stderr.write(f"\r{told}\x1b[K")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Wipe the line out."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

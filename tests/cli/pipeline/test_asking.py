@@ -1,0 +1,129 @@
+"""Which engine asks a lake; exit codes and progress."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from mqttscope.cli.command import make_command
+from mqttscope.cli.pipeline.asking import (
+    LARGEST,
+    SMALL,
+    SMALL_BYTES,
+    AskOptions,
+    BadQuestionError,
+    Steps,
+    fitting,
+    lake_of,
+)
+from mqttscope.cli.spark_session import PipelineFailedError
+from tests.cli.running import environment
+
+
+def given(*words: str) -> AskOptions:
+    seen: list[AskOptions] = []
+
+    @make_command(AskOptions)
+    def command(found: AskOptions) -> int:
+        seen.append(found)
+        return 0
+
+    command.main(["--lake", "x", *words], standalone_mode=False)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "small", "large"),
+    [
+        ((), False, True),
+        (("--engine", "local"), False, False),
+        (("--engine", "spark"), True, True),
+        (("--master", "local[2]"), True, True),
+        (("--conf", "spark.driver.memory=1g"), True, True),
+        (("--memory", "4g"), False, False),
+    ],
+)
+def test_which_engine_asks(
+    words: tuple[str, ...], small: bool, large: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = given(*words)
+    assert (options.on_spark(LARGEST), capsys.readouterr().err) == (small, "")
+    assert options.on_spark(LARGEST + (1 << 30)) is large
+    said = (
+        "mqttscope: the tables have 5.0 GiB, and more than 4 GiB are for Spark; --engine local asks in this process\n"
+    )
+    assert capsys.readouterr().err == ("" if words else said)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--engine", "local", "--master", "local[2]"), "--engine local takes no --master"),
+        (("--engine", "local", "--conf", "spark.a=b"), "--engine local takes no --master"),
+        (("--engine", "spark", "--memory", "1g"), "--memory is of --engine local"),
+        (("--master", "local[2]", "--memory", "1g"), "--memory is of --engine local"),
+        (("--memory", "0"), "not a number of bytes"),
+    ],
+)
+def test_options_that_exclude_each_other(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
+        given(*words)
+
+
+def test_asking_in_this_process_needs_no_spark(lake: Path, tmp_path: Path) -> None:
+    """Nor Java, nor what Spark needs of Python."""
+    program = """
+import sys
+for name in ("pyspark", "pandas", "numpy", "pyarrow", "py4j", "mqttscope.spark"):
+    sys.modules[name] = None
+from mqttscope.cli.main import main
+sys.argv[0] = "mqttscope"
+main()
+"""
+    for words in (("report",), ("sql", "select count(*) from findings")):
+        done = subprocess.run(
+            [sys.executable, "-c", program, "pipeline", *words, "--lake", str(lake)],
+            capture_output=True, env=environment({"JAVA_HOME": "/nonexistent", "TMPDIR": str(tmp_path)}), check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_missing_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.cli.running import invoke
+
+    for name in [name for name in sys.modules if name.startswith("mqttscope.analysis.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    done = invoke("pipeline", "sql", "select 1", "--lake", lake)
+
+    assert (done.code, done.err.count("\n")) == (3, 1)
+    assert "needs what is not installed" in done.err
+    assert "pip install 'mqttscope[lake]'" in done.err
+
+
+def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFailedError, match="no lake"):
+        lake_of(str(tmp_path))
+    assert (PipelineFailedError.exit_code, BadQuestionError.exit_code) == (3, 2)
+
+
+def test_small_lakes_are_asked_in_one_task_everywhere() -> None:
+    assert fitting(None, SMALL_BYTES) == SMALL
+    assert fitting(None, SMALL_BYTES + 1) == fitting("spark://a:7077", SMALL_BYTES + 1) == {}
+    given = fitting("spark://a:7077", 1)
+    assert given["spark.sql.shuffle.partitions"] == "1"
+    assert not [name for name in given if "driver" in name]
+
+
+def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = Steps()
+    steps(1, 6)
+    steps.end()
+
+    assert capsys.readouterr().err == ""

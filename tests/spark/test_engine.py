@@ -1,0 +1,212 @@
+"""Spark gives the answers that DuckDB gives in process, to every question, over all captures; and Spark SQL."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
+import pyarrow as pa
+
+from mqttscope.analysis.answer import UnknownQueryError
+from mqttscope.analysis.dialects import SPARK
+from mqttscope.analysis.fleet import PARTS
+from mqttscope.analysis.local import LocalEngine
+from mqttscope.analysis.questions import Lake, Selection
+from mqttscope.lake.writer import read_table
+from mqttscope.report.fleet.model import PROPERTIES, Asked, FleetReport
+from mqttscope.spark.engine import SparkEngine, ask
+from tests.analysis.asking import WORDS, rows_of
+from tests.analysis.conftest import ALL
+from tests.analysis.conftest import lake as lake
+from tests.analysis.test_dialects import HOSTILE
+from tests.analysis.test_questions import CASES, NAMES, ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mqttscope.analysis.questions import Engine
+
+SINCE_NS, UNTIL_NS = 1_795_532_613_000_000_000, 1_795_534_904_000_000_000
+ASKED = {
+    "everything": Asked(top=ALL, group_by=["nothing", "Firmware"]),
+    "a part": Asked(
+        SINCE_NS, UNTIL_NS, client=["*e*", "it's \\ {x}"], topic=["#", "$SYS/+"], server=["127.0.0.?:*"],
+        rule=["OPS", "ACK", "delivery-qos-wrong"], top=3, group_by=list(PROPERTIES),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def local(lake: Path) -> Any:
+    with LocalEngine(lake) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def engine(spark: SparkSession, lake: Path) -> SparkEngine:
+    return SparkEngine(spark, lake)
+
+
+def asked_of(engine: Engine, add: Any, asked: Asked) -> dict[str, Any]:
+    """What one part fills in."""
+    report = FleetReport("", asked)
+    # How long the parts of the time are depends on the overview.
+    report.overview.first_ns, report.overview.last_ns = 0, 10**12
+    add(report, Lake(engine, asked))
+    return asdict(report)
+
+
+@pytest.mark.parametrize("add", PARTS, ids=[one.__name__ for one in PARTS])
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_both_engines_give_the_same_answers(local: LocalEngine, engine: SparkEngine, add: Any, asked: Asked) -> None:
+    expected = asked_of(local, add, asked)
+
+    assert asked_of(engine, add, asked) == expected
+    assert expected != asdict(FleetReport("", asked))
+
+
+def test_a_session_is_left_as_it_was(spark: SparkSession, engine: SparkEngine) -> None:
+    """It may be the user's, with views of these names."""
+    spark.range(3).createOrReplaceTempView("packets")
+    try:
+        asked_of(engine, PARTS[-1], ASKED["everything"])
+        assert spark.table("packets").count() == 3
+        assert [row["tableName"] for row in spark.sql("show tables").collect()] == ["packets"]
+    finally:
+        spark.catalog.dropTempView("packets")
+
+
+def test_literals(spark: SparkSession) -> None:
+    row = spark.sql(
+        f"select {', '.join(f'{SPARK.text(one)} as a{place}' for place, one in enumerate(HOSTILE))}"
+    ).first()
+
+    assert list(row or ()) == HOSTILE
+
+
+def test_selections(spark: SparkSession) -> None:
+    """All cases in one job."""
+    table = pa.table(dict(zip(NAMES, zip(*ROWS, strict=True), strict=True)))
+    spark.createDataFrame(table).createOrReplaceTempView("found")
+    words = SparkEngine.words
+    asked = [
+        f"select {place} as place, timestamp_ns from {Selection(words, Asked(**case)).findings('found')}"
+        for place, (case, _) in enumerate(CASES)
+    ]
+    found: list[list[int]] = [[] for _ in CASES]
+    for place, time in spark.sql(" union all ".join(asked)).collect():
+        found[place].append(time)
+    spark.catalog.dropTempView("found")
+
+    for (case, expected), times in zip(CASES, found, strict=True):
+        assert sorted(times) == expected, case
+    assert rows_of(f"select count(*) as n from {Selection(WORDS, Asked()).findings('found')}", found=table)[0]["n"] == 4
+
+
+def test_values_of_any_kind_come_back(spark: SparkSession, engine: SparkEngine) -> None:
+    given = {"text": 'a\n\u00fc"', "flag": True, "many": [1, None], "pair": {"x": 1}, "big": 2**62 + 1, "none": None}
+    frame = spark.createDataFrame(
+        [given], "text string, flag boolean, many array<int>, pair struct<x:int>, big bigint, none int"
+    )
+    frame.createOrReplaceTempView("one")
+    kept = engine.view("select id from range(20)", kept=True)
+    answers = engine.answer(
+        {
+            "one": "select * from one", "none": f"select * from {kept} where id < 0",
+            "highest": f"select id as `a b.c` from {kept} order by id desc limit 3",
+        }
+    )  # fmt: skip
+    spark.catalog.dropTempView("one")
+
+    assert answers == {"one": [given], "none": [], "highest": [{"a b.c": number} for number in (19, 18, 17)]}
+
+
+VALUES = """select 1 as i, 9223372036854775807 as l, 1.5D as d, double('NaN') as nan, 1.50 as dec,
+ 12345678901234567890 as big, 'ä' as s, null as n, true as b, x'00ff' as bytes,
+ timestamp'2026-01-31 12:00:00.000001' as ts, timestamp_ntz'2026-01-31 12:00:00' as ntz, date'2026-01-31' as day,
+ array(1, null) as list, map('k', x'01') as m, named_struct('a', 1, 'b', null) as st, interval 3 seconds as iv"""
+
+
+def test_values(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        answer = ask(spark, lake, VALUES, 10)
+        (row,) = answer.rows
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    found = dict(zip((name for name, _ in answer.columns), row, strict=True))
+    assert found == {
+        "i": 1, "l": 2**63 - 1, "d": 1.5, "nan": None, "dec": "1.50", "big": 12_345_678_901_234_567_890, "s": "ä",
+        "n": None, "b": True, "bytes": {"length": 2, "hex": "00ff"}, "ts": "2026-01-31T12:00:00.000001Z",
+        "ntz": "2026-01-31T12:00:00", "day": "2026-01-31", "list": [1, None],
+        "m": {"k": {"length": 1, "hex": "01"}}, "st": {"a": 1, "b": None}, "iv": "0:00:03",
+    }  # fmt: skip
+    assert answer.columns[0] == ("i", "int")
+
+
+def test_tables(spark: SparkSession, lake: Path) -> None:
+    found = ask(spark, lake, "select type, count(*) as number from packets group by type")
+    assert sum(row[1] for row in found.rows) == read_table(lake, "packets").num_rows
+    assert len(list(ask(spark, lake, "select * from findings", 3).rows)) == 3
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("from topics insert into t select topic", "does more than ask"),
+        ("with a as (select 1) insert overwrite directory '{out}' using parquet select * from a", "does more than ask"),
+        ("select java_method('java.lang.Math', 'abs', 1)", "java_method runs a program"),
+        ("explain select `Reflect` /* a */ ('java.lang.Math', 'abs', 1)", "reflect runs a program"),
+        ("select transform(topic) using 'cat' as (a) from topics", "using runs a program"),
+        ("select 'insert' a\nfrm topics", "line 2, pos 0"),
+        ("selct 1", "selct"),
+        ("reset", "does more than ask"),
+        ("query", "does more than ask"),
+        ("{execute}", "does more than ask"),
+        ("explain {execute}", "does more than ask"),
+        ("explain extended /* a */ {execute}", "does more than ask"),
+        ("/* /* */ show */ {insert}", "does more than ask"),
+        ("/* /* */ explain */ {insert}", "does more than ask"),
+        ("--\\\nshow\n{insert}", "does more than ask"),
+        ("/* show */ -- desc\n {insert}", "does more than ask"),
+        ("begin {insert}; end", "does more than ask"),
+        ("select 1; {insert}", "does more than ask"),
+    ],
+)
+def test_statements_that_do_more_than_ask(spark: SparkSession, lake: Path, sql: str, told: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    insert = f"insert overwrite directory '{out}' using csv select 1"
+    execute = f'execute immediate "{insert}"'
+
+    with pytest.raises(UnknownQueryError, match=told):
+        ask(spark, lake, sql.format(out=out, insert=insert, execute=execute))
+    assert not out.exists()
+
+
+def test_what_is_shown_and_explained(spark: SparkSession, lake: Path) -> None:
+    for sql in (
+        "show tables",
+        "/* a */ describe topics",
+        "explain -- b\n extended select 1",
+        "explain select /*+ merge(topics) */ 1",
+    ):
+        assert list(ask(spark, lake, sql).rows)
+
+
+def test_what_only_looks_like_more(spark: SparkSession, lake: Path) -> None:
+    for sql in (
+        "/* insert */ with reflect as (select 'insert' as a) select * from reflect;",
+        "from (select 1 as a) select transform(array(a), x -> x)",
+        "(select a from (select 1 as a) join (select 1 as a) using (a))",
+    ):
+        assert len(list(ask(spark, lake, sql).rows)) == 1
