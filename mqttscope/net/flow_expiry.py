@@ -97,6 +97,11 @@ class FlowRegister:
         """Capture time before which no flow times out; ``None``: none ever does."""
         return self._dues[0][0] if self._dues else None
 
+    @property
+    def next_look_ns(self) -> int:
+        """Capture time from which on a segment, of whichever flow, has the register look after its flows first."""
+        return self._next_sweep_ns
+
     def next_to_time_out(self) -> list[Flow]:
         """The flows that time out next, all of them at the same time (`next_due_ns`)."""
         found: list[Flow] = []

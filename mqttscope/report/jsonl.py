@@ -58,7 +58,7 @@ class JsonLines:
         self.show_secrets = show_secrets
         self._clock = Clock()
         self._lines = PacketLines(payload_limit, show_secrets=show_secrets)
-        self._line = self._lines.line
+        self._line = self.packet_line = self._lines.line
         self._waiting: list[str] = []
         self._together = LINES_TOGETHER if getattr(sink, "immediate", True) is False else 1
 
@@ -69,6 +69,10 @@ class JsonLines:
             self._waiting.append(line)
             if len(self._waiting) >= self._together:
                 self.close()
+
+    def line(self, event: Event) -> str | None:
+        """The line of an event for who writes it, ``None`` for one that has none; as text that may hold all of JSON."""
+        return self._line(event) if type(event) is PacketEvent else self.other(event)
 
     def close(self) -> None:
         """Write what waits."""
