@@ -7,8 +7,10 @@ TLS that is decrypted and frames that tshark dissects, where another program rea
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ import click
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part, find_captures
 from mqttscope.capture.fingerprint import head_crc
-from mqttscope.cli.main import EXIT_FAILED, leaving
+from mqttscope.cli.main import ENDINGS, EXIT_FAILED, installed, interruption, leaving, limit_ending
 from mqttscope.cli.options import LARGE_BYTES, MOST_UNASKED
 from mqttscope.cli.output import Progress
 from mqttscope.cli.reading import Reading
@@ -107,6 +109,33 @@ def at_work(count: int, work: Work) -> Iterator[Crew]:
                 yield crew
         except WorkerLostError as error:
             raise LostWorkerError(str(error)) from None
+
+
+@contextmanager
+def ending_with(crew: Crew) -> Iterator[list[KeyboardInterrupt]]:
+    """Have processes come to an end on Ctrl-C, so that what they have found is there; a second one does not wait.
+
+    What the first asked for is in the list.
+    """
+    asked: list[KeyboardInterrupt] = []
+
+    def handler(number: int, frame: object) -> None:
+        limit_ending(number)
+        if asked:
+            raise interruption(number)
+        asked.append(interruption(number))
+        crew.stop()
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDINGS:
+            if number == signal.SIGINT or installed(number):
+                before[number] = signal.signal(number, handler)
+    try:
+        yield asked
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
 
 
 class Rest:

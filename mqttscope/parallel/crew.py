@@ -49,6 +49,17 @@ class Outlet:
             left = left[os.write(self._descriptor, left) :]
 
 
+class Stop:
+    """Whether this process was asked to come to an end, with what it has found so far."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        signal.signal(signal.SIGINT, self._ask)
+
+    def _ask(self, number: int, frame: object) -> None:
+        self.asked = True
+
+
 Work = Callable[[Share, Outlet], object]
 """What a process does; what it returns goes to the parent with `END`, pickled."""
 
@@ -93,6 +104,12 @@ class Crew:
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask the processes to come to an end; those that did not make a `Stop` take no notice."""
+        for process in self._running.values():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGINT)
 
     def messages(self, has_room: Callable[[int], bool]) -> Iterator[tuple[int, bytes, bytes]]:
         """Number of a process, kind of message and message, until all have said `END`.

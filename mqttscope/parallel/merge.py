@@ -28,8 +28,8 @@ AHEAD_BYTES: Final = 8 << 20
 EVERYTHING: Final = 1 << 62
 """The place that a process has come to which is done."""
 
-Entries = tuple[list[int], list[str], list[int], list[Any]]
-"""Places, and three columns whose meaning is that of who sends and takes them: a text, a number, and more."""
+Entries = tuple[list[int], list[Any], list[int], list[Any]]
+"""Places, and three columns whose meaning is that of who sends and takes them: of lines a text, a number, and more."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Sender:
 
     def _renew(self) -> None:
         self.places: list[int] = []
-        self.texts: list[str] = []
+        self.texts: list[Any] = []
         self.codes: list[int] = []
         self.more: list[Any] = []
         self.ranks: dict[int, Rank] = {}
@@ -143,7 +143,7 @@ class Merge:
         """Entries that are complete, in order, in pieces."""
         bound = min(one.done for one in self._queues)
         places: list[int] = []
-        texts: list[str] = []
+        texts: list[Any] = []
         codes: list[int] = []
         more: list[Any] = []
         ranks: dict[int, Rank] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from mqttscope.cli.reading import Reading
 from mqttscope.cli.sharing import Rest, Sources, processes
 from mqttscope.net.frame import CaptureError
 from mqttscope.parallel import merge
+from mqttscope.stats.collect import Statistics
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke
 
 QOS = capture("v5-qos")
@@ -69,6 +71,47 @@ def test_inspect_writes_the_same(form: str) -> None:
 def test_inspect_writes_the_same_with_options(more: tuple[str, ...]) -> None:
     alone, several = both("inspect", QOS, capture("websocket-cut-frame"), *more)
 
+    assert several == alone
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_stats_counts_the_same(form: str) -> None:
+    alone, several = both("stats", *CAPTURES, "--format", form)
+
+    assert several == alone
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--filter", "type == publish"),
+        ("--filter", "type == auth"),
+        ("--filter", "packet < 9"),
+        ("--connection", "1"),
+        ("--by", "client,topic", "--sort", "name"),
+    ],
+    ids=" ".join,
+)
+def test_stats_counts_the_same_with_options(more: tuple[str, ...]) -> None:
+    alone, several = both("stats", QOS, capture("websocket-split"), *more)
+
+    assert several == alone
+
+
+@pytest.mark.parametrize("limit", ["connections", "clients", "topics", "topic_clients", "topic_client_pairs"])
+def test_one_process_counts_where_a_limit_may_be_reached(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Statistics.__init__.__kwdefaults__, f"max_{limit}", 3)
+    alone, several = both("stats", QOS, capture("v311-qos"), "--format", "json")
+
+    assert several == alone
+
+
+def test_stats_tells_damage_the_same(damaged: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(b"")
+    alone, several = both("stats", damaged, QOS, empty, "--format", "json")
+
+    assert alone.code == 3
     assert several == alone
 
 
@@ -149,9 +192,9 @@ def test_what_was_written_is_not_written_twice() -> None:
 
 
 @contextmanager
-def running(path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+def running(path: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
     """A run whose output nobody has read yet, with its processes."""
-    arguments = command("inspect", path, "--format", "jsonl", "--jobs", "2")
+    arguments = command(*(words or ("inspect", "--format", "jsonl")), path, "--jobs", "2")
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True
     ) as process:
@@ -165,7 +208,8 @@ def running(path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
             assert len(known) == 2
             # Something is in the pipe, so that the run is under way.
             assert process.stdout is not None
-            assert os.read(process.stdout.fileno(), 1)
+            if not words:
+                assert os.read(process.stdout.fileno(), 1)
             yield process, known
         finally:
             process.kill()
@@ -200,6 +244,18 @@ def test_ctrl_c_ends_all_of_them(large: Path) -> None:
 
     assert process.returncode == 130
     assert (err, re.search(rb"}\n\Z", out) is not None) == (b"", True)
+    assert gone(known)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stats_shows_what_was_counted_before_the_end(large: Path, how: signal.Signals) -> None:
+    with running(large, "stats", "--format", "json") as (process, known):
+        time.sleep(0.3)
+        process.send_signal(how)
+        out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, err) == (128 + how, b"")
+    assert json.loads(out)["totals"]["frames"] > 0
     assert gone(known)
 
 
