@@ -169,6 +169,6 @@ def shown_progress(take: Callable[[Any], None], *, enabled: bool) -> Callable[[A
     def watched(entries: Any) -> None:
         take(entries)
         if progress.due(0):
-            progress.show(f"{entries[0][-1] // 2:,} frames")
+            progress.show(f"{entries[1][entries[0][-1]] // 2:,} frames")
 
     return watched

@@ -230,8 +230,9 @@ class Together(Statistics):
     def take(self, entries: Entries) -> None:
         """Take what processes say, in the order of the captures."""
         captures, topics, add = self._known.captures, self._known.topics, self._window.add
-        _, times, sizes, codes = entries
-        for now, size, code in zip(times, sizes, codes, strict=True):
+        order, _, times, sizes, codes = entries
+        for at in order:
+            now, size, code = times[at], sizes[at], codes[at]
             if size < 0:
                 self._other(size, code)
                 continue

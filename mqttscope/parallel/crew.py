@@ -29,7 +29,6 @@ END: Final = b"E"
 _FAILED: Final = b"X"
 _INDIVISIBLE: Final = b"I"
 _HEADER: Final = struct.Struct("=Ic")
-_READ_BYTES: Final = 1 << 18
 
 
 class WorkerLostError(MqttscopeError):
@@ -44,9 +43,42 @@ class Outlet:
 
     def send(self, data: bytes, kind: bytes = BATCH) -> None:
         """Send a message; waits where the parent has no room for it."""
-        left = memoryview(_HEADER.pack(len(data), kind) + data)
+        descriptor, header = self._descriptor, _HEADER.pack(len(data), kind)
+        sent = os.writev(descriptor, (header, data))
+        left = memoryview(data)[sent - len(header) :] if sent >= len(header) else memoryview(header + data)[sent:]
         while left:
-            left = left[os.write(self._descriptor, left) :]
+            left = left[os.write(descriptor, left) :]
+
+
+class _Inlet:
+    """The end of a pipe at which the parent reads: one message after the other, without a copy."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._header = b""
+        self._message = bytearray()
+        self._filled = 0
+
+    def read(self) -> tuple[bytes, bytearray] | None:
+        """Read what is there, once; kind and message where that completes one.  No kind: nothing more comes."""
+        if len(self._header) < _HEADER.size:
+            more = os.read(self._descriptor, _HEADER.size - len(self._header))
+            self._header += more
+            if not more:
+                return b"", bytearray()
+            if len(self._header) < _HEADER.size:
+                return None
+            self._message, self._filled = bytearray(_HEADER.unpack(self._header)[0]), 0
+        elif self._filled < len(self._message):
+            count = os.readv(self._descriptor, (memoryview(self._message)[self._filled :],))
+            if not count:
+                return b"", bytearray()
+            self._filled += count
+        if self._filled < len(self._message):
+            return None
+        kind = _HEADER.unpack(self._header)[1]
+        self._header = b""
+        return kind, self._message
 
 
 class Stop:
@@ -111,39 +143,32 @@ class Crew:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGINT)
 
-    def messages(self, has_room: Callable[[int], bool]) -> Iterator[tuple[int, bytes, bytes]]:
+    def messages(self, has_room: Callable[[int], bool]) -> Iterator[tuple[int, bytes, bytearray]]:
         """Number of a process, kind of message and message, until all have said `END`.
 
         ``has_room``: whether more is to be read of a process.  It must be true of the one that is furthest back.
         """
-        waiting = {known: bytearray() for known in self._pipes}
+        waiting = {known: _Inlet(known) for known in self._pipes}
         while waiting:
             poll = select.poll()
             for known in waiting:
                 if has_room(self._pipes[known]):
                     poll.register(known, select.POLLIN)
             for known, _ in poll.poll():
-                number, held = self._pipes[known], waiting[known]
-                data = os.read(known, _READ_BYTES)
-                if not data:
+                number, inlet = self._pipes[known], waiting[known]
+                found = inlet.read()
+                if found is None:
+                    continue
+                kind, message = found
+                if not kind:
                     self._lost(number)
-                held += data
-                at = 0
-                while len(held) - at >= _HEADER.size:
-                    length, kind = _HEADER.unpack_from(held, at)
-                    end = at + _HEADER.size + length
-                    if end > len(held):
-                        break
-                    message = bytes(memoryview(held)[at + _HEADER.size : end])
-                    at = end
-                    if kind == _FAILED:
-                        self._failed(message)
-                    if kind == _INDIVISIBLE:
-                        raise IndivisibleError(message.decode())
-                    if kind == END:
-                        del waiting[known]
-                    yield number, kind, message
-                del held[:at]
+                if kind == _FAILED:
+                    self._failed(message)
+                if kind == _INDIVISIBLE:
+                    raise IndivisibleError(message.decode())
+                if kind == END:
+                    del waiting[known]
+                yield number, kind, message
 
     def _run(self, number: int, descriptor: int) -> NoReturn:
         """Be the process: work, and end without a trace in what the parent has open."""
@@ -164,7 +189,7 @@ class Crew:
         finally:
             os._exit(code)
 
-    def _failed(self, message: bytes) -> NoReturn:
+    def _failed(self, message: bytearray) -> NoReturn:
         """A process met what it had no answer to: the parent raises it as its own."""
         error, trace = pickle.loads(message)
         error.add_note(trace)
@@ -197,6 +222,6 @@ def _widen(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def unpickled(message: bytes) -> Any:
+def unpickled(message: bytearray) -> Any:
     """What a process returned."""
     return pickle.loads(message)

@@ -16,6 +16,7 @@ from mqttscope.dissect import Dissector
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
+    DiscardedEvent,
     Event,
     MalformedEvent,
     PacketEvent,
@@ -24,7 +25,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.parallel.counts import Counts
 from mqttscope.parallel.crew import Outlet
-from mqttscope.parallel.merge import BATCH_BYTES, ENTRY_BYTES, EVERYTHING, Entries, Sender
+from mqttscope.parallel.merge import BATCH_BYTES, ENTRY_BYTES, EVERYTHING, Columns, Entries, Sender
 from mqttscope.parallel.walk import MARK, Share, Walk
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
@@ -52,7 +53,9 @@ UNNAMED: Final = -8
 """The same will be sent again before it is used."""
 
 _CONNECTION: Final = ',"connection":'
-_PACKET: Final = ',"packet":'
+_FIRST: Final = '"connection":'
+AFTER_NAME: Final = len(',"packet":')
+"""After what names the connection, comes the number of the packet in its line."""
 NAME_MARK: Final = "\0"
 """Stands for what names a connection; no text has it."""
 
@@ -74,6 +77,31 @@ class Lines(Protocol):
         """Send what counts of an event that has no line."""
 
 
+class JsonSender(Sender):
+    """Gathers JSON Lines as they are, and cuts all lines of a batch at once into what is sent of them."""
+
+    def add(self, text: str, code: int, more: Any, size: int = 0) -> None:
+        """Add an entry at the place of the event at hand."""
+        self.rare[len(self.places)] = more
+        super().add(f"{text}{NAME_MARK}{code}{NAME_MARK}", code, more, size)
+
+    def _renew(self) -> None:
+        super()._renew()
+        self.rare: dict[int, Any] = {}
+        """What entries have that are no lines of packets."""
+
+    def columns(self) -> Columns:
+        """What was gathered: of each line what stands before its connection, the number of that, and the rest."""
+        if not self.places:
+            return [], [], [], []
+        flat = NAME_MARK.join(self.texts).split(NAME_MARK)
+        # Without the number of the packet, which is one of this process.
+        more: list[Any] = [tail[tail.find(",", AFTER_NAME) :] for tail in flat[2::3]]
+        for at, one in self.rare.items():
+            more[at] = one
+        return self.places, flat[::3], list(map(int, flat[1::3])), more
+
+
 class JsonShare:
     """JSON Lines of one process.
 
@@ -81,62 +109,65 @@ class JsonShare:
     the longest part of a line, and repeats.
     """
 
-    def __init__(self, share: Share, view: View) -> None:
-        self.limited = 0
+    limited = 0
+
+    def __init__(self, share: Share, view: View, sender: Sender) -> None:
         self._share = share
-        self._report = JsonLines(_Nowhere(), payload_limit=view.payload_limit, show_secrets=view.show_secrets)
-        self._line = self._report.line
-        self._codes: dict[str, int] = {}
-        self._of: dict[int, list[str]] = {}
+        self._sender = sender
+        self._report = JsonLines(
+            _Nowhere(), payload_limit=view.payload_limit, show_secrets=view.show_secrets, names=self._name
+        )
+        self._codes: dict[int, list[int]] = {}
+        """By connection, the numbers of what lines have of it."""
         self._next = share.number
 
     def show(self, event: Event, sender: Sender, *, known: bool = False) -> None:
         """Send the line of an event."""
-        line = self._line(event)
-        if type(event) is PacketEvent or isinstance(event, MalformedEvent):
-            assert line is not None
-            head, _, rest = line.partition(_CONNECTION)
-            named, _, tail = rest.partition(_PACKET)
-            code = self._codes.get(named)
-            if code is None:
-                code = self._name(event.connection.number, named, sender)
-            sender.add(head, code, tail[len(str(event.number)) :], len(tail))
-            return
+        line = self._report.line(event)
         if line is None:
             return
         connection = getattr(event, "connection", None)
         if connection is None:
             sender.add(line, PLAIN, None)
             return
-        head, _, rest = line.partition(_CONNECTION)
         number = connection.number
-        pieces = (self._share.number, (head + _CONNECTION, number, rest[len(str(number)) :]))
+        if NAME_MARK in line:
+            head, code, tail = line.split(NAME_MARK)
+            if isinstance(event, PacketEvent | MalformedEvent):
+                sender.add(head, int(code), tail[tail.index(",", AFTER_NAME) :], len(line))
+                return
+            pieces: tuple[str | int, ...] = (head, -1 - int(code), tail)
+        else:
+            head, _, rest = line.partition(_CONNECTION)
+            pieces = (head + _CONNECTION, number, rest[len(str(number)) :])
         opens = isinstance(event, ConnectionOpened) and not known
-        sender.add("", OPENED if opens else PIECES, pieces, len(rest))
-        if isinstance(event, ConnectionClosed):
+        sender.add("", OPENED if opens else PIECES, (self._share.number, pieces), len(line))
+        if isinstance(event, ConnectionClosed | DiscardedEvent):
+            # The report has forgotten it too.
             self._forget(number, sender)
 
     def run(self, frames: Iterable[Frame | CaptureNotice], sender: Sender, *, timed: bool) -> int:
         """Send the lines of all events; returns how many events there were."""
         # What `show` does, in place: there is one for each packet.
-        walk, line_of, codes, count = sender.walk, self._report.packet_line, self._codes, 0
+        walk, line_of, count, size = sender.walk, self._report.packet_line, 0, 0
+        places, lines = sender.places, sender.texts
         for event in walk.stream(frames, timed=timed):
             if type(event) is not PacketEvent:
+                sender.size += size
                 count += self._all(walk.unfold(event), sender)
+                size, places, lines = 0, sender.places, sender.texts
                 continue
             count += 1
-            head, _, rest = line_of(event).partition(_CONNECTION)
-            named, _, tail = rest.partition(_PACKET)
-            code = codes.get(named)
-            if code is None:
-                code = self._name(event.connection.number, named, sender)
-            sender.places.append(walk.place)
-            sender.texts.append(head)
-            sender.codes.append(code)
-            sender.more.append(tail[tail.index(",") :])
-            sender.size += ENTRY_BYTES + len(tail)
-            if sender.size >= BATCH_BYTES:
+            line = line_of(event)
+            if places is not sender.places:
+                # What names its connection was too much for the batch.
+                size, places, lines = 0, sender.places, sender.texts
+            places.append(walk.place)
+            lines.append(line)
+            size += ENTRY_BYTES + len(line)
+            if size >= BATCH_BYTES:
                 sender.send(walk.place)
+                size, places, lines = 0, sender.places, sender.texts
         return count + self._all(walk.endings(), sender)
 
     def _all(self, events: Iterable[Event], sender: Sender) -> int:
@@ -150,19 +181,18 @@ class JsonShare:
     def hide(self, event: Event, sender: Sender) -> None:
         """Send what counts of an event that has no line."""
         _hide(event, self._share.number, sender)
-        if isinstance(event, ConnectionClosed):
-            self._forget(event.connection.number, sender)
 
-    def _name(self, connection: int, named: str, sender: Sender) -> int:
+    def _name(self, connection: Connection, direction: Direction) -> str:
         """A number for what a line has of its connection, sent with what it stands for."""
-        code = self._codes[named] = self._next
+        code, number = self._next, connection.number
         self._next += self._share.count
-        self._of.setdefault(connection, []).append(named)
-        sender.add("", NAME, (self._share.number, connection, code, named[len(str(connection)) :]), len(named))
-        return code
+        self._codes.setdefault(number, []).append(code)
+        named = self._report.names(connection, direction)[len(f"{_FIRST}{number}") :]
+        self._sender.add("", NAME, (self._share.number, number, code, named), len(named))
+        return f"{NAME_MARK}{code}{NAME_MARK}"
 
     def _forget(self, connection: int, sender: Sender) -> None:
-        codes = [self._codes.pop(named) for named in self._of.pop(connection, ())]
+        codes = self._codes.pop(connection, None)
         if codes:
             sender.add("", FORGOTTEN, codes)
 
@@ -170,7 +200,7 @@ class JsonShare:
 class TextShare:
     """Text of one process."""
 
-    def __init__(self, share: Share, view: View) -> None:
+    def __init__(self, share: Share, view: View, sender: Sender) -> None:
         self._share = share
         self._parts: list[bytes] = []
         self._report = TextLines(_Into(self._parts), view)
@@ -298,7 +328,7 @@ class _Into:
 
 MAX_LIMITED: Final = min(MAX_CONNECTIONS, MAX_ENDINGS)
 """From so many on of what shares remember in a limited number, only one process knows what is forgotten."""
-SHARES: Final[dict[str, Callable[[Share, View], Lines]]] = {"jsonl": JsonShare, "text": TextShare}
+SHARES: Final[dict[str, Callable[[Share, View, Sender], Lines]]] = {"jsonl": JsonShare, "text": TextShare}
 """Formats that can be shared out."""
 
 
@@ -311,7 +341,8 @@ def make_lines(
     ``select``: passes on the events that are shown, one for one or later; ``None`` for all.
     """
     walk = Walk(share, dissector)
-    sender, lines = Sender(outlet, walk), SHARES[form](share, view)
+    sender = (JsonSender if form == "jsonl" else Sender)(outlet, walk)
+    lines = SHARES[form](share, view, sender)
     show, hide = lines.show, lines.hide
     pending: list[Event] = []
 
@@ -366,15 +397,14 @@ class Writer(ABC):
     def write(self, entries: Entries) -> None:
         """Write lines in their order."""
         out: list[str] = []
-        _, texts, codes, more = entries
-        self.fill(texts, codes, more, out)
+        self.fill(entries, out)
         data = self.encoded(out)
         if data:
             self._sink.write(data)
             self.bytes += len(data)
 
     @abstractmethod
-    def fill(self, texts: list[str], codes: list[int], more: list[Any], out: list[str]) -> None:
+    def fill(self, entries: Entries, out: list[str]) -> None:
         """Make whole lines."""
 
     @abstractmethod
@@ -412,24 +442,26 @@ class JsonWriter(Writer):
         self._names: dict[int, str] = {}
         self._packets = 0
 
-    def fill(self, texts: list[str], codes: list[int], more: list[Any], out: list[str]) -> None:
+    def fill(self, entries: Entries, out: list[str]) -> None:
         """Make whole lines."""
         names, packets = self._names, self._packets
+        order, _, texts, codes, more = entries
         add = out.append
-        for text, code, tail in zip(texts, codes, more, strict=True):
+        for at in order:
+            code = codes[at]
             if code >= 0:
-                add(f"{text}{names[code]}{packets}{tail}")
+                add(f'{texts[at]}{names[code]},"packet":{packets}{more[at]}')
                 packets += 1
             elif code == HIDDEN_PACKET:
                 packets += 1
             elif code == NAME:
-                share, connection, known, named = tail
-                names[known] = f"{_CONNECTION}{self.numbers[share][connection]}{named}{_PACKET}"
+                share, connection, known, named = more[at]
+                names[known] = f"{_FIRST}{self.numbers[share][connection]}{named}"
             elif code == FORGOTTEN:
-                for known in tail:
+                for known in more[at]:
                     del names[known]
             else:
-                self.other(text, code, tail, out)
+                self.other(texts[at], code, more[at], out)
         self._packets = packets
 
     def named(self, place: int) -> str:
@@ -455,11 +487,13 @@ class TextWriter(Writer):
         self._width = MIN_NAME
         self._number_width = 1
 
-    def fill(self, texts: list[str], codes: list[int], more: list[Any], out: list[str]) -> None:
+    def fill(self, entries: Entries, out: list[str]) -> None:
         """Make whole lines."""
         kept, width = self._kept, self._width
+        order, _, texts, codes, more = entries
         add = out.append
-        for text, code, tail in zip(texts, codes, more, strict=True):
+        for at in order:
+            text, code, tail = texts[at], codes[at], more[at]
             if code >= 0:
                 known = kept.get(code)
                 if known is not None and known[1] == width:

@@ -87,8 +87,6 @@ class Walk:
         """Its order among events of other shares at the same place, where there may be such."""
         self.frames = 0
         """Frames and notices so far."""
-        self.bytes = 0
-        """Bytes of the frames of this share."""
         self._now_ns: int | None = None
         """Capture time that has come where the next `MARK` does."""
 
@@ -201,7 +199,6 @@ class Walk:
                 if timed:
                     self._note(at, whole)
                 self.place = 2 * at + 1
-                self.bytes += len(data)
                 yield whole
                 look_ns = flows.next_look_ns
             elif isinstance(whole, NotSegment) and (key or first):

@@ -100,7 +100,9 @@ def test_stats_counts_the_same_with_options(more: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("limit", ["connections", "clients", "topics", "topic_clients", "topic_client_pairs"])
 def test_one_process_counts_where_a_limit_may_be_reached(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(Statistics.__init__.__kwdefaults__, f"max_{limit}", 3)
+    defaults = Statistics.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, f"max_{limit}", 3)
     alone, several = both("stats", QOS, capture("v311-qos"), "--format", "json")
 
     assert several == alone

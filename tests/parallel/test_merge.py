@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import marshal
+import pickle
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ def batch(
 
 
 def taken(merge: Merge) -> list[int]:
-    return [place for entries in merge.take() for place in entries[0]]
+    return [entries[1][at] for entries in merge.take() for at in entries[0]]
 
 
 def test_what_all_have_come_to_is_given_in_order() -> None:
@@ -44,9 +44,10 @@ def test_ranks_order_what_several_say_at_one_place() -> None:
     merge = Merge(2)
     merge.add(0, batch(EVERYTHING, [2, 4, 4], {1: (1, 0, b"a"), 2: (3, 0, b"a")}))
     merge.add(1, batch(EVERYTHING, [4, 5], {0: (2, 0, b"a")}))
-    (entries,) = merge.take()
+    ((order, places, *_),) = merge.take()
 
-    assert entries[0] == [2, 4, 4, 4, 5]
+    assert [places[at] for at in order] == [2, 4, 4, 4, 5]
+    assert order == [0, 1, 3, 2, 4]
 
 
 def test_what_has_no_order_is_left_to_one_process() -> None:
@@ -90,6 +91,6 @@ def test_who_is_ahead_waits_and_who_is_last_does_not() -> None:
 
 def test_a_batch_is_read_as_it_was_sent() -> None:
     columns: tuple[Any, ...] = ([1], ["a\ud800"], [2], [(1, ("x", 2))])
-    sent = marshal.dumps((3, 4, 5, 6, columns, {0: (1, 2, b"k")}))
+    sent = pickle.dumps((3, 4, 5, 6, columns, {0: (1, 2, b"k")}))
 
     assert read_batch(sent) == Batch(3, 4, 5, 6, columns, {0: (1, 2, b"k")}, len(sent))
