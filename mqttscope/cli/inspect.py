@@ -194,7 +194,7 @@ class Shared:
 
         ``dissector``: gets what was counted.
         """
-        from mqttscope.cli.sharing import Sources, at_work, processes, shown_progress
+        from mqttscope.cli.sharing import Sources, at_work, processes, refuse_changes, shown_progress
 
         given, watch = self.given, self.watch
         sources = Sources(self.reading)
@@ -222,6 +222,7 @@ class Shared:
             with at_work(count, work) as crew:
                 take = shown_progress(writer.write, enabled=watch.shows_progress)
                 counts: list[Counts] = gather(crew, take, max_limited=MAX_LIMITED if given.form == "text" else None)
+            refuse_changes(counts)
             add_up(counts, dissector, watch.skipped)
         except IndivisibleError:
             self.written = writer.bytes

@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureNotice, Frame
 
 if TYPE_CHECKING:
+    from mqttscope.parallel.counts import Counts
     from mqttscope.parallel.crew import Crew, Work
 
 
@@ -95,6 +96,18 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class ChangedError(MqttscopeError, click.ClickException):
+    """Processes have read different captures: a file was changed meanwhile."""
+
+    exit_code = EXIT_FAILED
+
+
+def refuse_changes(counts: Sequence[Counts]) -> None:
+    """`ChangedError` where not all processes have seen the same frames."""
+    if len({one.frames for one in counts}) > 1:
+        raise ChangedError("a capture was changed while it was read, so that the output is not complete")
 
 
 @contextmanager

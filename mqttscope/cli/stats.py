@@ -164,7 +164,7 @@ def together(
     Only one process knows the numbers of connections that ``--connection`` and a filter may ask for.  ``dissector`` and
     ``matched`` get what was counted.
     """
-    from mqttscope.cli.sharing import Sources, at_work, ending_with, processes, shown_progress
+    from mqttscope.cli.sharing import Sources, at_work, ending_with, processes, refuse_changes, shown_progress
 
     divisible = not given.selection.connection and (wanted is None or not wanted.is_of_the_run)
     sources = Sources(reading)
@@ -191,6 +191,8 @@ def together(
             parts: list[Parts] = gather(crew, take, max_limited=statistics.limits["releases"])
         statistics.add(parts)
         counts = [one.counts for one in parts]
+        if not asked:
+            refuse_changes(counts)
         add_up(counts, dissector, watch.skipped)
     except IndivisibleError:
         watch.again()

@@ -16,11 +16,12 @@ import pytest
 
 from mqttscope.cli.output import Watch
 from mqttscope.cli.reading import Reading
-from mqttscope.cli.sharing import Rest, Sources, processes
+from mqttscope.cli.sharing import ChangedError, Rest, Sources, processes, refuse_changes
 from mqttscope.net.frame import CaptureError
 from mqttscope.parallel import merge
 from mqttscope.stats.collect import Statistics
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke
+from tests.parallel.shared import by_several, items_of
 
 QOS = capture("v5-qos")
 
@@ -188,6 +189,15 @@ def test_what_was_told_is_not_told_twice(capsys: pytest.CaptureFixture[str]) -> 
 
     assert capsys.readouterr().err == "mqttscope: a: first\nmqttscope: a: second\n"
     assert watch.errors == 2
+
+
+def test_a_capture_that_changes_is_told() -> None:
+    counts = by_several(items_of(QOS), "jsonl", 2)[1]
+    refuse_changes(counts)
+    counts[1].frames += 1
+
+    with pytest.raises(ChangedError, match="was changed while it was read"):
+        refuse_changes(counts)
 
 
 def test_what_was_written_is_not_written_twice() -> None:
