@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,10 +19,18 @@ from mqttscope.cli.options import (
     captures_argument,
     colour_option,
     compile_filter,
+    jobs_option,
 )
 
 if TYPE_CHECKING:
+    from mqttscope.cli.output import Watch
+    from mqttscope.cli.reading import Reading
+    from mqttscope.dissect import Dissector
     from mqttscope.events import Event
+    from mqttscope.parallel.counts import Counts
+    from mqttscope.parallel.crew import Outlet
+    from mqttscope.parallel.walk import Share
+    from mqttscope.report.base import View
 
 
 @options
@@ -52,6 +60,7 @@ class InspectOptions:
         help="With --format csv: put ' before text that a spreadsheet would take for a formula.",
     )  # fmt: skip
     colour: bool | None = colour_option()
+    jobs: int | None = jobs_option()
 
     def __post_init__(self) -> None:
         from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name, same_file
@@ -83,6 +92,7 @@ def command(given: InspectOptions) -> int:
     from mqttscope.cli import advice
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
+    from mqttscope.cli.sharing import LostWorkerError
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
     from mqttscope.report.public import make_reporter
 
@@ -98,32 +108,38 @@ def command(given: InspectOptions) -> int:
     if output is not None:
         file = FileSink(output, captures)
         view.width, view.colour, view.unicode = 0, bool(given.colour), True
-    sink = Output(immediate=awaited(captures)) if file is None else file
-    reporter = make_reporter(given.form, sink, view)
+    sink: Any = Output(immediate=awaited(captures)) if file is None else file
     watch = Watch(progress=not (file is None and is_terminal()), shown=file is None and human)
     stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
     reading = Reading(captures, given.files, stdin, fragments)
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
-    fast_path = None
-    if export is None and wanted is None and not given.selection.connection and given.limit is None:
-        fast_path = FastPath(dissector, watch.passing(reporter.feed), order=reading.order)
-    source = reading.segments(watch.skipped, fast_path=fast_path)
-    if export is None:
-        events = dissect_segments(source, dissector=dissector)
-    else:
-        events = export.events(source, dissector)
-    shown = 0
+    shared = Shared(given, reading, watch, view, wanted)
+    reporter = None
     try:
-        for event in select(watch.events(events), wanted, given.selection.connection, given.limit):
-            if export is not None:
-                export.note(event)
-            reporter.feed(event)
-            shown += 1
-        reporter.close()
+        shown = shared.run(sink, dissector)
+        if shown is None:
+            sink = shared.rest(sink)
+            reporter = make_reporter(given.form, sink, view)
+            fast_path = None
+            if export is None and wanted is None and not given.selection.connection and given.limit is None:
+                fast_path = FastPath(dissector, watch.passing(reporter.feed), order=reading.order)
+            source = reading.segments(watch.skipped, fast_path=fast_path)
+            if export is None:
+                events = dissect_segments(source, dissector=dissector)
+            else:
+                events = export.events(source, dissector)
+            shown = 0
+            for event in select(watch.events(events), wanted, given.selection.connection, given.limit):
+                if export is not None:
+                    export.note(event)
+                reporter.feed(event)
+                shown += 1
+            reporter.close()
         sink.flush()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LostWorkerError):
         # What was found so far is worth more than nothing: a second Ctrl-C ends it.
-        reporter.close()
+        if reporter is not None:
+            reporter.close()
         sink.flush()
         raise
     finally:
@@ -151,6 +167,78 @@ def command(given: InspectOptions) -> int:
     for one in filter(None, told):
         warn(one)
     return EXIT_UNREADABLE if watch.errors else 0
+
+
+class Shared:
+    """The same by several processes, where what is asked for can be shared out.
+
+    One process shows what only it can number or measure: a limit, connections by number, filters by numbers of the run,
+    frames that are written, reports whose lines depend on all lines before them.
+    """
+
+    def __init__(self, given: InspectOptions, reading: Reading, watch: Watch, view: View, wanted: Any) -> None:
+        self.given, self.reading, self.watch, self.view, self.wanted = given, reading, watch, view, wanted
+        self.written = 0
+        """Bytes that were written before one process had to take over."""
+
+    def divisible(self) -> bool:
+        """Whether what is asked for can be shared out, as far as the options tell."""
+        given, view, wanted = self.given, self.view, self.wanted
+        if given.write is not None or given.limit is not None or given.selection.connection:
+            return False
+        if wanted is not None and wanted.is_of_the_run:
+            return False
+        # A terminal's lines are cut to its columns by what came before; these times count from other events.
+        lines = view.width <= 0 and view.time in ("iso", "local", "epoch")
+        return given.form == "jsonl" or (given.form == "text" and lines)
+
+    def run(self, sink: Any, dissector: Dissector) -> int | None:
+        """Write everything; returns how many events were shown, ``None`` where one process has to do it.
+
+        ``dissector``: gets what was counted.
+        """
+        from mqttscope.cli.sharing import Sources, at_work, processes, refuse_changes, shown_progress
+
+        given, watch = self.given, self.watch
+        sources = Sources(self.reading)
+        count = processes(given.jobs, sources, divisible=self.divisible())
+        if count == 1:
+            return None
+        from functools import partial
+
+        from mqttscope.dissect import Dissector
+        from mqttscope.parallel.counts import add_up, overlapping
+        from mqttscope.parallel.lines import MAX_LIMITED, WRITERS, make_lines
+        from mqttscope.parallel.merge import gather
+        from mqttscope.parallel.walk import IndivisibleError
+
+        options, wanted = dissector.options, self.wanted
+        chosen = None if wanted is None else partial(select, wanted=wanted, connections=(), limit=None)
+        writer = WRITERS[given.form](sink, count, watch.note)
+
+        def work(share: Share, outlet: Outlet) -> Counts:
+            return make_lines(
+                share, outlet, sources.frames, Dissector(options), given.form, self.view, chosen, timed=sources.several
+            )
+
+        try:
+            with at_work(count, work) as crew:
+                take = shown_progress(writer.write, enabled=watch.shows_progress)
+                counts: list[Counts] = gather(crew, take, max_limited=MAX_LIMITED if given.form == "text" else None)
+            refuse_changes(counts)
+            add_up(counts, dissector, watch.skipped)
+        except IndivisibleError:
+            self.written = writer.bytes
+            watch.again()
+            return None
+        self.reading.order.overlapping += overlapping(counts)
+        return sum(one.shown for one in counts)
+
+    def rest(self, sink: Any) -> Any:
+        """The sink of one process, which leaves out what was written before."""
+        from mqttscope.cli.sharing import Rest
+
+        return Rest(sink, self.written) if self.written else sink
 
 
 def select(

@@ -13,6 +13,7 @@ import click
 
 from mqttscope.cli.command import (
     FAILING,
+    OTHER,
     OUTPUT,
     READING,
     RULES,
@@ -235,6 +236,22 @@ class ViewOptions:
             colour=colour, time_format=self.time_format, payload=self.payload, payload_limit=self.payload_limit,
             show_secrets=self.show_secrets,
         )  # fmt: skip
+
+
+LARGE_BYTES = 32 << 20
+"""From so many bytes on captures are read by several processes without being asked for."""
+MOST_UNASKED = 8
+"""Every process walks all frames, so that more of them gain little."""
+MOST_JOBS = 256
+
+
+def jobs_option() -> Any:
+    """``--jobs``."""
+    return option(
+        OTHER, "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
+        help="Work with this many processes; the output is the same. [default: the processors, at most "
+        f"{MOST_UNASKED}, for captures of more than {LARGE_BYTES >> 20} MB]",
+    )  # fmt: skip
 
 
 def compile_filter(expression: str | None, name: str = "--filter") -> Any:

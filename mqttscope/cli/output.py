@@ -226,14 +226,19 @@ class Watch:
         self.errors = 0
         self.dropped = 0
         self.skipped: Counter[str] = Counter()
-        self._progress = Progress() if progress and not self._told and _is_terminal(sys.stderr) else None
+        self.noted = 0
+        """Notices so far."""
+        self.known = 0
+        """Notices that come first and were told before, by processes that left the work to this one."""
+        self.shows_progress = progress and not self._told and _is_terminal(sys.stderr)
+        self._progress = Progress() if self.shows_progress else None
         self._count = 0
 
     def events(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events; capture errors and drops are reported on standard error as well."""
         for event in source if self._progress is None else self._shown(source, self._progress):
             if type(event) is not PacketEvent:
-                self._note(event)
+                self.note(event)
             yield event
 
     def passing(self, feed: Callable[[Event], object]) -> Callable[[Event], object]:
@@ -248,14 +253,25 @@ class Watch:
 
         return seen
 
-    def _note(self, event: Event) -> None:
+    def again(self) -> None:
+        """Begin from the beginning, by another process: what was told so far is not told twice."""
+        self.known = max(self.known, self.noted)
+        self.noted = self.errors = self.dropped = 0
+        self.skipped.clear()
+
+    def note(self, event: Event) -> None:
+        """Report a capture error or drops; other events are nothing to report."""
+        if not isinstance(event, CaptureError | CaptureDrops):
+            return
+        self.noted += 1
+        told = self._told or self.noted <= self.known
         if isinstance(event, CaptureError):
             self.errors += 1
-            if not self._told:
+            if not told:
                 warn(describe(event))
-        elif isinstance(event, CaptureDrops):
+        else:
             self.dropped += event.dropped
-            if not self._told:
+            if not told:
                 dropped = counted(event.dropped, "frame")
                 warn(f"{event.capture}: interface {event.interface} dropped {dropped} while capturing")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,10 +17,18 @@ from mqttscope.cli.options import (
     captures_argument,
     colour_option,
     compile_filter,
+    jobs_option,
 )
 
 if TYPE_CHECKING:
+    from mqttscope.cli.output import Watch
+    from mqttscope.cli.reading import Reading
+    from mqttscope.dissect import Dissector
     from mqttscope.events import Event
+    from mqttscope.parallel.counting import Parts
+    from mqttscope.parallel.crew import Outlet
+    from mqttscope.parallel.walk import Share
+    from mqttscope.stats.collect import Statistics
 
 TABLES = ("capture", "connection", "client", "topic")
 SORTS = (
@@ -60,6 +69,7 @@ class StatsOptions:
         help="Order of rows: highest first, names upwards. [default: trouble for clients, packets for the rest]",
     )  # fmt: skip
     colour: bool | None = colour_option()
+    jobs: int | None = jobs_option()
 
 
 @make_command(
@@ -87,25 +97,26 @@ def command(given: StatsOptions) -> int:
     connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
     wanted = compile_filter(given.selection.expression)
     watch = Watch(progress=True)
-    statistics = Statistics()
     reading = Reading(given.captures, given.files)
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
-    fast_path = None
-    if wanted is None and not connection and reading.takes_fast_path:
-        fast_path = FastPath(dissector, watch.passing(statistics.feed), order=reading.order, counting=True)
-    source = reading.segments(watch.skipped, statistics.frames, fast_path)
-    events = dissect_segments(source, dissector=dissector)
-    interrupt: KeyboardInterrupt | None = None
     matched = [False]
-    try:
-        for event in counted(watch.events(events), wanted, connection, matched):
-            statistics.feed(event)
-    except KeyboardInterrupt as error:
-        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
-        interrupt = error
-    if fast_path is not None:
-        for name, counts in fast_path.counts.items():
-            statistics.add_frames(name, counts)
+    statistics, interrupt = together(given, reading, watch, dissector, wanted, matched)
+    if statistics is None:
+        statistics = Statistics()
+        fast_path = None
+        if wanted is None and not connection and reading.takes_fast_path:
+            fast_path = FastPath(dissector, watch.passing(statistics.feed), order=reading.order, counting=True)
+        source = reading.segments(watch.skipped, statistics.frames, fast_path)
+        events = dissect_segments(source, dissector=dissector)
+        try:
+            for event in counted(watch.events(events), wanted, connection, matched):
+                statistics.feed(event)
+        except KeyboardInterrupt as error:
+            # What was found so far is worth more than nothing: a second Ctrl-C ends it.
+            interrupt = error
+        if fast_path is not None:
+            for name, counts in fast_path.counts.items():
+                statistics.add_frames(name, counts)
     statistics.finish()
     sink = Output()
     if given.form == "json":
@@ -150,6 +161,52 @@ def command(given: StatsOptions) -> int:
     for one in filter(None, told):
         warn(one)
     return EXIT_UNREADABLE if watch.errors else 0
+
+
+def together(
+    given: StatsOptions, reading: Reading, watch: Watch, dissector: Dissector, wanted: Any, matched: list[bool]
+) -> tuple[Statistics | None, KeyboardInterrupt | None]:
+    """The same by several processes; ``None`` where one has to count.
+
+    Only one process knows the numbers of connections that ``--connection`` and a filter may ask for.  ``dissector`` and
+    ``matched`` get what was counted.
+    """
+    from mqttscope.cli.sharing import Sources, at_work, ending_with, processes, refuse_changes, shown_progress
+
+    divisible = not given.selection.connection and (wanted is None or not wanted.is_of_the_run)
+    sources = Sources(reading)
+    count = processes(given.jobs, sources, divisible=divisible)
+    if count == 1:
+        return None, None
+    from mqttscope.dissect import Dissector
+    from mqttscope.parallel.counting import Together, count_share
+    from mqttscope.parallel.counts import add_up, overlapping
+    from mqttscope.parallel.merge import gather
+    from mqttscope.parallel.walk import IndivisibleError
+
+    options = dissector.options
+
+    def work(share: Share, outlet: Outlet) -> Parts:
+        found = [False]
+        choose = None if wanted is None else partial(counted, wanted=wanted, connections=(), matched=found)
+        return count_share(share, outlet, sources.frames, Dissector(options), choose, found, timed=sources.several)
+
+    statistics = Together(count, watch.note)
+    try:
+        with at_work(count, work) as crew, ending_with(crew) as asked:
+            take = shown_progress(statistics.take, enabled=watch.shows_progress)
+            parts: list[Parts] = gather(crew, take, max_limited=statistics.limits["releases"])
+        statistics.add(parts)
+        counts = [one.counts for one in parts]
+        if not asked:
+            refuse_changes(counts)
+        add_up(counts, dissector, watch.skipped)
+    except IndivisibleError:
+        watch.again()
+        return None, None
+    reading.order.overlapping += overlapping(counts)
+    matched[0] = any(one.matched for one in parts)
+    return statistics, asked[0] if asked else None
 
 
 def counted(

@@ -50,7 +50,7 @@ from mqttscope.net.flow import (
     StreamGap,
     StreamOverlap,
 )
-from mqttscope.net.flows import FlowTable, acknowledged, delivered
+from mqttscope.net.flows import Ending, FlowTable, acknowledged, delivered
 from mqttscope.net.fragments import Fragments, FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
@@ -153,6 +153,13 @@ class Dissector:
         """Events of the end of the capture."""
         for event in self.flows.close():
             yield from self._handle(event)
+
+    def closing(self) -> Iterator[tuple[Ending, Event]]:
+        """The same, each with the place of its flow among the ends of all flows."""
+        for place, found in self.flows.closing():
+            for one in found:
+                for event in self._handle(one):
+                    yield place, event
 
     @property
     def packets(self) -> int:

@@ -71,6 +71,8 @@ class FlowRegister:
         self.flows: dict[bytes, Flow] = {}
         """The flows remembered, open ones and those closed shortly before, by ``Flow.key``."""
         self.buffered_bytes = 0
+        self.most_buffered_bytes = 0
+        """The most since whoever reads it has set it back."""
         self.opened_flows = 0
         self.evicted_flows = 0
         self.idle_flows = 0
@@ -96,6 +98,11 @@ class FlowRegister:
     def next_due_ns(self) -> int | None:
         """Capture time before which no flow times out; ``None``: none ever does."""
         return self._dues[0][0] if self._dues else None
+
+    @property
+    def next_look_ns(self) -> int:
+        """Capture time from which on a segment, of whichever flow, has the register look after its flows first."""
+        return self._next_sweep_ns
 
     def next_to_time_out(self) -> list[Flow]:
         """The flows that time out next, all of them at the same time (`next_due_ns`)."""
@@ -162,6 +169,7 @@ class FlowRegister:
         """Keep the sum of all buffers, and empty those of the flow when it is too large."""
         initiator, responder = flow.initiator, flow.responder
         self.buffered_bytes += initiator.buffer.size + responder.buffer.size - before
+        self.most_buffered_bytes = max(self.most_buffered_bytes, self.buffered_bytes)
         if self.buffered_bytes > self.max_total_buffered_bytes:
             self.total_limit_hits += 1
             self.buffered_bytes -= initiator.buffer.size + responder.buffer.size

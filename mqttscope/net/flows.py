@@ -65,6 +65,9 @@ _LITTLE_BEHIND: Final = (1 << 32) - START_WINDOW
 
 _NOTHING: Final[tuple[FlowEvent, ...]] = ()
 
+Ending = tuple[int, int, int]
+"""By what flows end in order where the capture does: in which round, when they were opened, and with which frame."""
+
 
 class FlowTable(FlowRegister):
     """All connections of a capture, bounded in number, time and memory by the limits of ``FlowRegister``."""
@@ -171,18 +174,26 @@ class FlowTable(FlowRegister):
 
     def close(self) -> Sequence[FlowEvent]:
         """The capture has ended: deliver or give up what waits, close all flows and forget them, the oldest first."""
-        events: list[FlowEvent] = []
+        return [event for _, events in self.closing() for event in events]
+
+    def closing(self) -> list[tuple[Ending, list[FlowEvent]]]:
+        """What `close` does, flow by flow in this order, each with its place among the ends of all flows."""
+        ended: list[tuple[Ending, list[FlowEvent]]] = []
+        turn = 0
         while self.flows:
             # Where what was kept of a flow begins another one, that one comes in the next round.
             for flow in sorted(self.flows.values(), key=attrgetter("opened_ns", "first_frame")):
+                events: list[FlowEvent] = []
                 self._decide(flow, events)
                 if not flow.closed:
                     self._end(flow, "capture_end", last_place(flow), events)
                 self._forget(flow)
+                ended.append(((turn, flow.opened_ns, flow.first_frame), events))
+            turn += 1
         self._longest_idle.clear()
         self._dues.clear()
         self._next_sweep_ns = self._next_forgetting_ns = NEVER
-        return events
+        return ended
 
     def direction(self, key: bytes) -> tuple[Flow, HalfStream, bool] | None:
         """The flow a direction key belongs to, the half that sends, and whether that is the initiator."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -42,6 +43,8 @@ __all__ = ["SCHEMA", "JsonLines", "dumps", "harmless"]
 
 SCHEMA: Final = 1
 
+Names = Callable[[Connection, Direction], str]
+
 LINES_TOGETHER: Final = 50
 """So many lines are written at once to a sink that gathers them anyway."""
 
@@ -52,13 +55,16 @@ class JsonLines:
     A sink may say by an attribute ``immediate`` that nobody waits for single lines; else each is written at once.
     """
 
-    def __init__(self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
+    def __init__(
+        self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False, names: Names | None = None
+    ) -> None:
+        """``names``: what stands in lines in the place of what names a connection, from one of its ends."""
         self.sink = sink
         self.payload_limit = payload_limit
         self.show_secrets = show_secrets
         self._clock = Clock()
-        self._lines = PacketLines(payload_limit, show_secrets=show_secrets)
-        self._line = self._lines.line
+        self._lines = PacketLines(payload_limit, show_secrets=show_secrets, names=names)
+        self._line = self.packet_line = self._lines.line
         self._waiting: list[str] = []
         self._together = LINES_TOGETHER if getattr(sink, "immediate", True) is False else 1
 
@@ -69,6 +75,14 @@ class JsonLines:
             self._waiting.append(line)
             if len(self._waiting) >= self._together:
                 self.close()
+
+    def names(self, connection: Connection, direction: Direction) -> str:
+        """What names a connection in lines of a direction."""
+        return self._lines.names(connection, direction)
+
+    def line(self, event: Event) -> str | None:
+        """The line of an event for who writes it, ``None`` for one that has none; as text that may hold all of JSON."""
+        return self._line(event) if type(event) is PacketEvent else self.other(event)
 
     def close(self) -> None:
         """Write what waits."""
@@ -269,9 +283,10 @@ class PacketLines:
     connection (until that changes), what follows from the first bytes of the packet, topics and property blocks.
     """
 
-    def __init__(self, payload_limit: int, *, show_secrets: bool) -> None:
+    def __init__(self, payload_limit: int, *, show_secrets: bool, names: Names | None = None) -> None:
         self.payload_limit = payload_limit
         self.show_secrets = show_secrets
+        self._named = names
         self._clock = Clock()
         self._capture: str | None = None
         self._opening = ""
@@ -393,11 +408,13 @@ class PacketLines:
         if kept is None or kept[0] != connection.revision:
             if len(self._connections) >= CONNECTIONS_KEPT:
                 self._connections.clear()
-            kept = connection.revision, self._names(connection, _C2S), self._names(connection, _S2C)
+            named = self._named or self.names
+            kept = connection.revision, named(connection, _C2S), named(connection, _S2C)
             self._connections[connection.number] = kept
         return kept
 
-    def _names(self, connection: Connection, direction: Direction) -> str:
+    def names(self, connection: Connection, direction: Direction) -> str:
+        """What names a connection in lines of a direction."""
         identifier = connection.client_identifier
         return dumps_text(
             {

@@ -291,6 +291,11 @@ class Endings:
         self.painter = painter
         self._said: dict[int, _State] = {}
 
+    @property
+    def open(self) -> int:
+        """Connections whose end was said and that are not over yet, at most `MAX_ENDINGS`."""
+        return len(self._said)
+
     def said(self, connection: Connection) -> None:
         """A line says how this connection ended, and what it had carried by then."""
         if len(self._said) < MAX_ENDINGS:

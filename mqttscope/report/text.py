@@ -88,15 +88,20 @@ class Heads:
         if kept is not None and kept[0] == connection.revision and kept[1] == self._name_width:
             return kept[2], kept[3]
         painted, width = self.label(connection)
-        arrow = self.painter.to_server if direction is C2S else self.painter.to_client
-        painted += self.painter.paint(arrow, notices.sender(direction))
-        broker = " broker" if self.names_broker else ""
-        painted += f"{self.painter.paint(broker, 'server')} "
-        total = width + len(arrow) + len(broker) + 1
+        arrow, cells_of_arrow = self.arrow(direction)
+        painted += arrow
+        total = width + cells_of_arrow
         if len(self._kept) >= MAX_CONNECTIONS:
             self._kept.clear()
         self._kept[key] = connection.revision, self._name_width, painted, total
         return painted, total
+
+    def arrow(self, direction: Direction) -> tuple[str, int]:
+        """What follows the name, painted, with the width."""
+        arrow = self.painter.to_server if direction is C2S else self.painter.to_client
+        broker = " broker" if self.names_broker else ""
+        painted = self.painter.paint(arrow, notices.sender(direction))
+        return f"{painted}{self.painter.paint(broker, 'server')} ", len(arrow) + len(broker) + 1
 
     def label(self, connection: Connection) -> tuple[str, int]:
         """Number and name of a connection, painted, with the width."""
@@ -146,6 +151,11 @@ class Preambles:
         self.painter = painter
         self.time = time
         self._told: dict[int, int] = {}
+
+    @property
+    def told(self) -> int:
+        """Connections of which it is remembered what was said; at `MAX_CONNECTIONS` all of it is forgotten."""
+        return len(self._told)
 
     def of(self, event: Event) -> list[str]:
         """Those of an event, mostly none."""

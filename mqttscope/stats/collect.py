@@ -358,7 +358,7 @@ class Statistics:
         return row
 
     def _end(self, row: ConnectionRow, now: int) -> None:
-        """The connection has ended: take what it says of itself, and count it where it belongs."""
+        """The connection has ended: take what it says of itself, and count it."""
         from mqttscope.stats.collect import summarise
 
         connection = row.live
@@ -367,7 +367,10 @@ class Statistics:
             self._identify(row, connection)
         del self._live[row.number]
         self._releases -= len(row.releases)
-        outcomes = summarise(row, connection, now)
+        self._book(row, summarise(row, connection, now))
+
+    def _book(self, row: ConnectionRow, outcomes: Outcomes) -> None:
+        """Count a connection that has ended where it belongs."""
         capture = self._capture_row(row.capture)
         capture.outcomes.merge(outcomes)
         for key, count in row.traffic.unanswered.items():

@@ -1,0 +1,187 @@
+"""Runs of commands on several processes: how many, of what, and what is told where one of them is lost.
+
+What only one process can do runs in one, whatever ``--jobs`` says: standard input and pipes, which can be read once;
+TLS that is decrypted and frames that tshark dissects, where another program reads along.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mqttscope.capture import open_capture
+from mqttscope.capture.files import Part, find_captures
+from mqttscope.capture.fingerprint import head_crc
+from mqttscope.cli.main import ENDINGS, EXIT_FAILED, installed, interruption, leaving, limit_ending
+from mqttscope.cli.options import LARGE_BYTES, MOST_UNASKED
+from mqttscope.cli.output import Progress
+from mqttscope.cli.reading import Reading
+from mqttscope.errors import MqttscopeError
+from mqttscope.net.frame import CaptureNotice, Frame
+
+if TYPE_CHECKING:
+    from mqttscope.parallel.counts import Counts
+    from mqttscope.parallel.crew import Crew, Work
+
+
+class LostWorkerError(MqttscopeError, click.ClickException):
+    """A process of the run was lost: what it had to say is missing."""
+
+    exit_code = EXIT_FAILED
+
+
+class Sources:
+    """The captures of a run, as they were when it began, for each of its processes to read."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.names: list[str] = []
+        self.size = 0
+        self._parts: dict[str, Part] = {}
+        self._reading = reading
+
+    def divisible(self) -> bool:
+        """Whether several processes can read them."""
+        reading = self._reading
+        if not can_fork() or reading.decrypting or reading.via is not None:
+            return False
+        for name in find_captures(reading.captures):
+            # What is wrong with a source is said once, and a name that comes twice is read twice.
+            if not isinstance(name, str) or name in self._parts:
+                return False
+            try:
+                told = os.stat(name)
+                if not stat.S_ISREG(told.st_mode):
+                    return False
+                with open(name, "rb", buffering=0) as file:
+                    begins = head_crc(file, told.st_size)
+            except (OSError, ValueError):
+                return False
+            self.names.append(name)
+            self._parts[name] = Part(0, told.st_size, begins)
+            self.size += told.st_size
+        return True
+
+    def frames(self) -> Iterator[Frame | CaptureNotice]:
+        """Their frames."""
+        return open_capture(self.names, parts=self._parts)
+
+    @property
+    def several(self) -> bool:
+        """Whether captures may overlap in time."""
+        return len(self.names) > 1
+
+
+def processes(jobs: int | None, sources: Sources, *, divisible: bool) -> int:
+    """How many processes are to work; ``divisible``: nothing else is in the way of several."""
+    count = min(MOST_UNASKED, _processors()) if jobs is None else jobs
+    if count == 1 or not divisible or not sources.divisible():
+        return 1
+    return count if jobs is not None or sources.size >= LARGE_BYTES else 1
+
+
+def can_fork() -> bool:
+    """Whether this system makes processes as they are made here: the libraries of macOS do not bear it."""
+    return hasattr(os, "fork") and sys.platform != "darwin"
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class ChangedError(MqttscopeError, click.ClickException):
+    """Processes have read different captures: a file was changed meanwhile."""
+
+    exit_code = EXIT_FAILED
+
+
+def refuse_changes(counts: Sequence[Counts]) -> None:
+    """`ChangedError` where not all processes have seen the same frames."""
+    if len({one.frames for one in counts}) > 1:
+        raise ChangedError("a capture was changed while it was read, so that the output is not complete")
+
+
+@contextmanager
+def at_work(count: int, work: Work) -> Iterator[Crew]:
+    """Processes at work; they end with this one."""
+    from mqttscope.parallel.crew import Crew, WorkerLostError
+
+    crew = Crew(count, work)
+    with leaving(crew.kill):
+        try:
+            with crew:
+                yield crew
+        except WorkerLostError as error:
+            raise LostWorkerError(str(error)) from None
+
+
+@contextmanager
+def ending_with(crew: Crew) -> Iterator[list[KeyboardInterrupt]]:
+    """Have processes come to an end on Ctrl-C, so that what they have found is there; a second one does not wait.
+
+    What the first asked for is in the list.
+    """
+    asked: list[KeyboardInterrupt] = []
+
+    def handler(number: int, frame: object) -> None:
+        limit_ending(number)
+        if asked:
+            raise interruption(number)
+        asked.append(interruption(number))
+        crew.stop()
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDINGS:
+            if number == signal.SIGINT or installed(number):
+                before[number] = signal.signal(number, handler)
+    try:
+        yield asked
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
+
+
+class Rest:
+    """A sink that leaves out what was written before: by several processes, before they left the work to one."""
+
+    def __init__(self, sink: Any, written: int) -> None:
+        self._sink = sink
+        self._left = written
+        self.immediate = getattr(sink, "immediate", True)
+
+    def write(self, data: bytes, /) -> None:
+        """Write bytes that were not written before."""
+        left = self._left
+        if left:
+            self._left = max(0, left - len(data))
+            data = data[left:]
+        if data:
+            self._sink.write(data)
+
+    def flush(self) -> None:
+        """Hand what was written on."""
+        self._sink.flush()
+
+
+def shown_progress(take: Callable[[Any], None], *, enabled: bool) -> Callable[[Any], None]:
+    """Take entries, and show how far the run is once it takes longer."""
+    progress = Progress()
+    if not enabled or not progress.enabled:
+        return take
+
+    def watched(entries: Any) -> None:
+        take(entries)
+        if progress.due(0):
+            progress.show(f"{entries[1][entries[0][-1]] // 2:,} frames")
+
+    return watched

@@ -1,0 +1,225 @@
+"""One share of the flows of captures: all frames are walked, and the flows of this share are taken up.
+
+A flow belongs to the share that its endpoints say, whatever tags it has and in whichever direction, so that all that
+may be one connection is in one share.  Of the frames of other shares nothing is read but the endpoints and the time:
+time that has come is the same for all flows, and what times out with a frame of another share does so at that frame.
+
+`Walk.events` gives the events of the share.  While one is looked at, `Walk.place` is its place among those of all
+shares: events of one frame lie in one share, and what several shares say at one frame, at time-outs and at the end of
+the captures, is put in order by `Walk.rank`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.events import Event, PacketEvent
+from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key
+
+MAX_OWNERS: Final = 200_000
+"""Directions of flows of which it is kept whose they are."""
+STRIDE: Final = 8_192
+"""After so many frames a share says how far it is, also where it has nothing else to say."""
+
+Rank = tuple[int, ...] | tuple[int, int, bytes]
+"""The order of what several shares say at one place."""
+
+MARK: Final = CaptureDrops("", -1, None, 0)
+"""Passes through the dissector in the place of a frame of another share: time has come, or a stride is over."""
+
+_PLAIN_IPV4: Final = b"\x08\0\x45"
+_PLAIN_IPV6: Final = b"\x86\xdd\x60"
+_ONE_TAG: Final = b"\x81\0"
+_TCP: Final = 6
+_WHOLE: Final = (b"\x40\0", b"\0\0")
+"""Flags and offset of an IPv4 datagram that is no fragment."""
+
+
+class IndivisibleError(Exception):
+    """What the captures hold cannot be shared out: one process has to read them."""
+
+
+@dataclass(slots=True)
+class Share:
+    """Which flows are those of one of several processes."""
+
+    number: int
+    """From 0; the first share says what belongs to no flow."""
+    count: int
+
+    def has(self, key: bytes) -> bool:
+        """Whether a flow belongs to it, by the direction key of any of its segments."""
+        # The product makes all bits of the sum count: those of neighbouring ports differ little.
+        return (crc32(group_key(key)) * 0x9E3779B1 >> 16 & 0xFFFF) % self.count == self.number
+
+
+@dataclass(slots=True)
+class Span:
+    """The times of the segments of one capture."""
+
+    first: int
+    """Place of the first of them."""
+    first_ns: int
+    latest_ns: int
+
+
+class Walk:
+    """The frames of captures as one share sees them."""
+
+    def __init__(self, share: Share, dissector: Dissector) -> None:
+        self.share = share
+        self.dissector = dissector
+        self.skipped: Counter[str] = Counter()
+        """Frames without a segment, by reason: those that only this share looks at."""
+        self.spans: dict[str, Span] = {}
+        """By capture, those of the segments of this share."""
+        self.place = 0
+        """Of the event at hand: odd for what a frame or notice brings, even for what times out before it."""
+        self.rank: Rank | None = None
+        """Its order among events of other shares at the same place, where there may be such."""
+        self.frames = 0
+        """Frames and notices so far."""
+        self._now_ns: int | None = None
+        """Capture time that has come where the next `MARK` does."""
+
+    def stream(self, frames: Iterable[Frame | CaptureNotice], *, timed: bool) -> Iterator[Event]:
+        """The events of this share, with `MARK` now and then; what is no packet goes through `unfold`.
+
+        ``timed``: note the times of captures in ``spans``.
+        """
+        return dissect_segments(self._items(frames, timed), dissector=self.dissector, more=True)
+
+    def unfold(self, event: Event) -> Iterator[Event]:
+        """An event of the stream, and in the place of a mark what times out there before it."""
+        if event is MARK and self._now_ns is not None:
+            yield from self._time_outs(self._now_ns)
+            self._now_ns = self.rank = None
+        yield event
+
+    def endings(self) -> Iterator[Event]:
+        """The events of the end of all captures."""
+        self.place = 2 * self.frames + 2
+        for place, event in self.dissector.closing():
+            self.rank = place
+            yield event
+
+    def events(self, frames: Iterable[Frame | CaptureNotice], *, timed: bool) -> Iterator[Event]:
+        """All of these."""
+        for event in self.stream(frames, timed=timed):
+            if type(event) is PacketEvent:
+                yield event
+            else:
+                yield from self.unfold(event)
+        yield from self.endings()
+
+    def _time_outs(self, now: int) -> Iterator[Event]:
+        """What times out up to a capture time, each with its rank: by time, then by the last frame of the flow."""
+        dissector, flows = self.dissector, self.dissector.flows
+        while (due_ns := flows.next_due_ns) is not None and due_ns <= now:
+            last: dict[bytes, Rank] = {}
+            for flow in flows.next_to_time_out():
+                last[flow.key] = last[group_key(flow.key)] = (due_ns, flow.last_frame, flow.key)
+            self.rank = (due_ns, 0, b"")
+            for event in dissector.advance(due_ns):
+                key = getattr(event, "connection").flow_key  # noqa: B009 - of whichever event
+                self.rank = last.get(key) or last.get(group_key(key)) or self.rank
+                yield event
+        for event in dissector.advance(now):
+            yield event
+
+    def _items(self, frames: Iterable[Frame | CaptureNotice], timed: bool) -> Iterator[Segment | CaptureNotice]:
+        share, flows, fragments = self.share, self.dissector.flows, FragmentTable()
+        first = not share.number
+        owners: dict[bytes, bool] = {}
+        skipped = self.skipped
+        told: set[tuple[str, str]] = set()
+        look_ns, stride = flows.next_look_ns, STRIDE
+        at = -1
+        for at, frame in enumerate(frames):
+            if at >= stride:
+                stride = at + STRIDE
+                self.place, self.frames = 2 * at, at
+                yield MARK
+                look_ns = flows.next_look_ns
+            if type(frame) is not Frame:
+                if type(frame) is CaptureSecrets:
+                    raise IndivisibleError("a capture holds keys, so that TLS may be decrypted")
+                if first:
+                    self.place = 2 * at + 1
+                    yield frame  # type: ignore[misc]
+                    look_ns = flows.next_look_ns
+                continue
+            data = frame.data
+            key = b""
+            # The fast lanes of `net.headers.segment`: what they take, one share alone looks at.
+            if len(data) >= 54 and frame.link_type == 1:
+                begin = data[12:15]
+                if begin == _PLAIN_IPV4:
+                    if data[23] == _TCP and data[20:22] in _WHOLE:
+                        key = data[26:38]
+                elif len(data) < 74:
+                    pass
+                elif begin == _PLAIN_IPV6:
+                    if data[20] == _TCP:
+                        key = data[22:58]
+                elif (
+                    begin[:2] == _ONE_TAG and data[16:19] == _PLAIN_IPV4 and data[27] == _TCP and data[24:26] in _WHOLE
+                ):
+                    key = data[30:42]
+            if key:
+                mine = owners.get(key)
+                if mine is None:
+                    if len(owners) >= MAX_OWNERS:
+                        owners.clear()
+                    mine = owners[key] = share.has(key)
+                if not mine:
+                    if frame.timestamp_ns >= look_ns and type(segment_of(frame)) is Segment:
+                        yield from self._pass(at, frame.timestamp_ns)
+                        look_ns = flows.next_look_ns
+                    continue
+            found = segment_of(frame)
+            whole = fragments.feed(found) if type(found) is Fragment else found
+            if type(whole) is Segment:
+                if not key and not share.has(plain_key(whole.key)):
+                    if frame.timestamp_ns >= look_ns:
+                        yield from self._pass(at, frame.timestamp_ns)
+                        look_ns = flows.next_look_ns
+                    continue
+                now = whole.timestamp_ns
+                if now >= look_ns:
+                    yield from self._pass(at, now)
+                if timed:
+                    self._note(at, whole)
+                self.place = 2 * at + 1
+                yield whole
+                look_ns = flows.next_look_ns
+            elif isinstance(whole, NotSegment) and (key or first):
+                skipped[whole.reason] += 1
+                if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
+                    told.add((frame.capture, whole.detail))
+                    self.place = 2 * at + 1
+                    yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
+                    look_ns = flows.next_look_ns
+        self.frames = at + 1
+        if first and (incomplete := fragments.incomplete()):
+            skipped["incomplete_fragments"] += incomplete
+
+    def _pass(self, at: int, now: int) -> Iterator[CaptureNotice]:
+        """Let time come without a segment of this share."""
+        self.place, self._now_ns = 2 * at, now
+        yield MARK
+
+    def _note(self, at: int, segment: Segment) -> None:
+        span = self.spans.get(segment.capture)
+        if span is None:
+            self.spans[segment.capture] = Span(at, segment.timestamp_ns, segment.timestamp_ns)
+        elif segment.timestamp_ns > span.latest_ns:
+            span.latest_ns = segment.timestamp_ns

@@ -1,0 +1,300 @@
+"""``--jobs``: the same output from several processes, and the same ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mqttscope.cli.output import Watch
+from mqttscope.cli.reading import Reading
+from mqttscope.cli.sharing import ChangedError, Rest, Sources, processes, refuse_changes
+from mqttscope.net.frame import CaptureError
+from mqttscope.parallel import merge
+from mqttscope.stats.collect import Statistics
+from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke
+from tests.parallel.shared import by_several, items_of
+
+QOS = capture("v5-qos")
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All captures in one file, section after section, several times."""
+    path = tmp_path_factory.mktemp("large") / "all.pcapng"
+    path.write_bytes(b"".join(one.read_bytes() for one in CAPTURES) * 2)
+    return path
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    path = tmp_path / "damaged.pcapng"
+    path.write_bytes(QOS.read_bytes()[:-37])
+    return path
+
+
+def both(*arguments: str | Path) -> tuple[Done, Done]:
+    """What one process and what several give."""
+    return invoke(*arguments, "--jobs", "1"), invoke(*arguments, "--jobs", "3")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "text", "csv"])
+def test_inspect_writes_the_same(form: str) -> None:
+    alone, several = both("inspect", *CAPTURES[::4], "--format", form)
+
+    assert several == alone
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--filter", "type == publish"),
+        ("--filter", "packet > 20"),
+        ("--filter", "type == auth"),
+        ("--connection", "2"),
+        ("--connection", "99"),
+        ("--limit", "7"),
+        ("--time", "delta"),
+        ("--time", "epoch", "--color"),
+        ("--payload", "hex", "--payload-limit", "3", "--show-secrets"),
+        ("--port", "9999:ws", "--mqtt-version", "3.1.1"),
+    ],
+    ids=" ".join,
+)
+def test_inspect_writes_the_same_with_options(more: tuple[str, ...]) -> None:
+    alone, several = both("inspect", QOS, capture("websocket-cut-frame"), *more)
+
+    assert several == alone
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_stats_counts_the_same(form: str) -> None:
+    alone, several = both("stats", *CAPTURES[::4], "--format", form)
+
+    assert several == alone
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--filter", "type == publish"),
+        ("--filter", "type == auth"),
+        ("--filter", "packet < 9"),
+        ("--connection", "1"),
+        ("--by", "client,topic", "--sort", "name"),
+    ],
+    ids=" ".join,
+)
+def test_stats_counts_the_same_with_options(more: tuple[str, ...]) -> None:
+    alone, several = both("stats", QOS, capture("websocket-split"), *more)
+
+    assert several == alone
+
+
+@pytest.mark.parametrize("limit", ["connections", "clients", "topics", "topic_clients", "topic_client_pairs"])
+def test_one_process_counts_where_a_limit_may_be_reached(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    defaults = Statistics.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, f"max_{limit}", 3)
+    alone, several = both("stats", QOS, capture("v311-qos"), "--format", "json")
+
+    assert several == alone
+
+
+def test_stats_tells_damage_the_same(damaged: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(b"")
+    alone, several = both("stats", damaged, QOS, empty, "--format", "json")
+
+    assert alone.code == 3
+    assert several == alone
+
+
+def test_damage_is_told_the_same(damaged: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(b"")
+    for form in ("jsonl", "text"):
+        alone, several = both("inspect", damaged, QOS, empty, tmp_path / "none.pcap", "--format", form)
+
+        assert alone.code == 3
+        assert several == alone
+
+
+def test_a_file_has_the_same(tmp_path: Path, large: Path) -> None:
+    for jobs in "12":
+        assert invoke("inspect", large, "--jobs", jobs, "--output", tmp_path / f"{jobs}.txt").code == 0
+
+    assert (tmp_path / "1.txt").read_bytes() == (tmp_path / "2.txt").read_bytes() != b""
+
+
+@pytest.mark.parametrize("most", [3, 40])
+def test_one_process_takes_over_where_a_limit_for_all_may_be_reached(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun_again: list[Watch] = []
+    alone = invoke("inspect", *CAPTURES[::2], "--format", "jsonl", "--jobs", "1")
+    really = Watch.again
+
+    def noted(watch: Watch) -> None:
+        begun_again.append(watch)
+        really(watch)
+
+    monkeypatch.setattr(merge, "MAX_FLOWS", most)
+    monkeypatch.setattr(Watch, "again", noted)
+    again = invoke("inspect", *CAPTURES[::2], "--format", "jsonl", "--jobs", "2")
+
+    assert again == alone
+    assert len(begun_again) == 1
+
+
+def test_how_many_processes(large: Path, damaged: Path) -> None:
+    def count(*captures: Path | str, jobs: int | None, divisible: bool = True) -> int:
+        return processes(jobs, Sources(Reading([str(one) for one in captures])), divisible=divisible)
+
+    assert count(QOS, jobs=5) == 5
+    assert count(QOS, damaged, jobs=5) == 5
+    assert count(QOS, jobs=1) == 1
+    assert count(QOS, jobs=None) == 1
+    assert count(QOS, jobs=5, divisible=False) == 1
+    assert count("-", jobs=5) == 1
+    assert count(QOS, QOS, jobs=5) == 1
+    assert count(os.devnull, jobs=5) == 1
+    assert count(QOS.parent / "none.pcap", jobs=5) == 1
+
+
+def test_large_captures_are_shared_out_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.cli.sharing._processors", lambda: 99)
+    path = tmp_path / "large.pcapng"
+    path.write_bytes(QOS.read_bytes())
+    os.truncate(path, 33 << 20)
+
+    assert processes(None, Sources(Reading([str(path)])), divisible=True) == 8
+
+
+def test_what_was_told_is_not_told_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = Watch(progress=False)
+    for _ in range(2):
+        watch.note(CaptureError("a", "first"))
+        watch.again()
+    watch.note(CaptureError("a", "first"))
+    watch.note(CaptureError("a", "second"))
+
+    assert capsys.readouterr().err == "mqttscope: a: first\nmqttscope: a: second\n"
+    assert watch.errors == 2
+
+
+def test_a_capture_that_changes_is_told() -> None:
+    counts = by_several(items_of(QOS), "jsonl", 2)[1]
+    refuse_changes(counts)
+    counts[1].frames += 1
+
+    with pytest.raises(ChangedError, match="was changed while it was read"):
+        refuse_changes(counts)
+
+
+def test_what_was_written_is_not_written_twice() -> None:
+    written: list[bytes] = []
+
+    class Sink:
+        def write(self, data: bytes) -> None:
+            written.append(data)
+
+    rest = Rest(Sink(), 5)
+    for data in (b"abc", b"def", b"ghi"):
+        rest.write(data)
+    assert written == [b"f", b"ghi"]
+
+
+@contextmanager
+def running(path: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A run whose output nobody has read yet, with its processes."""
+    arguments = command(*(words or ("inspect", "--format", "jsonl")), path, "--jobs", "2")
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True
+    ) as process:
+        try:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            known: list[int] = []
+            until = time.monotonic() + 60
+            while len(known) < 2 and time.monotonic() < until:
+                known = [int(one) for one in children.read_text().split()]
+                time.sleep(0.02)
+            assert len(known) == 2
+            # Something is in the pipe, so that the run is under way.
+            assert process.stdout is not None
+            if not words:
+                assert os.read(process.stdout.fileno(), 1)
+            yield process, known
+        finally:
+            process.kill()
+
+
+def gone(processes: list[int]) -> bool:
+    """Whether processes have ended."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if not any(Path(f"/proc/{one}").exists() for one in processes):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_process_that_is_killed_is_told(large: Path) -> None:
+    with running(large) as (process, known):
+        os.kill(known[1], signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 3
+    told = "Error: a process of --jobs 2 was killed by SIGKILL, so that the rest is missing"
+    assert told in err.decode()
+    assert out.endswith(b"}\n")
+    assert gone(known)
+
+
+def test_ctrl_c_ends_all_of_them(large: Path) -> None:
+    with running(large) as (process, known):
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert (err, re.search(rb"}\n\Z", out) is not None) == (b"", True)
+    assert gone(known)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stats_shows_what_was_counted_before_the_end(large: Path, how: signal.Signals) -> None:
+    with running(large, "stats", "--format", "json") as (process, known):
+        time.sleep(0.3)
+        process.send_signal(how)
+        out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, err) == (128 + how, b"")
+    assert json.loads(out)["totals"]["frames"] > 0
+    assert gone(known)
+
+
+def test_a_reader_that_has_gone_ends_all_of_them(large: Path) -> None:
+    with running(large) as (process, known):
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert process.wait(60) == 0
+
+    assert err == b""
+    assert gone(known)
+
+
+def test_nobody_is_left_where_the_program_is_killed(large: Path) -> None:
+    with running(large) as (process, known):
+        process.kill()
+        process.wait(60)
+        assert gone(known)

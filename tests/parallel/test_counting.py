@@ -1,0 +1,80 @@
+"""Statistics of several processes: those of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.net.frame import CaptureNotice
+from mqttscope.parallel.counting import Together, count_share
+from mqttscope.parallel.merge import Merge, read_batch
+from mqttscope.parallel.walk import IndivisibleError, Share
+from mqttscope.report.jsonl import dumps
+from mqttscope.stats.as_json import document
+from mqttscope.stats.collect import Statistics
+from tests.parallel.shared import CAPTURES, Items, Kept, items_of, mixture
+
+
+def shown(statistics: Statistics) -> bytes:
+    statistics.finish()
+    tables: Any = ("capture", "connection", "client", "topic")
+    return dumps(document(statistics, tables=tables, sort=None, top=None, other_flows=0, skipped={}))
+
+
+def by_one(items: Items) -> bytes:
+    statistics = Statistics()
+    for event in dissect_segments(segments(statistics.frames(items))):
+        statistics.feed(event)
+    return shown(statistics)
+
+
+def by_several(items: Items, count: int) -> bytes:
+    told: list[CaptureNotice] = []
+    merge, together = Merge(count), Together(count, told.append)
+    parts = []
+    for number in range(count):
+        kept = Kept()
+        parts.append(count_share(Share(number, count), kept, lambda: items, Dissector(), None, [False], timed=False))
+        for message in kept.sent:
+            merge.add(number, read_batch(message))
+    for entries in merge.take():
+        together.take(entries)
+    together.add(parts)
+    return shown(together)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_all_captures_together_give_the_same(count: int) -> None:
+    items = items_of(*CAPTURES)
+
+    assert by_several(items, count) == by_one(items)
+
+
+@pytest.mark.parametrize("seed", range(20, 28))
+def test_damage_copies_disorder_and_time_outs_give_the_same(seed: int) -> None:
+    items = mixture(seed)
+
+    try:
+        assert by_several(items, 2 + seed % 2) == by_one(items)
+    except IndivisibleError as error:
+        pytest.skip(str(error))
+
+
+def test_seconds_are_those_of_all_flows() -> None:
+    items = items_of(*CAPTURES[:40])
+    whole = Statistics()
+    for event in dissect_segments(segments(whole.frames(items))):
+        whole.feed(event)
+    whole.finish()
+
+    assert max(row.window.peak_packets for row in whole.topics.values()) > 1
+    assert by_several(items, 3) == shown(whole)
+
+
+def test_nothing_gives_nothing() -> None:
+    nothing: Iterable[Any] = ()
+
+    assert by_several(list(nothing), 2) == by_one([])

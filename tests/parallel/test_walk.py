@@ -1,0 +1,69 @@
+"""Shares of flows: each segment is in one, and what is global is seen by all."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.dissect import Dissector, dissect
+from mqttscope.events import ConnectionOpened
+from mqttscope.net.frame import CaptureSecrets
+from mqttscope.net.segment import reverse_key
+from mqttscope.parallel.walk import MARK, STRIDE, IndivisibleError, Share, Walk
+from tests.parallel.shared import CAPTURES, items_of, mixture
+
+
+def keys(count: int) -> list[bytes]:
+    return [
+        bytes((10, 0, 0, number % 250, 10, 0, 0, 1)) + (40_000 + number).to_bytes(2) + b"\x07["
+        for number in range(count)
+    ]
+
+
+def test_a_flow_is_in_one_share_in_both_directions_and_under_all_tags() -> None:
+    shares = [Share(number, 3) for number in range(3)]
+    for key in keys(300):
+        owners = [share.has(key) for share in shares]
+        assert sum(owners) == 1
+        assert [share.has(reverse_key(key)) for share in shares] == owners
+        assert [share.has(key + b"\x00\x07\x04") for share in shares] == owners
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_shares_are_alike_in_size(count: int) -> None:
+    sizes = [sum(Share(number, count).has(key) for key in keys(4_000)) for number in range(count)]
+
+    assert min(sizes) > 0.8 * 4_000 / count
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_all_shares_together_have_the_connections_and_the_skipped_frames_of_one(seed: int) -> None:
+    items = mixture(seed)
+    whole = [event.connection.flow_key for event in dissect(items) if isinstance(event, ConnectionOpened)]
+    found, skipped, frames = list[bytes](), 0, set[int]()
+    for number in range(3):
+        walk = Walk(Share(number, 3), Dissector())
+        opened = [one for one in walk.events(items, timed=False) if isinstance(one, ConnectionOpened)]
+        found += [event.connection.flow_key for event in opened]
+        skipped += sum(walk.skipped.values())
+        frames.add(walk.frames)
+    alone = Walk(Share(0, 1), Dissector())
+    list(alone.events(items, timed=False))
+
+    assert sorted(found) == sorted(whole)
+    assert skipped == sum(alone.skipped.values()) > 0
+    assert frames == {len(items)}
+
+
+def test_a_share_without_flows_says_how_far_it_is() -> None:
+    items = items_of(CAPTURES[0])
+    many = items * (3 * STRIDE // len(items) + 1)
+    for number in range(2):
+        walk = Walk(Share(number, 2), Dissector())
+        places = [walk.place // 2 for event in walk.events(many, timed=False) if event is MARK]
+        assert [place for at, place in enumerate(places) if at and place - places[at - 1] > STRIDE] == []
+        assert max(places) > len(many) - 2 * STRIDE
+
+
+def test_keys_in_a_capture_are_left_to_one_process() -> None:
+    with pytest.raises(IndivisibleError):
+        list(Walk(Share(1, 2), Dissector()).events([CaptureSecrets("a", 1, b"")], timed=False))
