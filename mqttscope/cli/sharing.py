@@ -25,7 +25,7 @@ from mqttscope.cli.options import LARGE_BYTES, MOST_UNASKED
 from mqttscope.cli.output import Progress
 from mqttscope.cli.reading import Reading
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.net.frame import CaptureNotice, Frame, FrameSink
 
 if TYPE_CHECKING:
     from mqttscope.parallel.counts import Counts
@@ -69,9 +69,9 @@ class Sources:
             self.size += told.st_size
         return True
 
-    def frames(self) -> Iterator[Frame | CaptureNotice]:
-        """Their frames."""
-        return open_capture(self.names, parts=self._parts)
+    def frames(self, direct: FrameSink | None = None) -> Iterator[Frame | CaptureNotice]:
+        """Their frames, but those that ``direct`` takes."""
+        return open_capture(self.names, parts=self._parts, direct=direct)
 
     @property
     def several(self) -> bool:

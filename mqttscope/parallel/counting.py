@@ -191,7 +191,7 @@ def count_share(
     statistics = ShareStatistics(share, sender, Stop())
 
     def events() -> Iterator[Event]:
-        for event in walk.events(statistics.frames(frames()), timed=timed):
+        for event in walk.events(statistics.frames(frames(None)), timed=timed):
             if type(event) is not PacketEvent:
                 if noted(event, sender, statistics.limited):
                     continue

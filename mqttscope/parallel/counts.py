@@ -56,7 +56,7 @@ def add_up(all_counts: list[Counts], into: Dissector, skipped: Counter[str]) -> 
     for one in all_counts:
         skipped.update(one.skipped)
         into.connections += one.connections
-        into._packets.counting.packets += one.packets
+        into.packet_events.counting.packets += one.packets
         into.flows.opened_flows += one.opened_flows
         into.flows.late_copies += one.late_copies
         into._transports.other_flows += one.other_flows

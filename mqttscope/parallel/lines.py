@@ -22,11 +22,11 @@ from mqttscope.events import (
     PacketEvent,
 )
 from mqttscope.mqtt.constants import Direction
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, FrameSink
 from mqttscope.parallel.counts import Counts
 from mqttscope.parallel.crew import Outlet
 from mqttscope.parallel.merge import BATCH_BYTES, ENTRY_BYTES, EVERYTHING, Columns, Entries, Sender
-from mqttscope.parallel.walk import MARK, Share, Walk
+from mqttscope.parallel.walk import MARK, Share, ShareSink, Walk
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.jsonl import JsonLines, harmless
@@ -60,7 +60,8 @@ NAME_MARK: Final = "\0"
 """Stands for what names a connection; no text has it."""
 
 Select = Callable[[Iterable[Event]], Iterator[Event]]
-Frames = Callable[[], Iterable[Frame | CaptureNotice]]
+Frames = Callable[[FrameSink | None], Iterable[Frame | CaptureNotice]]
+"""Reads the captures; a sink takes what it wants of their frames."""
 
 
 class Lines(Protocol):
@@ -146,29 +147,27 @@ class JsonShare:
             # The report has forgotten it too.
             self._forget(number, sender)
 
-    def run(self, frames: Iterable[Frame | CaptureNotice], sender: Sender, *, timed: bool) -> int:
+    def run(self, frames: Frames, sender: Sender, *, timed: bool) -> int:
         """Send the lines of all events; returns how many events there were."""
-        # What `show` does, in place: there is one for each packet.
-        walk, line_of, count, size = sender.walk, self._report.packet_line, 0, 0
-        places, lines = sender.places, sender.texts
-        for event in walk.stream(frames, timed=timed):
-            if type(event) is not PacketEvent:
-                sender.size += size
-                count += self._all(walk.unfold(event), sender)
-                size, places, lines = 0, sender.places, sender.texts
-                continue
-            count += 1
+        walk, line_of, packets, others = sender.walk, self._report.packet_line, 0, 0
+
+        def packet(event: Any) -> None:
+            # What `show` does, in place: there is one for each packet.
+            nonlocal packets
+            packets += 1
             line = line_of(event)
-            if places is not sender.places:
-                # What names its connection was too much for the batch.
-                size, places, lines = 0, sender.places, sender.texts
-            places.append(walk.place)
-            lines.append(line)
-            size += ENTRY_BYTES + len(line)
-            if size >= BATCH_BYTES:
+            sender.places.append(walk.place)
+            sender.texts.append(line)
+            sender.size += ENTRY_BYTES + len(line)
+            if sender.size >= BATCH_BYTES:
                 sender.send(walk.place)
-                size, places, lines = 0, sender.places, sender.texts
-        return count + self._all(walk.endings(), sender)
+
+        for event in walk.stream(frames(ShareSink(walk, packet, timed=timed)), timed=timed):
+            if type(event) is PacketEvent:
+                packet(event)
+            else:
+                others += self._all(walk.unfold(event), sender)
+        return packets + others + self._all(walk.endings(), sender)
 
     def _all(self, events: Iterable[Event], sender: Sender) -> int:
         count = 0
@@ -348,7 +347,7 @@ def make_lines(
 
     def counted() -> Iterator[Event]:
         """Pass events to the selection; those that do not come back before the next one have no line of their own."""
-        for event in walk.events(frames(), timed=timed):
+        for event in walk.events(frames(None), timed=timed):
             if type(event) is not PacketEvent and noted(event, sender, lines.limited):
                 continue
             pending.append(event)
@@ -358,7 +357,7 @@ def make_lines(
 
     shown = 0
     if select is None and isinstance(lines, JsonShare):
-        shown = lines.run(frames(), sender, timed=timed)
+        shown = lines.run(frames, sender, timed=timed)
     else:
         for event in counted() if select is None else select(counted()):
             now = bool(pending) and event is pending[0]

@@ -12,15 +12,15 @@ the captures, is put in order by `Walk.rank`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key
 
@@ -87,8 +87,24 @@ class Walk:
         """Its order among events of other shares at the same place, where there may be such."""
         self.frames = 0
         """Frames and notices so far."""
+        self.at = -1
+        """Index of the frame or notice at hand."""
+        self.offered = (0, "")
+        """Number and capture of the last frame that a `ShareSink` was offered: what is yielded then was counted."""
+        self.stride = STRIDE
+        """Index of the frame at which the share says next how far it is."""
+        self._owners: dict[bytes, bool] = {}
         self._now_ns: int | None = None
         """Capture time that has come where the next `MARK` does."""
+
+    def owns(self, key: bytes) -> bool:
+        """Whether the flow of a direction key belongs to this share; remembered, as there is one for each frame."""
+        mine = self._owners.get(key)
+        if mine is None:
+            if len(self._owners) >= MAX_OWNERS:
+                self._owners.clear()
+            mine = self._owners[key] = self.share.has(key)
+        return mine
 
     def stream(self, frames: Iterable[Frame | CaptureNotice], *, timed: bool) -> Iterator[Event]:
         """The events of this share, with `MARK` now and then; what is no packet goes through `unfold`.
@@ -138,14 +154,17 @@ class Walk:
     def _items(self, frames: Iterable[Frame | CaptureNotice], timed: bool) -> Iterator[Segment | CaptureNotice]:
         share, flows, fragments = self.share, self.dissector.flows, FragmentTable()
         first = not share.number
-        owners: dict[bytes, bool] = {}
         skipped = self.skipped
         told: set[tuple[str, str]] = set()
-        look_ns, stride = flows.next_look_ns, STRIDE
-        at = -1
-        for at, frame in enumerate(frames):
-            if at >= stride:
-                stride = at + STRIDE
+        look_ns = flows.next_look_ns
+        for frame in frames:
+            if type(frame) is not Frame or self.offered != (frame.number, frame.capture):
+                self.at += 1
+            else:
+                look_ns = flows.next_look_ns  # others may have passed it by
+            at = self.at
+            if at >= self.stride:
+                self.stride = at + STRIDE
                 self.place, self.frames = 2 * at, at
                 yield MARK
                 look_ns = flows.next_look_ns
@@ -158,33 +177,12 @@ class Walk:
                     look_ns = flows.next_look_ns
                 continue
             data = frame.data
-            key = b""
-            # The fast lanes of `net.headers.segment`: what they take, one share alone looks at.
-            if len(data) >= 54 and frame.link_type == 1:
-                begin = data[12:15]
-                if begin == _PLAIN_IPV4:
-                    if data[23] == _TCP and data[20:22] in _WHOLE:
-                        key = data[26:38]
-                elif len(data) < 74:
-                    pass
-                elif begin == _PLAIN_IPV6:
-                    if data[20] == _TCP:
-                        key = data[22:58]
-                elif (
-                    begin[:2] == _ONE_TAG and data[16:19] == _PLAIN_IPV4 and data[27] == _TCP and data[24:26] in _WHOLE
-                ):
-                    key = data[30:42]
-            if key:
-                mine = owners.get(key)
-                if mine is None:
-                    if len(owners) >= MAX_OWNERS:
-                        owners.clear()
-                    mine = owners[key] = share.has(key)
-                if not mine:
-                    if frame.timestamp_ns >= look_ns and type(segment_of(frame)) is Segment:
-                        yield from self._pass(at, frame.timestamp_ns)
-                        look_ns = flows.next_look_ns
-                    continue
+            key = plain_endpoints(data, 0, len(data), frame.link_type)
+            if key and not self.owns(key):
+                if frame.timestamp_ns >= look_ns and type(segment_of(frame)) is Segment:
+                    yield from self._pass(at, frame.timestamp_ns)
+                    look_ns = flows.next_look_ns
+                continue
             found = segment_of(frame)
             whole = fragments.feed(found) if type(found) is Fragment else found
             if type(whole) is Segment:
@@ -197,7 +195,7 @@ class Walk:
                 if now >= look_ns:
                     yield from self._pass(at, now)
                 if timed:
-                    self._note(at, whole)
+                    self.note(at, whole.capture, whole.timestamp_ns)
                 self.place = 2 * at + 1
                 yield whole
                 look_ns = flows.next_look_ns
@@ -208,7 +206,7 @@ class Walk:
                     self.place = 2 * at + 1
                     yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
                     look_ns = flows.next_look_ns
-        self.frames = at + 1
+        self.frames = self.at + 1
         if first and (incomplete := fragments.incomplete()):
             skipped["incomplete_fragments"] += incomplete
 
@@ -217,9 +215,76 @@ class Walk:
         self.place, self._now_ns = 2 * at, now
         yield MARK
 
-    def _note(self, at: int, segment: Segment) -> None:
-        span = self.spans.get(segment.capture)
+    def note(self, at: int, capture: str, timestamp_ns: int) -> None:
+        """Take note of the time of a segment of this share."""
+        span = self.spans.get(capture)
         if span is None:
-            self.spans[segment.capture] = Span(at, segment.timestamp_ns, segment.timestamp_ns)
-        elif segment.timestamp_ns > span.latest_ns:
-            span.latest_ns = segment.timestamp_ns
+            self.spans[capture] = Span(at, timestamp_ns, timestamp_ns)
+        elif timestamp_ns > span.latest_ns:
+            span.latest_ns = timestamp_ns
+
+
+def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
+    """The endpoints of a TCP segment in a frame that lies in ``data``; empty where the frame is not usual.
+
+    These are the frames that `net.headers.locate` takes: one share alone looks at them.
+    """
+    if link_type != 1 or stop - start < 54:
+        return b""
+    begin = data[start + 12 : start + 15]
+    if begin == _PLAIN_IPV4:
+        if data[start + 23] == _TCP and data[start + 20 : start + 22] in _WHOLE:
+            return data[start + 26 : start + 38]
+    elif stop - start < 74:
+        pass
+    elif begin == _PLAIN_IPV6:
+        if data[start + 20] == _TCP:
+            return data[start + 22 : start + 58]
+    elif (
+        begin[:2] == _ONE_TAG
+        and data[start + 16 : start + 19] == _PLAIN_IPV4
+        and data[start + 27] == _TCP
+        and data[start + 24 : start + 26] in _WHOLE
+    ):
+        return data[start + 30 : start + 42]
+    return b""
+
+
+class ShareSink(FrameSink):
+    """The fast path of a share: passes by the frames of others, and takes those of known connections of its own."""
+
+    def __init__(self, walk: Walk, feed: Callable[[Event], object], *, timed: bool) -> None:
+        """``feed`` takes the events of packets, ``timed`` is as in `Walk.stream`."""
+        self._walk = walk
+        self._flows = walk.dissector.flows
+        self._path = FastPath(walk.dissector, feed)
+        self._timed = timed
+
+    def take(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        number: int,
+        timestamp_ns: int,
+        link_type: int,
+        original_length: int,
+        capture: str,
+    ) -> bool:
+        """As `FrameSink.take`."""
+        walk = self._walk
+        walk.at = at = walk.at + 1
+        walk.offered = (number, capture)
+        if at >= walk.stride:
+            return False
+        key = plain_endpoints(data, start, end, link_type)
+        if not key:
+            return False
+        if not walk.owns(key):
+            return timestamp_ns < self._flows.next_look_ns
+        walk.place = 2 * at + 1
+        if not self._path.take(data, start, end, number, timestamp_ns, link_type, original_length, capture):
+            return False
+        if self._timed:
+            walk.note(at, capture, timestamp_ns)
+        return True

@@ -69,7 +69,7 @@ def by_several(
     for number in range(count):
         kept = Kept()
         counts.append(
-            make_lines(Share(number, count), kept, lambda: items, Dissector(), form, VIEW, select, timed=True)
+            make_lines(Share(number, count), kept, lambda direct: items, Dissector(), form, VIEW, select, timed=True)
         )
         for message in kept.sent:
             merge.add(number, read_batch(message))

@@ -37,7 +37,9 @@ def by_several(items: Items, count: int) -> bytes:
     parts = []
     for number in range(count):
         kept = Kept()
-        parts.append(count_share(Share(number, count), kept, lambda: items, Dissector(), None, [False], timed=False))
+        parts.append(
+            count_share(Share(number, count), kept, lambda direct: items, Dissector(), None, [False], timed=False)
+        )
         for message in kept.sent:
             merge.add(number, read_batch(message))
     for entries in merge.take():
