@@ -25,7 +25,8 @@ OURS = re.compile(r"_*(editable_+)?(impl_+)?(pyspark_)?mqttscope|.*\.pth$", re.I
 STARTED_S = 200
 """So long may a program take to start, and a job to run, on a machine that is busy with other tests: seconds."""
 JOB_S = 800
-SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""Java that starts soon: it compiles little, and believes the classes of Spark."""
 
 
 def needs_spark(*modules: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT
+from tests.spark.cluster import SMALL as JAVA
 from tests.spark.conftest import QUICK
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -19,7 +20,7 @@ SMALL = {
     "spark.master": "local[1]",
     "spark.driver.memory": "700m",
     "spark.sql.shuffle.partitions": "1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA,
     **QUICK,
 }
 """What spark-defaults.conf says while it runs: Spark does not take more of the machine than in the other tests."""

@@ -62,15 +62,6 @@ def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["part.json"]
 
 
-@pytest.mark.usefixtures("spark")
-def test_spark_gives_the_same_report(lake: Path) -> None:
-    words = ["--lake", str(lake), "--top", "3", "--client", "office", "--format", "json"]
-    here, there = (invoke("pipeline", "report", *words, "--engine", engine) for engine in ("local", "spark"))
-
-    assert (here.code, there.code, there.err) == (0, 0, "")
-    assert json.loads(there.out) == json.loads(here.out)
-
-
 DAY = 86_400 * 10**9
 LAST = 1_767_323_045_123_456_789
 
