@@ -144,6 +144,12 @@ class Declared:
         """Whether the field exists in this version."""
         return self.since <= version <= self.until
 
+    def of_bits(self, bits: int) -> Any:
+        """The value of a flag; no conditional expression, which would be an int in both cases once it is compiled."""
+        if self.boolean:
+            return bits == 1
+        return bits
+
     def wire_in(self, version: ProtocolVersion) -> Wire[Any]:
         """Data type of the field in this version."""
         if self.wire_for is not None:
@@ -230,7 +236,7 @@ def _flag_values(cls: type[ControlPacket], nibble: int) -> list[Any]:
             bits = nibble >> row.shift & ((1 << row.width) - 1)
             if bits == 3:
                 return []
-            values.append(bits == 1 if row.boolean else bits)
+            values.append(row.of_bits(bits))
     return values
 
 
@@ -369,7 +375,7 @@ class Examination:
                 bits = raw[0] >> row.shift & ((1 << row.width) - 1)
                 if bits == 3:
                     self.fault(qos_fault())
-                values[name] = bits == 1 if row.boolean else bits
+                values[name] = row.of_bits(bits)
             elif row.kind == "computed" or not complete or not row.exists_in(version):
                 values[name] = None
                 continue

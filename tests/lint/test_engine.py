@@ -190,6 +190,7 @@ def test_a_truncated_packet_has_a_place_within_its_bytes(cut: bytes) -> None:
             assert finding.offset + finding.length <= len(cut)
 
 
+@pytest.mark.interpreted
 def test_a_packet_is_traced_once_for_all_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two thousand faults of several rules: the packet is walked once for their places."""
     from mqttscope.mqtt import codec
@@ -577,6 +578,7 @@ THOROUGH = instances(all_rules().values())
 """Rules of their own, since engines share the plans of the rules that they share."""
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("talk", [one for rule in all_rules().values() for one in (*rule.good, *rule.bad)][::3])
 def test_rules_are_asked_whenever_they_have_something_to_say(talk: Conversation) -> None:
     quick, thorough = Linter(map(usual_rule, all_rules().values())), Thorough(THOROUGH)

@@ -109,7 +109,7 @@ def packets(draw: st.DrawFn, version: ProtocolVersion) -> ControlPacket:
         some = draw(st.lists(codes(kind, version), max_size=4)) if version == V5 else None
         return Unsuback(identifier, block, some)
     fields: dict[str, Any] = {}
-    if "packet_identifier" in PACKETS[kind].__slots__:
+    if hasattr(PACKETS[kind], "packet_identifier"):
         fields["packet_identifier"] = identifier
     if version == V5 and kind not in (PacketType.PINGREQ, PacketType.PINGRESP):
         fields["reason_code"] = draw(st.none() | codes(kind, version))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields
 
 import pytest
 
@@ -37,7 +38,7 @@ def says(made: Mutant, secrets: Secrets) -> bool:
 def _open_values(event: PacketEvent) -> list[bytes]:
     packet = event.packet
     found: list[object] = [
-        getattr(packet, name, None) for name in type(packet).__slots__ if name not in ("raw", "password")
+        getattr(packet, name, None) for name in [one.name for one in fields(packet)] if name not in ("raw", "password")
     ]
     if isinstance(packet, Connect) and packet.will is not None:
         found += [packet.will.will_topic, packet.will.will_payload, packet.will.properties]

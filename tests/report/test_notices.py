@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from mqttscope.mqtt import (
     Publish,
     Unparsed,
 )
-from mqttscope.net import flow as net_flow
 from mqttscope.net.frame import CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import View
@@ -27,7 +25,7 @@ from mqttscope.report.ladder import Ladder
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from mqttscope.session.connection import CONNECTED, Connection, OtherEnd
-from tests.conftest import shared_path
+from tests.conftest import ROOT, shared_path
 from tests.report.make import C2S, MS, S2C, START_NS, V3_1_1, Lines, Talk, publish, shown
 
 
@@ -133,7 +131,7 @@ def line_of(event: Event, **view: object) -> str:
 
 def test_every_reason_of_the_layer_below_has_words() -> None:
     """The docstrings of the fields list them."""
-    source = Path(net_flow.__file__).read_text("utf-8")
+    source = (ROOT / "mqttscope" / "net" / "flow.py").read_text("utf-8")
     told = {
         kind: {*REASON.findall(source.partition(f"class {kind}:")[2].partition("@dataclass")[0])}
         for kind in ("StreamGap", "SegmentDiscarded", "FlowClosed")
