@@ -18,6 +18,7 @@ import pytest
 from mqttscope.capture import live
 from mqttscope.mqtt import Connack, Connect, Disconnect, ProtocolVersion, Publish, encode
 from tests.cli.running import Word, command, environment
+from tests.forked import Forked
 from tests.proxy.rig import program, until
 
 V3_1_1 = ProtocolVersion.V3_1_1
@@ -118,7 +119,7 @@ def sniff(
     *arguments: Word, env: Mapping[str, str] | None = None, first: bytes | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a live capture of loopback, and wait until it captures; ``first``: in the line that comes before."""
-    running = subprocess.Popen(
+    running = Forked(
         command("sniff", "-i", "lo", *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,10 +1,9 @@
-"""Running the command line: as the program that users start, or in this process where speed counts."""
+"""Running the command line: as a program of its own, or in this process where speed counts."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,23 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from mqttscope.cli.main import main
+from tests import forked
 from tests.conftest import ROOT
+from tests.forked import UNSET
+from tests.forked import environment as environment
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 FORMATS = ("text", "tree", "ladder", "jsonl", "csv")
-UNSET = (
-    "COLUMNS",
-    "LINES",
-    "NO_COLOR",
-    "FORCE_COLOR",
-    "MQTTSCOPE_TRACEBACK",
-    "PYTHONIOENCODING",
-    "LC_ALL",
-    "PYTHONUTF8",
-    "SSLKEYLOGFILE",
-)
-"""What would change the output of a command and may be set where the tests run."""
-
 Word = str | bytes | Path
 
 
@@ -75,17 +64,9 @@ def command(*arguments: Word) -> list[str | bytes]:
     return [sys.executable, "-m", "mqttscope", *(os.fspath(word) for word in arguments)]
 
 
-def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """An environment in which nothing but ``changes`` asks for another output."""
-    plain = {name: value for name, value in os.environ.items() if name not in UNSET}
-    return {**plain, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", **(changes or {})}
-
-
 def run(*arguments: Word, given: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
-    """Run the program as users do."""
-    done = subprocess.run(
-        command(*arguments), input=given, capture_output=True, env=environment(env), cwd=cwd, timeout=120, check=False
-    )
+    """Run the program as users do, but for its start."""
+    done = forked.run(command(*arguments), given, env=environment(env), cwd=cwd)
     return Done(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
 
 

@@ -13,6 +13,7 @@ from mqttscope.cli import pasted
 from mqttscope.cli.pasted import to_bytes
 from tests.cli.running import command, decoded, environment, invoke, run
 from tests.each import each
+from tests.forked import Forked
 from tests.mqtt.case import Case
 from tests.mqtt.cases import CASES
 
@@ -238,7 +239,7 @@ class TestLines:
         assert done.lines[1]["message"] == "longer than 10 bytes"
 
     def test_an_answer_comes_line_by_line_while_input_is_still_written(self) -> None:
-        process = subprocess.Popen(
+        process = Forked(
             command("decode", "-", "--format", "jsonl"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(),
         )  # fmt: skip

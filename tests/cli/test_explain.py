@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from mqttscope.cli.main import group
 from tests.cli.running import CAPTURES
-from tests.conftest import ROOT
+from tests.cli.running import run as run_program
 from tests.explain.running import capture
 
 
@@ -66,12 +64,10 @@ def test_selections_explain_what_they_name_however_it_ended() -> None:
 
 def test_captures_without_mqtt_are_no_answer() -> None:
     text = b"no capture at all, but long enough to look at"
-    empty = subprocess.run(
-        [sys.executable, "-m", "mqttscope", "explain", "-"], input=text, capture_output=True, check=False, cwd=ROOT
-    )
+    empty = run_program("explain", "-", given=text)
 
-    assert empty.returncode == 3
-    assert b"Traceback" not in empty.stderr
+    assert empty.code == 3
+    assert "Traceback" not in empty.err
 
 
 def test_standard_input_and_compressed_captures_say_the_same(tmp_path: Path) -> None:

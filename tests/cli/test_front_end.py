@@ -17,6 +17,7 @@ from tests.cli.test_reading import with_secrets
 from tests.conftest import shared_path
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
+from tests.forked import Forked
 from tests.live import replace_dumpcap
 from tests.net.octets import SNAP, ethernet, frame, gtp, ip4, subframe, udp, wlan
 
@@ -237,7 +238,7 @@ class TestViaTshark:
 
     def test_a_pipe_that_goes_on_is_shown_as_it_comes(self) -> None:
         data = QOS.read_bytes()
-        running = subprocess.Popen(
+        running = Forked(
             command("inspect", "-", "--via", "tshark"),
             env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

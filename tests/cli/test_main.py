@@ -26,6 +26,7 @@ from mqttscope.cli.main import COMMANDS, group
 from mqttscope.dev.generate import command_names, find_command, help_text
 from tests.cli.running import CAPTURES, Done, Word, capture, command, environment, invoke, run
 from tests.conftest import ROOT
+from tests.forked import Forked
 from tests.proxy.rig import PATIENCE_S, end, until
 
 LINES = 85
@@ -401,7 +402,7 @@ def endless(tmp_path: Path) -> Iterator[Endless]:
 def started(folder: Path, *words: Word, stdout: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A command at work, whose output goes to a file."""
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-        process = subprocess.Popen(command(*words), stdout=stdout or out, stderr=err, env=environment())
+        process = Forked(command(*words), stdout=stdout or out, stderr=err, env=environment())
         try:
             yield process
         finally:

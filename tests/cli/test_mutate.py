@@ -19,6 +19,7 @@ import pytest
 
 from mqttscope.cli.mutating_found import ProgressLine, rough
 from tests.cli.running import capture, environment, inspected, invoke
+from tests.forked import Forked
 from tests.proxy.rig import Broker, free_port, mosquitto, until
 
 BROKEN = Path(__file__).parent.parent / "broker_test" / "broken.py"
@@ -332,7 +333,7 @@ def test_who_acknowledges_nothing_deviates() -> None:
 def test_signals_end_a_run_with_what_was_found(signals: int, told: str) -> None:
     """The first one lets the case end, without a verdict; the second one does not wait for that."""
     port = free_port()
-    with subprocess.Popen(
+    with Forked(
         [
             sys.executable, "-m", "mqttscope", "mutate", capture("v311-qos"), "--broker", url(port),
             "--spawn", f"{sys.executable} {BROKEN} {port} hang", "--mutation", "publish:qos-3", *ONE_CLIENT,

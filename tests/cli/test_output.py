@@ -32,7 +32,9 @@ from mqttscope.cli.output import FileSink, Output, awaited, describe, refuse_inp
 from mqttscope.dissect import dissect
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.report.escape import cells
+from tests import forked
 from tests.cli.running import FORMATS, Done, capture, command, environment, inspected, invoke
+from tests.forked import Forked
 
 QOS = capture("v5-qos")
 
@@ -115,7 +117,7 @@ def test_a_second_interrupt_does_not_wait(output: Output) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_reader_that_goes_away_ends_the_program_quietly(form: str, tmp_path: Path) -> None:
     big = repeated(tmp_path, 60)
-    process = subprocess.Popen(
+    process = Forked(
         command("inspect", big, "--format", form), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     )
     assert process.stdout is not None
@@ -167,9 +169,9 @@ def test_lint_goes_on_without_its_reader(name: str, code: int, form: str, tmp_pa
     more = tmp_path / "lint.json"
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
+    done = forked.run(
         command("lint", "--no-config", capture(name), "--format", form, "--output", f"json={more}"),
-        stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
+        stdout=writer, env=environment(),
     )  # fmt: skip
     os.close(writer)
 
@@ -178,7 +180,7 @@ def test_lint_goes_on_without_its_reader(name: str, code: int, form: str, tmp_pa
 
 
 def test_lint_goes_on_when_its_reader_leaves_in_the_middle(tmp_path: Path) -> None:
-    process = subprocess.Popen(
+    process = Forked(
         command("lint", "--no-config", *[capture("failing-device")] * 40, "--format", "full", "--select", "ALL"),
         bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
     )  # fmt: skip
@@ -204,7 +206,7 @@ def test_help_for_a_reader_that_is_gone() -> None:
 @contextmanager
 def reading(*arguments: str | Path, data: bytes) -> Iterator[subprocess.Popen[bytes]]:
     """The program with standard input that has begun and does not end."""
-    process = subprocess.Popen(
+    process = Forked(
         command(*arguments),
         bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
     )  # fmt: skip
@@ -250,7 +252,7 @@ def test_ctrl_c_keeps_what_was_found_for_the_export(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_the_reader_is_slow_gives_whole_lines(tmp_path: Path) -> None:
-    process = subprocess.Popen(
+    process = Forked(
         command("inspect", repeated(tmp_path, 60), "--format", "jsonl"),
         bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
     )  # fmt: skip
@@ -335,7 +337,7 @@ def test_ctrl_c_in_a_terminal_leaves_the_prompt_on_a_line_of_its_own() -> None:
 
 
 def test_input_that_may_still_be_written_is_shown_line_by_line() -> None:
-    process = subprocess.Popen(
+    process = Forked(
         command("inspect", "-", "--format", "jsonl"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
     )
     assert process.stdin is not None
@@ -526,9 +528,7 @@ class TestCapturesAreKept:
 
     def test_standard_input(self, command_name: str, copy: Path) -> None:
         with copy.open("rb") as file:
-            done = subprocess.run(
-                command(command_name, "-", "-o", copy), stdin=file, capture_output=True, env=environment(), check=False
-            )
+            done = forked.run(command(command_name, "-", "-o", copy), stdin=file, env=environment())
 
         assert done.returncode == 2
         assert b"is a capture that is read" in done.stderr

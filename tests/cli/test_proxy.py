@@ -27,6 +27,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
 from mqttscope.transport.recording import MAX_STREAM_BYTES
+from tests import forked
 from tests.cli.running import command, environment, invoke
 from tests.proxy import rig
 from tests.proxy.hostile import ACCEPTED, GARBAGE, V3_1_1, Client, announced, memory_mib, patient_server
@@ -342,9 +343,9 @@ def test_a_broker_that_was_never_reached_is_exit_code_3(tmp_path: Path) -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    done: subprocess.CompletedProcess[str] = forked.run(
         command("proxy", "--no-config", "--duration", "0.1", *words),
-        capture_output=True, text=True, env=environment(), timeout=rig.PATIENCE_S, check=False,
+        text=True, env=environment(), timeout=rig.PATIENCE_S,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
     assert "internal error" not in done.stderr

@@ -15,6 +15,7 @@ from tests.capture.test_tls import converse
 from tests.cli.running import Done, command, environment, run
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
+from tests.forked import Forked
 from tests.proxy.rig import until
 
 pytestmark = pytest.mark.tshark
@@ -224,9 +225,7 @@ def test_keys_do_not_stay_behind_when_it_is_ended(
     capture, keys = recorded
     changes = fake('case "$1" in -G) exit 0;; esac; exec sleep 60')
     folder = Path(changes["TMPDIR"])
-    running = subprocess.Popen(
-        command("inspect", capture, "--keylog", keys), env=environment(changes), stdout=subprocess.PIPE
-    )
+    running = Forked(command("inspect", capture, "--keylog", keys), env=environment(changes), stdout=subprocess.PIPE)
     until(lambda: list(folder.glob("*/errors.txt")), "the start of tshark")
 
     running.send_signal(number)

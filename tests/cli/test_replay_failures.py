@@ -18,6 +18,7 @@ from mqttscope.mqtt import Connack, ControlPacket, ProtocolVersion, Publish, Sub
 from mqttscope.transport.tls import listen_context
 from tests.cli.made import closes, opened, write_capture
 from tests.cli.running import Done, capture, command, environment, invoke
+from tests.forked import Forked
 from tests.proxy import rig
 from tests.replay.interloper import CLOSE, Change, Said, between, threaded
 
@@ -346,7 +347,7 @@ def test_it_can_be_stopped_while_nothing_happens(how: signal.Signals, tmp_path: 
         await silent(reader, writer)
 
     with threaded(hearing) as port:
-        process = subprocess.Popen(
+        process = Forked(
             command("replay", capture("v5-qos"), "--broker", f"mqtt://127.0.0.1:{port}", "--wait", "60", "--verify"),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
         )  # fmt: skip

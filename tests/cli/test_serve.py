@@ -19,6 +19,7 @@ import pytest
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
 from tests.cli.running import capture, command, environment, invoke
 from tests.conftest import ROOT
+from tests.forked import Forked
 from tests.proxy import rig
 from tests.proxy.hostile import GARBAGE, PING, Client, announced, memory_mib
 from tests.proxy.rig import PATIENCE_S, end, until
@@ -91,7 +92,7 @@ def serving(folder: Path, name: str, *options: str) -> Iterator[Running]:
     """A stand-in for the broker of a capture; it is ended with the test."""
     ready = folder / "ready"
     ready.unlink(missing_ok=True)
-    process = subprocess.Popen(
+    process = Forked(
         [
             sys.executable, "-m", "mqttscope", "serve", os.fspath(capture(name)), "--no-config", "--listen",
             "127.0.0.1:0", "--ready-file", str(ready), "--duration", "60", *options,
@@ -280,7 +281,7 @@ def hosting(folder: Path, *options: str) -> Iterator[ServerRun]:
         "serve", capture("v311-qos"), "--listen", "127.0.0.1:0", "--ready-file", ready, "--keep-running",
         "--no-config", *options,
     )  # fmt: skip
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    process = Forked(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         assert process.poll() is None, process.communicate()

@@ -10,7 +10,6 @@ import io
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt import Pingreq, Pingresp
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import reverse_key
+from tests import forked
 from tests.cli.made import client, closes, opened, server
 from tests.cli.running import FORMATS, capture, command, environment, inspected, invoke, run, without
 from tests.dissect.secure import as_frame
@@ -164,9 +164,7 @@ class TestUnreadable:
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         os.close(keeper)
         os.set_blocking(reader, True)
-        done = subprocess.run(
-            command("inspect", "-"), stdin=reader, capture_output=True, env=environment(), timeout=60, check=False
-        )
+        done = forked.run(command("inspect", "-"), stdin=reader, env=environment())
         os.close(reader)
 
         assert done.returncode == 3

@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mqttscope.cli.main import group
+from tests import forked
+from tests.cli.running import command
 from tests.stats.talk import path
 
 
@@ -31,10 +33,10 @@ def told(*arguments: str | Path) -> dict[str, Any]:
 
 
 def program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mqttscope", "stats", *map(str, arguments)],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    found: subprocess.CompletedProcess[str] = forked.run(
+        command("stats", *arguments), text=True, env=forked.environment()
+    )
+    return found
 
 
 def test_text_has_an_overview_and_every_table() -> None:

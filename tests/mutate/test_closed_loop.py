@@ -101,15 +101,30 @@ def problem_of(one: Mutation, case: MutatedFlow, flow: RecordedFlow, side: str) 
     return f"{one.name} ({side}) breaks {sorted(missing)}, found {sorted(found)}" if missing else None
 
 
+MADE: dict[tuple[int, str, str], MutatedFlow | None] = {}
+"""What mutations make of the flows that many tests have; ``None`` where there is nothing for one."""
+KEPT = {id(flow) for flow in (*FLOWS.values(), *SPECIAL.values())}
+
+
+def made(one: Mutation, flow: RecordedFlow, side: str) -> MutatedFlow | None:
+    """What a mutation makes of a flow, where that has something for it."""
+    key = id(flow), side, one.name
+    if key in MADE:
+        return MADE[key]
+    try:
+        case = apply(one, flow, Chance("closed loop", one.name), sender=side)
+    except NotApplicableError:
+        case = None
+    if id(flow) in KEPT:
+        MADE[key] = case
+    return case
+
+
 def applicable(flow: RecordedFlow, side: str, pattern: str = "*") -> Iterator[tuple[Mutation, MutatedFlow]]:
     """Mutations that a flow has something for, and what they make of it."""
     for one in select(pattern, version=flow.version, sender=side):
-        if one.name in SLOW:
-            continue
-        try:
-            yield one, apply(one, flow, Chance("closed loop", one.name), sender=side)
-        except NotApplicableError:
-            continue
+        if one.name not in SLOW and (case := made(one, flow, side)) is not None:
+            yield one, case
 
 
 def problems(flow: RecordedFlow, side: str, pattern: str = "*") -> list[str]:

@@ -17,7 +17,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from tests.cli.running import environment
+from tests.forked import Forked, environment
 
 PATIENCE_S = 20.0
 """How long a test waits for what has to come."""
@@ -232,7 +232,7 @@ def program_proxy(
     """A proxy that listens; it is ended with the test."""
     ready = folder / "ready"
     ready.unlink(missing_ok=True)
-    process = subprocess.Popen(
+    process = Forked(
         [
             *before, sys.executable, "-m", "mqttscope", "proxy", "--no-config", "--listen", listen,
             "--upstream", upstream, "--ready-file", str(ready), *options,
