@@ -17,8 +17,11 @@ SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 
 COMPILED := build/compiled
-COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/capture tests/redact tests/stats tests/corpus \
-	tests/report/test_jsonl.py tests/lint/test_rules.py tests/lint/test_engine.py tests/test_events.py
+COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/test_events.py \
+	$(addprefix tests/capture/test_,compressed.py files.py pcap.py pcapng.py read.py) \
+	$(addprefix tests/redact/test_,addresses.py credentials.py packets.py secrets.py values.py) \
+	$(addprefix tests/report/test_,base.py jsonl.py public.py) tests/stats/test_collect.py \
+	$(addprefix tests/lint/test_,context.py engine.py finding.py quality.py rules.py strings.py topics.py)
 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE

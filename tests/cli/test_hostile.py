@@ -268,7 +268,7 @@ def mutated(port: int, folder: Path, *options: str, **more: Any) -> Ran:
     return ran("mutate", capture("v311-qos"), "--broker", f"mqtt://127.0.0.1:{port}", *options, folder=folder, **more)
 
 
-@pytest.mark.parametrize("name", some(NAMES, "nonsense", "deaf"))
+@pytest.mark.parametrize("name", some(NAMES, "pings", "to-acknowledge", "huge", "nonsense", "deaf"))
 def test_a_replay_ends_whatever_the_broker_sends(name: str, tmp_path: Path) -> None:
     with broker(name) as port:
         done = replayed(port, tmp_path, "--wait", "0.4", "--format", "jsonl")
