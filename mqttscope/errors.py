@@ -15,6 +15,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         DamagedError            compressed data cannot be read any further
         FilterError             a filter expression cannot be understood (ValueError)
         FloodedError            a broker sends without end to a probe that has asked for nothing
+        IndivisibleError        captures cannot be shared out over processes
         IngestFailedError       a task of an ingest failed
         LakeError               a folder of tables cannot be used (ValueError)
         LinkError               a connection to a broker was not made
@@ -40,6 +41,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         UnknownQueryError       a statement does more than ask, or cannot be parsed (ValueError)
         UnknownRuleError        no rule has this code or name (ValueError)
         WebSocketError          the other side did not open a usable WebSocket
+        WorkerLostError         a process that shared the work ended before its end
         WrongReturnError        a check of a rule made elsewhere returned what is no report (TypeError)
 
 Commands raise these, which are also `click.ClickException`: a message and an exit code.
@@ -52,8 +54,10 @@ Commands raise these, which are also `click.ClickException`: a message and an ex
         CannotServeError        the stand-in cannot run
         CannotSniffError        there is nothing to capture from, or no right to
         CannotWriteError        an output file cannot be written
+        CapturesChangedError    captures were changed while several processes read them
         NothingToReplayError    a capture has no connection to play
         PipelineFailedError     a job of the pipeline failed
+        ShareFailedError        a process that shared the work of a command ended before its end
         UnreachableError        a broker cannot be reached
 
 `net.frame.CaptureError` is none of them, but an event.  `mqtt.wire.Fault` is the single exception whose name does not

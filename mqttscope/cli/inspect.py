@@ -92,7 +92,7 @@ def command(given: InspectOptions) -> int:
     from mqttscope.cli import advice
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
-    from mqttscope.cli.sharing import LostWorkerError
+    from mqttscope.cli.sharing import ShareFailedError
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
     from mqttscope.report.public import make_reporter
 
@@ -136,7 +136,7 @@ def command(given: InspectOptions) -> int:
                 shown += 1
             reporter.close()
         sink.flush()
-    except (KeyboardInterrupt, LostWorkerError):
+    except (KeyboardInterrupt, ShareFailedError):
         # What was found so far is worth more than nothing: a second Ctrl-C ends it.
         if reporter is not None:
             reporter.close()

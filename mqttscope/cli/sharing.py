@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mqttscope.parallel.crew import Crew, Work
 
 
-class LostWorkerError(MqttscopeError, click.ClickException):
+class ShareFailedError(MqttscopeError, click.ClickException):
     """A process of the run was lost: what it had to say is missing."""
 
     exit_code = EXIT_FAILED
@@ -98,16 +98,16 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-class ChangedError(MqttscopeError, click.ClickException):
+class CapturesChangedError(MqttscopeError, click.ClickException):
     """Processes have read different captures: a file was changed meanwhile."""
 
     exit_code = EXIT_FAILED
 
 
 def refuse_changes(counts: Sequence[Counts]) -> None:
-    """`ChangedError` where not all processes have seen the same frames."""
+    """`CapturesChangedError` where not all processes have seen the same frames."""
     if len({one.frames for one in counts}) > 1:
-        raise ChangedError("a capture was changed while it was read, so that the output is not complete")
+        raise CapturesChangedError("a capture was changed while it was read, so that the output is not complete")
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def at_work(count: int, work: Work) -> Iterator[Crew]:
             with crew:
                 yield crew
         except WorkerLostError as error:
-            raise LostWorkerError(str(error)) from None
+            raise ShareFailedError(str(error)) from None
 
 
 @contextmanager

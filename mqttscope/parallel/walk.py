@@ -18,6 +18,7 @@ from typing import Final
 from zlib import crc32
 
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
@@ -43,7 +44,7 @@ _WHOLE: Final = (b"\x40\0", b"\0\0")
 """Flags and offset of an IPv4 datagram that is no fragment."""
 
 
-class IndivisibleError(Exception):
+class IndivisibleError(MqttscopeError):
     """What the captures hold cannot be shared out: one process has to read them."""
 
 

@@ -77,7 +77,8 @@ def test_damage_is_noticed(lake: Path, tmp_path: Path, monkeypatch: pytest.Monke
     manifest = read_manifest(tmp_path / "lake")
     with LocalEngine(tmp_path / "lake", manifest) as engine:
         assert list(engine.ask("select * from topics", 1).rows)
-        with pytest.raises(LakeError, match=r"gaps.*checksum differs"):
+        # Where the end of the file is damaged it cannot be opened at all.
+        with pytest.raises(LakeError, match=r"gaps.*checksum differs|the lake is damaged"):
             engine.ask("select count(*) from Gaps")
         with pytest.raises(LakeError, match=r"gaps.*checksum differs"):
             engine.table("gaps")

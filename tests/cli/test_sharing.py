@@ -16,7 +16,7 @@ import pytest
 
 from mqttscope.cli.output import Watch
 from mqttscope.cli.reading import Reading
-from mqttscope.cli.sharing import ChangedError, Rest, Sources, processes, refuse_changes
+from mqttscope.cli.sharing import CapturesChangedError, Rest, Sources, processes, refuse_changes
 from mqttscope.net.frame import CaptureError
 from mqttscope.parallel import merge
 from mqttscope.stats.collect import Statistics
@@ -196,7 +196,7 @@ def test_a_capture_that_changes_is_told() -> None:
     refuse_changes(counts)
     counts[1].frames += 1
 
-    with pytest.raises(ChangedError, match="was changed while it was read"):
+    with pytest.raises(CapturesChangedError, match="was changed while it was read"):
         refuse_changes(counts)
 
 
