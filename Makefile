@@ -17,7 +17,8 @@ SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 
 COMPILED := build/compiled
-COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/test_events.py \
+COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/parallel tests/test_events.py \
+	tests/cli/test_sharing.py \
 	$(addprefix tests/capture/test_,compressed.py files.py pcap.py pcapng.py read.py) \
 	$(addprefix tests/redact/test_,addresses.py credentials.py packets.py secrets.py values.py) \
 	$(addprefix tests/report/test_,base.py jsonl.py public.py) tests/stats/test_collect.py \
