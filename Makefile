@@ -21,7 +21,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 	tests/cli/test_sharing.py \
 	$(addprefix tests/capture/test_,compressed.py files.py pcap.py pcapng.py read.py) \
 	$(addprefix tests/redact/test_,addresses.py credentials.py packets.py secrets.py values.py) \
-	$(addprefix tests/report/test_,base.py jsonl.py public.py) tests/stats/test_collect.py \
+	$(addprefix tests/report/test_,base.py jsonl.py public.py) \
 	$(addprefix tests/lint/test_,context.py engine.py finding.py quality.py rules.py strings.py topics.py)
 
 # Python starts hundreds of times here, and what it compiled is to be found again.
