@@ -67,7 +67,7 @@ def test_damage_is_noticed(lake: Path, tmp_path: Path, monkeypatch: pytest.Monke
     shutil.copytree(lake, tmp_path / "lake")
     (path,) = (tmp_path / "lake" / "gaps").iterdir()
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[10] ^= 1  # of the data: with a damaged footer no table could be opened
     path.write_bytes(content)
 
     with pytest.raises(LakeError, match=r"gaps.*checksum differs"):
@@ -77,8 +77,7 @@ def test_damage_is_noticed(lake: Path, tmp_path: Path, monkeypatch: pytest.Monke
     manifest = read_manifest(tmp_path / "lake")
     with LocalEngine(tmp_path / "lake", manifest) as engine:
         assert list(engine.ask("select * from topics", 1).rows)
-        # Where the end of the file is damaged it cannot be opened at all.
-        with pytest.raises(LakeError, match=r"gaps.*checksum differs|the lake is damaged"):
+        with pytest.raises(LakeError, match=r"gaps.*checksum differs"):
             engine.ask("select count(*) from Gaps")
         with pytest.raises(LakeError, match=r"gaps.*checksum differs"):
             engine.table("gaps")
