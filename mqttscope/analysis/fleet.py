@@ -118,7 +118,7 @@ def fleet_report(
 ) -> FleetReport:
     """Ask a lake for the health of its fleet.
 
-    ``progress`` is told how many parts are done, and of how many.
+    ``progress`` is called with the number of parts that are done, and of all parts.
     """
     asked = asked or Asked(group_by=list(PROPERTIES))
     report = FleetReport(engine.lake, asked)

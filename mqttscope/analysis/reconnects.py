@@ -117,7 +117,7 @@ def connecting(words: Words, packets: str) -> str:
 
 
 def bursts(connects: str, keys: Sequence[str], least: str) -> str:
-    """Neighbouring minutes with at least so many CONNECT packets, by server or by client.
+    """Consecutive minutes with at least this many CONNECT packets, by server or by client.
 
     ``least`` may depend on ``usual``, the median of the minutes that have any.  Minutes without any do not count: the
     capture may have paused.

@@ -239,7 +239,7 @@ class ViewOptions:
 
 
 LARGE_BYTES = 32 << 20
-"""From so many bytes on captures are read by several processes without being asked for."""
+"""Captures of at least this many bytes are read by several processes unless the user says otherwise."""
 MOST_UNASKED = 8
 """Every process walks all frames, so that more of them gain little."""
 MOST_JOBS = 256

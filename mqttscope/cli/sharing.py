@@ -1,4 +1,4 @@
-"""Runs of commands on several processes: how many, of what, and what is told where one of them is lost.
+"""Runs a command on several processes: chooses how many, opens the captures for each, and reports the loss of one.
 
 What only one process can do runs in one, whatever ``--jobs`` says: standard input and pipes, which can be read once;
 TLS that is decrypted and frames that tshark dissects, where another program reads along.

@@ -26,7 +26,6 @@ from mqttscope.session.connection import Connection
 OVERLAP_NS: Final = 10_000_000
 """So much may the frames at the edge of two rotated captures be out of order."""
 _new = PacketEvent.__new__
-_NONE: Final = b""
 
 
 class CaptureOrder:
@@ -73,7 +72,7 @@ class FastPath(FrameSink):
     ) -> None:
         """``feed`` takes each event while its connection is in the state before it.
 
-        ``order`` is told the times of segments, ``counting`` has frames counted in ``counts``.
+        ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``.
         """
         self.counts: dict[str, FrameCounts] = {}
         """Frames that were taken, by capture."""
@@ -109,7 +108,7 @@ class FastPath(FrameSink):
             return False
         if payload_at == payload_end:
             if not self._flows.continues(
-                entry, sequence, acknowledgment, flags, window, _NONE, _NONE, number, timestamp_ns, capture
+                entry, sequence, acknowledgment, flags, window, b"", b"", number, timestamp_ns, capture
             ):
                 return False
             if self._order is not None:

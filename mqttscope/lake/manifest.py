@@ -228,7 +228,7 @@ def check_content(folder: Path, manifest: Manifest, names: Collection[str]) -> N
 def check_tables(
     folder: Path, manifest: Manifest, tables: Iterable[str] | None = None, *, most: int = CHECKED_BYTES
 ) -> None:
-    """The same for the files of some tables, or of all of them, unless they have more than so many bytes together.
+    """The same for the files of some tables, or of all of them, unless together they are larger than this many bytes.
 
     Of larger ones only pages are checked, by who reads them.
     """

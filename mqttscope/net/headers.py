@@ -59,6 +59,10 @@ _PLAIN_IPV4: Final = b"\x08\0\x45"
 """EtherType of IPv4, version 4 with 20 bytes of header."""
 _PLAIN_IPV6: Final = b"\x86\xdd\x60"
 """EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
+_ONE_TAG: Final = b"\x81\0"
+"""EtherType of a VLAN tag (IEEE 802.1Q)."""
+_WHOLE: Final = (b"\x40\0", b"\0\0")
+"""Flags and offset of an IPv4 datagram that is no fragment."""
 _IPV4_WITHOUT_OPTIONS: Final = 0x45
 """Version 4 with 20 bytes of header."""
 _TCP: Final = 6
@@ -152,7 +156,7 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
             if protocol == 6:
                 key = data[start + 22 : start + 58]
                 body, end = start + 54, start + 54 + length
-        elif begin[:2] == b"\x81\0" and data[start + 16 : start + 19] == _PLAIN_IPV4:
+        elif begin[:2] == _ONE_TAG and data[start + 16 : start + 19] == _PLAIN_IPV4:
             length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
                 "!H2xHxB14xIIBBH", data, start + 20
             )
@@ -172,6 +176,22 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
         if begins <= end <= stop:
             return key, sequence, acknowledgment, flags, window, body + 20, begins, end
     return _UNUSUAL
+
+
+def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
+    """The endpoints of a TCP segment in a frame that lies in ``data``; empty where the frame is not usual.
+
+    For callers that need no more of the Ethernet frames that `locate` takes; the TCP header may still be damaged.
+    """
+    if link_type != 1 or stop - start < 54:
+        return b""
+    begin = data[start + 12 : start + 15]
+    at = start if begin == _PLAIN_IPV4 else start + 4  # with a VLAN tag
+    if begin == _PLAIN_IPV6:
+        return data[start + 22 : start + 58] if stop - start >= 74 and data[start + 20] == _TCP else b""
+    if at != start and (stop - start < 74 or begin[:2] != _ONE_TAG or data[at + 12 : at + 15] != _PLAIN_IPV4):
+        return b""
+    return data[at + 26 : at + 38] if data[at + 23] == _TCP and data[at + 20 : at + 22] in _WHOLE else b""
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:

@@ -22,6 +22,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
+from mqttscope.net.headers import plain_endpoints
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key
 
@@ -35,13 +36,6 @@ Rank = tuple[int, ...] | tuple[int, int, bytes]
 
 MARK: Final = CaptureDrops("", -1, None, 0)
 """Passes through the dissector in the place of a frame of another share: time has come, or a stride is over."""
-
-_PLAIN_IPV4: Final = b"\x08\0\x45"
-_PLAIN_IPV6: Final = b"\x86\xdd\x60"
-_ONE_TAG: Final = b"\x81\0"
-_TCP: Final = 6
-_WHOLE: Final = (b"\x40\0", b"\0\0")
-"""Flags and offset of an IPv4 datagram that is no fragment."""
 
 
 class IndivisibleError(MqttscopeError):
@@ -223,32 +217,6 @@ class Walk:
             self.spans[capture] = Span(at, timestamp_ns, timestamp_ns)
         elif timestamp_ns > span.latest_ns:
             span.latest_ns = timestamp_ns
-
-
-def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
-    """The endpoints of a TCP segment in a frame that lies in ``data``; empty where the frame is not usual.
-
-    These are the frames that `net.headers.locate` takes: one share alone looks at them.
-    """
-    if link_type != 1 or stop - start < 54:
-        return b""
-    begin = data[start + 12 : start + 15]
-    if begin == _PLAIN_IPV4:
-        if data[start + 23] == _TCP and data[start + 20 : start + 22] in _WHOLE:
-            return data[start + 26 : start + 38]
-    elif stop - start < 74:
-        pass
-    elif begin == _PLAIN_IPV6:
-        if data[start + 20] == _TCP:
-            return data[start + 22 : start + 58]
-    elif (
-        begin[:2] == _ONE_TAG
-        and data[start + 16 : start + 19] == _PLAIN_IPV4
-        and data[start + 27] == _TCP
-        and data[start + 24 : start + 26] in _WHOLE
-    ):
-        return data[start + 30 : start + 42]
-    return b""
 
 
 class ShareSink(FrameSink):

@@ -194,7 +194,7 @@ def _spark(given: AskOptions, manifest: Manifest, bytes_of_tables: int) -> Itera
 
 
 def fitting(master: str | None, size: int) -> dict[str, str]:
-    """Settings of Spark for a lake of so many bytes.
+    """Spark settings for a lake of this size in bytes.
 
     What the machines of a cluster are like is for the user to say; how a query is run depends on the lake.
     """
@@ -232,7 +232,7 @@ class Steps:
         self._shown = sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, done: int, parts: int) -> None:
-        """So many parts are done."""
+        """Show how many of the parts are done."""
         self.say(f"asking the lake: {done} of {parts} answers")
 
     def say(self, told: str) -> None:
