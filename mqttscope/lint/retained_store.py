@@ -10,11 +10,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerModel
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
+from mqttscope.lint.model import declare_model
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import (
     Connack,
@@ -159,13 +160,8 @@ class Vain:
 
 
 @dataclass(slots=True)
-class RetainedStore(BrokerModel):
+class RetainedStore(Watch):
     """Retained messages of a server, and who waits for which."""
-
-    code: ClassVar[str] = "retained_store"
-    scope: ClassVar[Scope] = Scope.BROKER
-    looks_at: ClassVar[Any] = (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack)
-    when: ClassVar[Any] = {Publish: "retain", Pubrec: "reason_code"}
 
     kept: dict[str, Kept] = field(default_factory=dict)
     waiting: dict[ConnectionKey, dict[str, Expected]] = field(default_factory=dict)
@@ -333,7 +329,7 @@ class RetainedStore(BrokerModel):
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection ends: what it waited for does not come, and what it sent is remembered in short."""
-        BrokerModel.closed(self, connection, at)
+        Watch.closed(self, connection, at)
         self._wait_no_more(at.key)
         connect, left = at.history.connect, at.history.client.disconnect
         will = None if connect is None else connect.will
@@ -451,6 +447,15 @@ class RetainedStore(BrokerModel):
         if self.waits_behind_a_hole(at):
             return None
         return Vain(topic, one, kept, subscribed, reader)
+
+
+declare_model(
+    RetainedStore,
+    "retained_store",
+    Scope.BROKER,
+    (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack),
+    {Publish: "retain", Pubrec: "reason_code"},
+)
 
 
 @dataclass(slots=True)

@@ -24,10 +24,9 @@ from typing import Any, ClassVar
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
-from mqttscope.lint.model import Model
+from mqttscope.lint.model import Model, declare_model
 from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS, History
@@ -103,18 +102,6 @@ Unanswered = dict[int, Carried]
 @dataclass(slots=True)
 class SessionModel(Model):
     """The session of one Client Identifier on one server."""
-
-    code: ClassVar[str] = "session"
-    scope: ClassVar[Scope] = Scope.SESSION
-    looks_at: ClassVar[tuple[type[ControlPacket], ...]] = (
-        Connack,
-        Puback,
-        Pubrec,
-        Pubrel,
-        Pubcomp,
-        Unsuback,
-        Disconnect,
-    )
 
     owner: ConnectionKey | None = None
     """The connection that has the session, or had it last."""
@@ -397,6 +384,14 @@ class SessionModel(Model):
                         self.filters.pop(name, None)
                 asked = asked.earlier
         self.filters_known = self.filters_known and sure and table.complete and not table.unread_answers
+
+
+declare_model(
+    SessionModel,
+    "session",
+    Scope.SESSION,
+    (Connack, Puback, Pubrec, Pubrel, Pubcomp, Unsuback, Disconnect),
+)
 
 
 def _carried(exchange: Exchange, history: History, direction: Direction, *, sure: bool) -> Carried:
