@@ -207,6 +207,7 @@ class Watch(Model):
                 self.unanswered.pop((at.key, one.packet_identifier), None)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BrokerRule(Rule):
     """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
 

@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 else:
 
     def mypyc_attr(**_):
-        """Decorates a class.  With ``allow_interpreted_subclasses=True`` others may derive from it when it is compiled."""
+        """Decorates a class: ``allow_interpreted_subclasses=True`` lets others derive from it once it is compiled."""
         return lambda cls: cls

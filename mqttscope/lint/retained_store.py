@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
+from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
 from mqttscope.lint.model import declare_model
@@ -348,9 +349,11 @@ class RetainedStore(Watch):
                 self.gone[row.topic] = (*known, (checksum, row.timestamp_ns))[-MAX_GONE:]
                 if len(known) == MAX_GONE:
                     self.lost_ns = max(self.lost_ns, known[0][1])
-        while len(self.gone) > MAX_TOPICS:
-            dropped = self.gone.pop(next(iter(self.gone)))
-            self.lost_ns = max(self.lost_ns, dropped[-1][1])
+        if len(self.gone) > MAX_TOPICS:
+            # The first keys at once: each look for the first one goes over all that were removed before it.
+            for name in list(islice(self.gone, len(self.gone) - MAX_TOPICS)):
+                dropped = self.gone.pop(name)
+                self.lost_ns = max(self.lost_ns, dropped[-1][1])
 
     def heard_since(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> bool:
         """Whether a message with this content may have been sent since then, to the server or from it.
@@ -466,6 +469,7 @@ class Judged:
     """What was asked for up to then."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingRule(Rule):
     """A rule about retained messages that are asked for and do not come in time (its setting ``timeout``).
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.lint.model import Model, declare_model
@@ -455,6 +456,7 @@ def doubted(*, apart: bool) -> dict[str, Any]:
     return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC} if apart else {}
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ResumptionRule(Rule):
     """A rule about what has to be sent again when a session continues, and was not when ``timeout`` seconds are over.
 
