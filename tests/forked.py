@@ -151,7 +151,7 @@ def run(words: Sequence[str | bytes], given: bytes | None = None, timeout: float
 
 
 class _Forked(subprocess.Popen[Any]):
-    """A program, forked where it is ``python -m mqttscope`` or ``pytest``, nothing special about it; started otherwise."""
+    """A program, forked where it is one of `PROGRAMS` with nothing special about it; started otherwise."""
 
     forked = False
 
