@@ -61,7 +61,9 @@ class Memories:
         self.open: dict[ConnectionKey, Connection] = {}
         """Connections that were seen and have not ended."""
         self._kept: Kept = {}
-        self._last: tuple[tuple[Hashable, ...], dict[str, Any]] = ((), {})
+        self._last_key: tuple[Hashable, ...] = ()
+        self._last: dict[str, Any] = {}
+        self._brokers: dict[str, tuple[Hashable, ...]] = {}
 
     @property
     def kept(self) -> Kept:
@@ -71,7 +73,7 @@ class Memories:
     def adopt(self, kept: Kept) -> None:
         """Continue with what another engine kept."""
         self._kept |= kept
-        self._last = (), {}
+        self._last_key, self._last = (), {}
 
     def of(self, rule: KeepsState, at: RuleContext) -> Any:
         """What a rule keeps for the key of its scope."""
@@ -80,7 +82,8 @@ class Memories:
             memories = at.history.memories
         else:
             key = at.broker if scope is _BROKER else scope_key(scope, at.connection)
-            memories = self._last[1] if key == self._last[0] else self._touch(key)
+            # Identity first: nearly all packets are of the server that the last one was of.
+            memories = self._last if key is self._last_key or key == self._last_key else self._touch(key)
         code = rule.code
         memory = memories.get(code)
         if memory is None:
@@ -97,8 +100,23 @@ class Memories:
                 del self._kept[next(iter(self._kept))]
                 self.forgotten += 1
         self._kept[key] = found
-        self._last = key, found
+        self._last_key, self._last = key, found
         return found
+
+    def broker(self, connection: Connection) -> tuple[Hashable, ...]:
+        """The key of a server, the same object for all of its connections."""
+        if len(self._brokers) >= MAX_KEYS:
+            self._brokers.clear()
+        return self._brokers.setdefault(connection.server, scope_key(_BROKER, connection))
+
+    def of_broker(self, code: str, kind: type, at: RuleContext) -> Any:
+        """The same as `of` for what belongs to a server, given its code and class."""
+        key = at.broker
+        memories = self._last if key is self._last_key or key == self._last_key else self._touch(key)
+        memory = memories.get(code)
+        if memory is None:
+            memory = memories[code] = kind()
+        return memory
 
     def opened(self, at: RuleContext) -> None:
         """A connection is seen for the first time."""
@@ -109,7 +127,7 @@ class Memories:
         self.open.pop(at.key, None)
         # Nobody else can have what is kept for one connection alone.
         if self._kept.pop(own_key(at.connection), None) is not None:
-            self._last = (), {}
+            self._last_key, self._last = (), {}
 
 
 def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
@@ -212,7 +230,7 @@ class RuleContext:
         self.planned, self.planned_version, self.planned_settled = None, None, False
         self.connection, self.history, self.direction = connection, history, direction
         self.key = connection_key(connection)
-        self.broker = scope_key(_BROKER, connection)
+        self.broker = memories.broker(connection)
         self.client, self.server = connection.client_side, connection.server_side
         self.from_client = direction is C2S
         if self.from_client:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from mqttscope.lint.broker_watch import expires_or_retained
 from mqttscope.lint.context import RuleContext
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.signs import ALL, BITS, SIGNS, USUAL
@@ -83,10 +84,13 @@ class Questions:
 class About:
     """The questions about topics of a model."""
 
-    __slots__ = ("model", "questions", "tables")
+    __slots__ = ("code", "model", "questions", "tables", "wide")
 
     def __init__(self, model: type[Model], tables: tuple[str, ...], questions: Questions) -> None:
         self.model = model
+        self.code = model.code
+        self.wide = model.scope is Scope.BROKER
+        """Whether the model belongs to a server."""
         self.tables = [attrgetter(name) for name in tables]
         """Of which one has to have the topic."""
         self.questions = questions
@@ -175,11 +179,14 @@ def _signs(rule: Rule, cls: type[ControlPacket]) -> int:
 class Follower:
     """A model that follows packets of a type."""
 
-    __slots__ = ("asks", "condition", "follow", "model", "when")
+    __slots__ = ("asks", "code", "condition", "follow", "model", "when", "wide")
 
     def __init__(self, model: type[Model], kind: type[ControlPacket]) -> None:
         name = model.when.get(kind)
         self.model = model
+        self.code = model.code
+        self.wide = model.scope is Scope.BROKER
+        """Whether it belongs to a server."""
         self.follow: Callable[..., None] = model.follow
         self.condition: Condition | None = None if name is None else attrgetter(name)
         """What must be true of the packet; ``None`` where nothing must."""

@@ -118,8 +118,9 @@ class Linter:
         }
         """Models that mind something else than packets: for others no state is made where there is none yet."""
         self._plans = plans_of(running, thorough=thorough)
-        self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
-        """Of the client and of the server, by the identity of the connection while it is open."""
+        self._of_clients: dict[int, RuleContext] = {}
+        """What rules look at of the clients, by the identity of the connection while it is open."""
+        self._of_servers: dict[int, RuleContext] = {}
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
         self._openings = checks_named(running, "check_opened")
         self._gaps = checks_named(running, "check_gap")
@@ -200,7 +201,8 @@ class Linter:
                 self._due(at, findings)
                 self._run(self._closes, at, findings, event.connection)
                 self._follow("closed", event.connection, at)
-            self._moments.pop(id(event.connection), None)
+            self._of_clients.pop(id(event.connection), None)
+            self._of_servers.pop(id(event.connection), None)
             self._withheld.forget(event.connection)
             self.memories.closed(at)
         elif isinstance(event, ConnectionDue):
@@ -287,17 +289,17 @@ class Linter:
     def _move(
         self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None
     ) -> RuleContext:
-        both = self._moments.get(id(connection))
-        if both is None:
+        key = id(connection)
+        table = self._of_clients if direction is C2S else self._of_servers
+        at = table.get(key)
+        if at is None:
             history = connection.history = connection.history or History()
-            both = self._moments[id(connection)] = (
-                RuleContext(self.memories, connection, history, C2S),
-                RuleContext(self.memories, connection, history, S2C),
-            )
-            self.memories.opened(both[0])
+            self._of_clients[key] = RuleContext(self.memories, connection, history, C2S)
+            self._of_servers[key] = RuleContext(self.memories, connection, history, S2C)
+            at = table[key]
+            self.memories.opened(at)
             if connection.server in self.complete:
                 self.met.add(connection.server)
-        at = both[direction is not C2S]
         at.move(event, topic)
         return at
 
@@ -307,13 +309,14 @@ class Linter:
         if planned is None or at.planned_version is not at.version or at.planned_settled is not at.history.settled:
             planned = at.planned = self._plans.of(at)
             at.planned_version, at.planned_settled = at.version, at.history.settled
+        memories = self.memories
         plan: Plan = planned[type(packet)]
         signs = signs_of(packet, at)
         for one in plan.questions.asked(signs):
             if one.condition is None or one.condition(packet):
                 self._ask(one, packet, at, findings)
         for about in plan.abouts:
-            state = at.model(about.model)
+            state = memories.of_broker(about.code, about.model, at) if about.wide else at.model(about.model)
             for table in about.tables:
                 if at.topic in table(state):
                     for one in about.questions.asked(signs):
@@ -325,7 +328,9 @@ class Linter:
                 model = follower.model
                 try:
                     if not follower.asks or model.follows(packet, at):
-                        follower.follow(at.model(model), packet, at)
+                        wide = follower.wide
+                        state = memories.of_broker(follower.code, model, at) if wide else at.model(model)
+                        follower.follow(state, packet, at)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # SystemExit too: a model does not end the run

@@ -209,7 +209,7 @@ def _of_publish(packet: Publish, at: RuleContext) -> int:
         alias = block.first(_ALIAS)
         if alias is not None and not 0 < alias <= at.receiver.topic_alias_maximum:
             found |= ODD_ALIAS
-    name = packet.topic_name
+    name: str = packet.topic_name
     if not name:
         found |= ODD_STRINGS
         if alias is None:
