@@ -25,16 +25,18 @@ if TYPE_CHECKING:
         open,  # noqa: A004
     )
     from mqttscope.api.decoding import decode
+    from mqttscope.api.expectations import Traffic
     from mqttscope.api.linting import Findings, lint
     from mqttscope.api.proxying import AsyncProxy
     from mqttscope.api.reading import ArgumentError, CaptureNotFoundError, CaptureReadError, ReadingError
+    from mqttscope.api.recorded import NothingRecordedError
     from mqttscope.api.replaying import AsyncReplay, Replay, Replayed
     from mqttscope.api.serving import AsyncStandIn, Served, StandIn
     from mqttscope.filter.parser import FilterError
     from mqttscope.lint.catalogue import UnknownRuleError
     from mqttscope.lint.finding import Finding
     from mqttscope.net.frame import CaptureError
-    from mqttscope.proxy.service import Proxy
+    from mqttscope.proxy.service import Proxy, Seen
 
 __all__ = [
     "ArgumentError",
@@ -52,13 +54,16 @@ __all__ = [
     "Findings",
     "MissingPackageError",
     "MqttscopeError",
+    "NothingRecordedError",
     "Packet",
     "Proxy",
     "ReadingError",
     "Replay",
     "Replayed",
+    "Seen",
     "Served",
     "StandIn",
+    "Traffic",
     "UnknownRuleError",
     "__version__",
     "decode",
@@ -83,13 +88,16 @@ _HOMES = {
     "Finding": "lint.finding",
     "Findings": "api.linting",
     "MissingPackageError": "api.captures",
+    "NothingRecordedError": "api.recorded",
     "Packet": "api.captures",
     "Proxy": "proxy.service",
     "ReadingError": "api.reading",
     "Replay": "api.replaying",
     "Replayed": "api.replaying",
+    "Seen": "proxy.service",
     "Served": "api.serving",
     "StandIn": "api.serving",
+    "Traffic": "api.expectations",
     "UnknownRuleError": "lint.catalogue",
     "decode": "api.decoding",
     "open": "api.captures",

@@ -70,8 +70,8 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
 def mqtt_capture(request: pytest.FixtureRequest, mqtt_proxy: Callable[..., Proxy]) -> Callable[..., Traffic]:
     """Makes expectations of the traffic of a test: what passes a proxy, or what a capture holds.
 
-    ``mqtt_capture()`` and ``mqtt_capture("mqtt://127.0.0.1:1883")`` return an `api.expectations.Traffic` of a proxy that
-    ``mqtt_proxy`` makes with the same arguments, ``mqtt_capture(proxy)`` that of a proxy which runs, and
+    ``mqtt_capture()`` and ``mqtt_capture("mqtt://127.0.0.1:1883")`` return an `api.expectations.Traffic` of a proxy
+    that ``mqtt_proxy`` makes with the same arguments, ``mqtt_capture(proxy)`` that of a proxy which runs, and
     ``mqtt_capture("device.pcapng")`` that of a capture, which is looked for beside the file of the test and in the
     rootdir.
     """
@@ -94,8 +94,8 @@ def mqtt_replay_broker(request: pytest.FixtureRequest) -> Iterator[Callable[...,
     """Makes stand-ins for a broker, which play the server half of captures; they end with the test.
 
     ``mqtt_replay_broker("site.pcapng")`` returns a running `mqttscope.StandIn`; further arguments go to it.  Captures
-    are looked for beside the file of the test and in the rootdir.  Answers come at once (``pace="asap"``) unless another
-    pace is given.
+    are looked for beside the file of the test and in the rootdir.  Answers come at once (``pace="asap"``) unless
+    another pace is given.
     """
     from mqttscope.api.serving import StandIn
 

@@ -12,8 +12,9 @@ What comes out is plain values of the moment at which a packet passed: they can 
 from __future__ import annotations
 
 import os
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -149,7 +150,8 @@ class Views:
         assert line is not None
         shown: Any = event if self._show_secrets else with_public_names(public_event(event))
         connection = shown.connection
-        malformed = shown.malformed if isinstance(shown, MalformedEvent) else None
+        malformed: Malformed | None = shown.malformed if isinstance(shown, MalformedEvent) else None
+        packet: ControlPacket | None
         if isinstance(shown, PacketEvent):
             kind, packet, raw = "packet", shown.packet, shown.packet.raw
         elif malformed is not None:
@@ -311,7 +313,7 @@ class Captures:
         self._source = source
         self._payload_limit = payload_limit
         self._show_secrets = show_secrets
-        self._running: list[Any] = []
+        self._running: weakref.WeakSet[Generator[Event, None, None]] = weakref.WeakSet()
 
     def __enter__(self) -> Self:
         return self
@@ -321,16 +323,19 @@ class Captures:
 
     def close(self) -> None:
         """Close the files of iterations that were left in the middle."""
-        for one in self._running:
+        for one in list(self._running):
             one.close()
-        self._running.clear()
 
     def __iter__(self) -> Iterator[Packet]:
-        return self._keep(one for one in self._views() if isinstance(one, Packet))
+        packets = (one for one in self._views() if isinstance(one, Packet))
+        self._running.add(packets)
+        return packets
 
     def events(self) -> Iterator[Event]:
         """Packets, and everything else that happened: connections, gaps, capture errors."""
-        return self._keep(self._views())
+        events = self._views()
+        self._running.add(events)
+        return events
 
     def connections(self) -> list[ConnectionSummary]:
         """The connections, in order of appearance; with a filter those that have an event which matches."""
@@ -357,7 +362,7 @@ class Captures:
         ``payload_limit``: bytes of each payload that are kept in ``payload``; length and SHA-256 always are.  Tables
         hold no secrets, whatever ``show_secrets`` says.  `MissingPackageError` without pyarrow.
         """
-        pyarrow = _package("pyarrow", "pip install 'mqttscope[lake]'")
+        package = _package("pyarrow", "pip install 'mqttscope[lake]'")
         _package("msgspec", "pip install 'mqttscope[lake]'")
         from mqttscope.lake.options import LakeOptions
         from mqttscope.lake.schemas import TABLES
@@ -369,7 +374,8 @@ class Captures:
         rows = _PacketRows(collector, self._source.filter())
         batches = [one for event in self._source.events(reading, dissector, rows.feed) for one in rows.take(event)]
         batches += rows.rest()
-        return pyarrow.Table.from_batches(batches, schema=TABLES["packets"].arrow())
+        table: pyarrow.Table = package.Table.from_batches(batches, schema=TABLES["packets"].arrow())
+        return table
 
     def to_pandas(self, *, payload_limit: int = 0) -> pandas.DataFrame:
         """`to_arrow` as a `pandas.DataFrame`; `MissingPackageError` without pandas."""
@@ -378,8 +384,8 @@ class Captures:
 
     def to_polars(self, *, payload_limit: int = 0) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
-        polars = _package("polars", "pip install polars")
-        made: polars.DataFrame = polars.from_arrow(self.to_arrow(payload_limit=payload_limit))
+        package = _package("polars", "pip install polars")
+        made: polars.DataFrame = package.from_arrow(self.to_arrow(payload_limit=payload_limit))
         return made
 
     @property
@@ -392,7 +398,7 @@ class Captures:
         """What else is to be said of that reading at its end, as sentences: drops, captures that overlap in time."""
         return self._source.notes
 
-    def _views(self) -> Iterator[Event]:
+    def _views(self) -> Generator[Event, None, None]:
         source = self._source
         reading = source.reading()
         views = Views(payload_limit=self._payload_limit, show_secrets=self._show_secrets)
@@ -401,11 +407,6 @@ class Captures:
             shown = views.of(event)
             if shown is not None:
                 yield shown
-
-    def _keep(self, running: Any) -> Any:
-        self._running = [one for one in self._running if one.gi_frame is not None]
-        self._running.append(running)
-        return running
 
 
 class _PacketRows:

@@ -87,7 +87,7 @@ class Traffic:
 
     def __init__(self, source: Proxy | Path | Sequence[Path]) -> None:
         """``source``: a proxy that runs, or one or more captures; errors as of `open`."""
-        self.proxy = source if isinstance(source, Proxy) else None
+        self.proxy: Proxy | None = source if isinstance(source, Proxy) else None
         """The proxy; ``None`` for captures."""
         names = [source] if isinstance(source, str | os.PathLike) else source
         self._source = None if isinstance(names, Proxy) else Source(names)
@@ -115,8 +115,8 @@ class Traffic:
         """What has passed, oldest first, as far as it matches.
 
         ``type``: name of a packet type, ``publish``.  ``topic``: a topic or a Topic Filter.  ``payload``: bytes, or
-        text that is UTF-8.  ``direction``: ``client_to_server`` or ``server_to_client``.  ``where``: asked about each packet
-        that matches otherwise.  `ArgumentError` for a type that does not exist.
+        text that is UTF-8.  ``direction``: ``client_to_server`` or ``server_to_client``.  ``where``: asked about each
+        packet that matches otherwise.  `ArgumentError` for a type that does not exist.
         """
         if type is not None and type not in TYPES:
             raise ArgumentError(f"{type!r} is no packet type: {', '.join(sorted(TYPES))}")

@@ -23,7 +23,6 @@ from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.redact.secrets import LENGTH
-from mqttscope.report.findings.json import finding_view
 
 SECRETS = "SEC104"
 """The rule whose setting is the length from which on random text counts as a secret."""
@@ -34,11 +33,11 @@ class Findings(Sequence[Finding]):
 
     def __init__(self, found: list[Finding], errors: list[CaptureError], linter: Linter, packets: int) -> None:
         self._found = found
-        self.errors = errors
+        self.errors: list[CaptureError] = errors
         """What could not be read: findings are of what could."""
-        self.packets = packets
+        self.packets: int = packets
         """MQTT packets that were judged; 0 says that the captures hold no MQTT, which is no good news."""
-        self.rules = [rule.code for rule in linter.rules]
+        self.rules: list[str] = [rule.code for rule in linter.rules]
         """Codes of the rules that ran."""
         self.withheld: dict[str, int] = dict(linter.withheld)
         """Findings by rule that the captures are not good enough for."""
@@ -83,6 +82,8 @@ class Findings(Sequence[Finding]):
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The JSON forms: what ``mqttscope lint --format jsonl`` writes (docs/findings.md)."""
+        from mqttscope.report.findings.json import finding_view
+
         return [finding_view(one) for one in self._found]
 
 

@@ -119,9 +119,9 @@ class _Recording:
         )
         self.notes: list[str] = []
         """What happened with connections that the recording does not have, in words."""
-        self.address = ""
+        self.address: str = ""
         """Where devices connect: ``127.0.0.1:41234``; empty before it listens."""
-        self.port = 0
+        self.port: int = 0
         self._served: Served | None = None
 
     @property

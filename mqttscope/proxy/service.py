@@ -144,15 +144,15 @@ class Proxy:
         """CONNACK packets that did, whatever they say."""
         self._whole = 0
         """Packets that came to their end."""
-        self.forgotten = 0
+        self.forgotten: int = 0
         """Packets beyond `MAX_PACKETS` that were forgotten."""
-        self.forgotten_findings = 0
+        self.forgotten_findings: int = 0
         """Findings beyond `MAX_FINDINGS`, which nobody can ask for."""
         self.notes: list[str] = []
         """What went wrong with connections, in words."""
-        self.address = ""
+        self.address: str = ""
         """Where clients connect: ``127.0.0.1:41234``."""
-        self.port = 0
+        self.port: int = 0
         self._linter = Linter(self._rules)
         self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
         self._findings: list[Finding] = []
