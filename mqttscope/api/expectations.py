@@ -198,7 +198,9 @@ class Traffic:
         __tracebackhide__ = True
         if not rules:
             raise ArgumentError("never() needs the code, prefix or name of a rule")
-        codes = {code for name in rules for code in self._codes(name)}
+        codes: set[str] = set()
+        for name in rules:
+            codes.update(self._codes(name))
         found = [one for one in self._findings_of(rules) if one.rule in codes]
         if found:
             raise AssertionError(f"there are findings of {', '.join(rules)}\n\n{self._told(found)}")
@@ -260,6 +262,7 @@ class Traffic:
         return list(judge(self._source, extend_select=rules))
 
     def _codes(self, name: str) -> list[str]:
+        __tracebackhide__ = True
         codes = expand(name)
         if self.proxy is not None and not set(codes) & set(self.proxy.rules):
             raise ArgumentError(f"{name} does not run, so that it finds nothing: extend_select=[{name!r}] makes it run")

@@ -13,13 +13,14 @@ from typing import Any, overload
 from mqttscope.api.captures import Path, Ports, Source
 from mqttscope.api.reading import ArgumentError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.lint.catalogue import instances
+from mqttscope.lint.catalogue import all_rules, instances
 from mqttscope.lint.catalogue import select as select_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule_check import faults_of_declarations
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.redact.secrets import LENGTH
@@ -82,9 +83,11 @@ class Findings(Sequence[Finding]):
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The JSON forms: what ``mqttscope lint --format jsonl`` writes (docs/findings.md)."""
-        from mqttscope.report.findings.json import finding_view
+        import orjson
 
-        return [finding_view(one) for one in self._found]
+        from mqttscope.report.findings.json import finding_view, line
+
+        return [orjson.loads(line(finding_view(one))) for one in self._found]
 
 
 def lint(
@@ -110,7 +113,8 @@ def lint(
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
     which the captures hold every connection.  No configuration file is read.
 
-    `UnknownRuleError` and `ProfileError` for names that do not exist, beside the errors of `open`.
+    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` for a rule of one's own that
+    lacks something, beside the errors of `open`.
     """
     source = Source(captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors)
     return judge(
@@ -118,7 +122,7 @@ def lint(
         select=_names(select),
         extend_select=_names(extend_select),
         ignore=_names(ignore),
-        rules=[*(rule() for rule in rules), *(() if profile is None else rules_of(load(str(profile), FilePath.cwd())))],
+        rules=[*_own(rules), *(() if profile is None else rules_of(load(str(profile), FilePath.cwd())))],
         complete=frozenset(complete),
         show_secrets=show_secrets,
     )
@@ -162,6 +166,25 @@ class _Judging:
             self.packets += 1
         if found and is_wanted:
             self.found += (conceal(one, self._hiding) for one in found)
+
+
+def _own(rules: Iterable[type[Rule]]) -> list[Rule]:
+    """Rules that were made elsewhere; `ArgumentError` says what one lacks that the engine relies on."""
+    found: dict[str, Rule] = {}
+    for rule in rules:
+        if not (isinstance(rule, type) and issubclass(rule, Rule)):
+            raise ArgumentError(f"{rule!r} is no class of a rule")
+        code = getattr(rule, "code", None)
+        faults = [] if isinstance(code, str) and code else ["it has no code, such as OWN101"]
+        if not isinstance(getattr(rule, "severity", None), Severity):
+            faults.append("it has no severity: a member of mqttscope.lint.finding.Severity")
+        if code in all_rules() or code in found:
+            faults.append(f"{code} is the code of another rule")
+        faults += faults_of_declarations(rule)
+        if faults:
+            raise ArgumentError(f"{rule.__name__}: {'; '.join(faults)}")
+        found[rule.code] = rule()
+    return list(found.values())
 
 
 def _names(given: Iterable[str]) -> tuple[str, ...]:
