@@ -9,13 +9,17 @@ sans-IO) -> ``mqtt`` (the shared decoder, sans-IO) -> ``session`` (what both end
 per command).
 """
 
+from __future__ import annotations
+
 import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from mqttscope.errors import MqttscopeError
 
+TYPE_CHECKING = False  # true for who checks types; `typing` itself takes longer to load than everything here
 if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
     from mqttscope.api.captures import (
         Captures,
         ConnectionSummary,
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
     from mqttscope.lint.finding import Finding
     from mqttscope.net.frame import CaptureError
     from mqttscope.proxy.service import Proxy, Seen
+
+else:
+    ModuleType = type(sys)
 
 __all__ = [
     "ArgumentError",

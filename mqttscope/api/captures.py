@@ -487,7 +487,8 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     be read to its end, after the packets that could be read, instead of noting it in ``errors``.
 
     `CaptureNotFoundError` for a name that stands for no file, `FilterError` for an expression that cannot be
-    understood, `ArgumentError` for ports and versions that do not exist, `ReadingError` for keys that cannot be used.
+    understood, `ArgumentError` for ports and versions that do not exist; `ReadingError`, when it is read, for keys that
+    cannot be used.
     """
     source = Source(captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors)
     return Captures(source, payload_limit=payload_limit, show_secrets=show_secrets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import sys
 from datetime import UTC, datetime
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import mqttscope
-from tests.cli.running import ROOT, capture, invoke
+from tests.cli.running import capture, invoke
+from tests.conftest import ROOT
 from tests.each import each
 
 QOS = capture("v5-qos")
@@ -113,7 +113,7 @@ def test_calls_that_make_no_sense_are_refused() -> None:
         mqttscope.open(b"a.pcap")  # type: ignore[arg-type]
     for ports in ([0], ["80:http"], "1883", {70000: "ws"}):
         with pytest.raises(mqttscope.ArgumentError):
-            mqttscope.open(QOS, ports=ports)  # type: ignore[arg-type]
+            mqttscope.open(QOS, ports=ports)
     with pytest.raises(mqttscope.ArgumentError):
         mqttscope.open(QOS, version="6")
     with pytest.raises(mqttscope.ReadingError, match="nix"):
@@ -172,5 +172,4 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch: 
 def test_ports_say_where_mqtt_is_spoken() -> None:
     path = capture("port-18830")
     for ports in ([18830], ["18830"], {18830: "mqtt"}):
-        assert list(mqttscope.open(path, ports=ports)) == list(mqttscope.open(path))  # type: ignore[arg-type]
-    assert builtins.open is not mqttscope.open
+        assert list(mqttscope.open(path, ports=ports)) == list(mqttscope.open(path))

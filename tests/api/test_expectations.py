@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -62,12 +63,13 @@ def test_findings_that_must_not_be() -> None:
 
 def test_questions_that_make_no_sense_are_errors_of_the_test() -> None:
     traffic = mqttscope.Traffic(QOS)
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: traffic.expect("publsh"),
         lambda: traffic.absent("publsh"),
         lambda: traffic.expect("publish", count=0),
         lambda: traffic.never(),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(mqttscope.ArgumentError):
             call()
     with pytest.raises(mqttscope.UnknownRuleError):
@@ -81,9 +83,10 @@ def test_questions_that_make_no_sense_are_errors_of_the_test() -> None:
 def test_where_nothing_passed_nothing_is_proved() -> None:
     with mqttscope.Proxy("mqtt://127.0.0.1:1") as proxy:
         traffic = mqttscope.Traffic(proxy)
-        for call in (lambda: traffic.never("PUB"), lambda: traffic.absent("publish")):
-            with pytest.raises(AssertionError, match="nothing to judge: no MQTT packet has passed"):
-                call()
+        with pytest.raises(AssertionError, match="nothing to judge: no MQTT packet has passed"):
+            traffic.never("PUB")
+        with pytest.raises(AssertionError, match="nothing to judge: no MQTT packet has passed"):
+            traffic.absent("publish")
         with pytest.raises(AssertionError, match="nothing passed at all"):
             traffic.expect("connect", timeout=0.1)
         with pytest.raises(mqttscope.ArgumentError, match=r"OPS does not run.*extend_select=\['OPS'\] makes it run"):
