@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 
 from mqttscope import filter as filters
-from mqttscope.api.reading import CaptureNotFoundError, CaptureReadError, Reading, read_ports, read_version, select
+from mqttscope.api.reading import (
+    CaptureNotFoundError,
+    CaptureReadError,
+    Reading,
+    ReadingError,
+    read_ports,
+    read_version,
+    select,
+)
 from mqttscope.capture.files import NOTHING_THERE, STDIN, find_captures
 from mqttscope.dissect import Dissector, FastPath, Options, dissect_segments
 from mqttscope.errors import MqttscopeError
@@ -63,7 +71,7 @@ class MissingPackageError(MqttscopeError, ImportError):
     """A package that is needed for this and nothing else is not installed; the text says how to install it."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Event:
     """Something that a capture holds, as it was when it passed."""
 
@@ -103,7 +111,7 @@ class Event:
         return made
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Packet(Event):
     """One MQTT Control Packet.
 
@@ -254,6 +262,7 @@ class Source:
         self.filter()
         self._keys = None if keys is None else os.fspath(keys)
         self._ports, self._version = read_ports(ports), read_version(version)
+        self._was_read = False
         self.raise_errors = raise_errors
         self.errors: list[CaptureError] = []
         """What could not be read, of the reading that began last."""
@@ -276,7 +285,10 @@ class Source:
         )
 
     def reading(self) -> Reading:
-        """One reading; `ReadingError` where the keys cannot be used."""
+        """One reading; `ReadingError` where the keys cannot be used, and for standard input a second time."""
+        if STDIN in self.names and self._was_read:
+            raise ReadingError("standard input can be read once")
+        self._was_read = True
         self.errors, self.notes = [], []
         return Reading(self.names, keylog=self._keys)
 

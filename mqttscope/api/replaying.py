@@ -131,6 +131,9 @@ class _Clients:
         )
         try:
             await playing.run()
+        except asyncio.CancelledError:
+            playing.stop()
+            raise
         finally:
             if recording is not None:
                 recording.close()

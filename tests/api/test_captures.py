@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from datetime import UTC, datetime
@@ -118,6 +119,15 @@ def test_calls_that_make_no_sense_are_refused() -> None:
         mqttscope.open(QOS, version="6")
     with pytest.raises(mqttscope.ReadingError, match="nix"):
         list(mqttscope.open(QOS, keys="nix"))
+
+
+def test_standard_input_can_be_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(QOS.read_bytes())))
+    captures = mqttscope.open("-")
+
+    assert len(list(captures)) == 24
+    with pytest.raises(mqttscope.ReadingError, match="standard input can be read once"):
+        list(captures)
 
 
 def test_secrets_are_hidden_unless_they_are_asked_for() -> None:

@@ -55,6 +55,23 @@ def test_inside_a_loop_the_twin_is_awaited() -> None:
     assert all(one.ok for one in asyncio.run(main()))
 
 
+def test_a_run_that_is_cancelled_ends_its_connections() -> None:
+    async def main() -> mqttscope.Served:
+        async with mqttscope.AsyncStandIn(QOS, pace="asap") as broker:
+            run = asyncio.create_task(mqttscope.AsyncReplay(QOS, broker=broker.url, pace="0.01x").run())
+            async with asyncio.timeout(20):
+                while not broker._serving.connections:
+                    await asyncio.sleep(0.01)
+                run.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await run
+                while not all(one.finished for one in broker._serving.drivers):
+                    await asyncio.sleep(0.01)
+            return await broker.finish(0)
+
+    assert not asyncio.run(main()).complete
+
+
 def test_nothing_is_sent_to_another_host_unless_that_is_allowed() -> None:
     with pytest.raises(mqttscope.ArgumentError, match=r"192\.0\.2\.1:1883 is another host: allow_remote=True allows"):
         mqttscope.Replay(QOS, broker="mqtt://192.0.2.1").run()
