@@ -34,15 +34,14 @@ from mqttscope.capture.fingerprint import (
 )
 from mqttscope.capture.read import BoundedFile
 from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.lake import delta
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
+from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.files import (
     LakeFiles,
     add_errors,
     add_files,
-    commit,
     known_errors,
-    lake_lock,
-    merge_small,
     reading,
     remember_errors,
 )
@@ -216,6 +215,7 @@ def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
             "reports and questions still read it; take its captures into a new folder to add others"
         )
     check_files(root, before)
+    delta.check(root, before)
     # What the ingest reads: what flows and rules remember, and the tables that it makes sums of.
     check_content(root, before, [*before.state_files, *before.scope_state_files])
     check_tables(root, before, _READ)
