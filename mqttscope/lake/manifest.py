@@ -308,8 +308,8 @@ def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
     return strays
 
 
-KEPT_APART = ("state/", "scope_state/", "flow_keys/")
-"""Folders of what is of no use to readers."""
+KEPT_APART = ("state/", "scope_state/", "flow_keys/", "open/")
+"""Folders of what is of no use to readers; the last one is of lakes of an earlier release."""
 
 
 def _generation(name: str) -> int:

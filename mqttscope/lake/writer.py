@@ -209,10 +209,10 @@ def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
-    if before.schema != SCHEMA_VERSION:
+    if not before.versions:
         raise LakeError(
-            f"{root} has tables of version {before.schema}, this program writes version {SCHEMA_VERSION}: "
-            "reports and questions still read it; take its captures into a new folder to add others"
+            f"{root} is a lake of an earlier release: 'mqttscope pipeline convert --lake {root}' makes its tables "
+            "Delta tables, which an ingest needs; reports and questions read it as it is"
         )
     check_files(root, before)
     delta.check(root, before)

@@ -27,6 +27,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
+from tests.lake.earlier import make_earlier
 from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, usual
 
 SUMS = ("topics", "clients", "sessions")
@@ -368,32 +369,18 @@ def test_a_lake_without_checksums_is_read_and_gets_them(tmp_path: Path) -> None:
     assert manifest.checksums.keys() == manifest.all_files()
 
 
-def of_version_1(lake: Path) -> None:
-    """Make a lake one of an earlier release: other names of columns, fewer columns, no checksums."""
-    path = lake / "manifest.json"
-    data = json.loads(path.read_text())
-    for name in [*data["files"].get("connections", []), *data["open_files"].get("connections", [])]:
-        table = pq.read_table(lake / name, partitioning=None).drop_columns(["late", "also_closed"])
-        names = [{"closed_how": "how", "closed_by": "by"}.get(one, one) for one in table.column_names]
-        pq.write_table(table.rename_columns(names), lake / name)
-        data["sizes"][name] = (lake / name).stat().st_size
-    for name in ("checksum", "checksums", "schema"):
-        del data[name]
-    path.write_text(json.dumps(data))
-
-
 def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     parts = cut(SEVERAL[0], tmp_path, 2)
     write_lake(parts[:1], lake, options())
     wanted = read_table(lake, "connections").drop_columns(["late", "also_closed"]).to_pylist()
-    of_version_1(lake)
+    make_earlier(lake, schema=1)
 
     found = read_table(lake, "connections")
     assert found.drop_columns(["late", "also_closed"]).to_pylist() == wanted
     assert found.column("late").to_pylist() == [None] * len(wanted)
     assert read_table(lake, "connections", ["closed_by", "client"]).column_names == ["closed_by", "client"]
-    with pytest.raises(LakeError, match="tables of version 1, this program writes version 2: reports"):
+    with pytest.raises(LakeError, match=f"'mqttscope pipeline convert --lake {lake}' makes its tables Delta tables"):
         write_lake(parts[1:], lake, options())
 
 
