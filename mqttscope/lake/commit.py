@@ -61,6 +61,7 @@ def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
     ends.  Where the system has no such locks, `commit` is what notices.
     """
     root = Path(folder)
+    delta.require()
     with writing(root):
         make_folder(root)
         _refuse_others(root)
@@ -88,6 +89,8 @@ def _refuse_others(root: Path) -> None:
         raise LakeError(
             f"{root} is no lake, and not empty (it holds {others[0]}): a new lake needs a folder of its own"
         )
+    if not (root / PENDING).exists() and any((root / name / delta.LOG).exists() for name in TABLES):
+        raise LakeError(f"{root} holds the tables of a lake, but not its {NAME}: a new lake needs a folder of its own")
 
 
 def commit(root: Path, before: Manifest, after: Manifest) -> None:

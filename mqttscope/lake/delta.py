@@ -3,7 +3,8 @@
 Each table is a folder with a log (``_delta_log``).  A commit of a lake is one transaction of each table whose files it
 changes: it adds what was written, removes rows of connections that were open before and files that were merged, and
 carries the generation of the lake as application transaction, so that it can be repeated and nothing is in twice.
-delta-rs writes the log; the Parquet files are ours (`lake.files`).
+delta-rs writes the log; the Parquet files are ours (`lake.files`).  Only who commits needs it: neither readers nor the
+executors of Spark load it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from mqttscope.capture.write import for_the_owner, make_folder
 from mqttscope.lake.manifest import LakeError, Manifest, sync_folder
 from mqttscope.lake.schemas import TABLES
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake.transaction import AddAction, RemoveAction
+
+    Tables = Mapping[str, DeltaTable | None]
 
 APPLICATION = "mqttscope"
 """Names our transactions in the log of a table; their version is the generation of the lake."""
@@ -36,7 +40,6 @@ PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFil
 _THREADS = 4
 _TIME = "timestamp_ns"
 _T = TypeVar("_T")
-Tables = Mapping[str, DeltaTable | None]
 
 
 def open_tables(root: Path, before: Manifest, after: Manifest, *, checked: bool = True) -> Tables:
@@ -56,6 +59,14 @@ def publish(root: Path, before: Manifest, after: Manifest, tables: Tables) -> di
     return before.versions | _of_all(lambda name: _publish(root, name, before, after, tables[name]), tables)
 
 
+def require() -> None:
+    """`LakeError` where what writes the log is not installed."""
+    try:
+        import deltalake  # noqa: F401
+    except ImportError as error:
+        raise LakeError(f"a lake needs what is not installed ({error}): pip install 'mqttscope[lake]'") from None
+
+
 def check(root: Path, manifest: Manifest) -> None:
     """`LakeError` where a table lacks files of the manifest, because another program has changed it."""
     for name in TABLES:
@@ -69,6 +80,8 @@ def vacuum(root: Path) -> None:
 
 
 def _vacuum(folder: Path) -> None:
+    from deltalake import DeltaTable
+
     with _talking(folder):
         DeltaTable(str(folder)).vacuum(dry_run=False, full=True)
 
@@ -105,6 +118,8 @@ def _publish(root: Path, name: str, before: Manifest, after: Manifest, table: De
 
 
 def _create(root: Path, name: str, names: Iterable[str], manifest: Manifest) -> None:
+    from deltalake.transaction import create_table_with_add_actions
+
     make_folder(root / name / LOG)
     create_table_with_add_actions(
         str(root / name),
@@ -120,10 +135,14 @@ def _create(root: Path, name: str, names: Iterable[str], manifest: Manifest) -> 
 @cache
 def schema_of(name: str) -> Schema:
     """The schema of a table in Delta's own types, with the meanings of columns as comments."""
+    from deltalake import Schema
+
     return Schema.from_arrow(TABLES[name].arrow())
 
 
 def _properties(generation: int, **more: Any) -> CommitProperties:
+    from deltalake import CommitProperties, Transaction
+
     return CommitProperties(app_transactions=[Transaction(APPLICATION, generation)], **more)
 
 
@@ -156,6 +175,9 @@ def _entry(folder: Path, version: int) -> Path:
 
 
 def _opened(folder: Path) -> DeltaTable | None:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
     with suppress(TableNotFoundError):
         return DeltaTable(str(folder))
     return None
@@ -173,12 +195,16 @@ def _files_of(manifest: Manifest, name: str) -> dict[str, None]:
 
 
 def _added(root: Path, name: str, manifest: Manifest) -> AddAction:
+    from deltalake.transaction import AddAction
+
     now = int(time.time() * 1000)
     stats = json.dumps(_statistics(root / name, manifest.rows[name]))
     return AddAction(name.partition("/")[2], manifest.sizes[name], {}, now, True, stats)
 
 
 def _removed(name: str, manifest: Manifest) -> RemoveAction:
+    from deltalake.transaction import RemoveAction
+
     return RemoveAction(name.partition("/")[2], True, int(time.time() * 1000), manifest.sizes[name], {})
 
 
@@ -207,6 +233,8 @@ def _sync(folder: Path, version: int) -> None:
 @contextmanager
 def _talking(folder: Path) -> Iterator[None]:
     """`LakeError` for what goes wrong with a table."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
     try:
         yield
     except CommitFailedError:

@@ -1,6 +1,6 @@
 """Writes a lake in a local folder, in process: for small inputs, and as the reference for every other engine.
 
-An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
+An ingest is all or nothing: files are written beside those that count, then committed (`lake.commit`).  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown
 since, what is new is read.  A connection that is open when the captures end continues in the next ingest, from what its
 flow remembers; until then its rows so far are in the tables as well, ``closed_how`` being ``open``.  What rules

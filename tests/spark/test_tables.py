@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from deltalake import DeltaTable
+
 import mqttscope.spark as package
 from mqttscope.lake import schemas
 from mqttscope.lake.manifest import LakeError, read_manifest
@@ -57,6 +59,11 @@ def test_rows_are_those_of_the_lake(spark: SparkSession, tmp_path: Path) -> None
     write_lake([first], lake, options())
     assert read_manifest(lake).open_files
     (lake / "packets" / "stray.parquet").write_bytes(b"of an ingest that broke off")
+    # A session of Spark that knows nothing of mqttscope: the files that the logs of the tables name.
+    for name in ("packets", "messages", "connections", "topics"):
+        files = [one.translate(tables._GLOB) for one in DeltaTable(str(lake / name)).file_uris()]
+        rows = spark.read.parquet(*files).toArrow()
+        assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, read_table(lake, name).to_pylist()))
 
     for name in ("packets", "connections", "findings", "ingest_errors"):
         found = getattr(package, name)(spark, lake)
