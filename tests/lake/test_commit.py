@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -335,3 +336,25 @@ def test_files_that_nobody_needs_are_taken_away_now_and_then(tmp_path: Path, mon
     for number in range(5):
         ingest(tmp_path, [number])
     assert seen == [tmp_path] * 2
+
+
+def test_an_ingest_that_is_killed_anywhere(tmp_path: Path) -> None:
+    """SIGKILL at places all over an ingest: before, between and after the transactions of the tables."""
+    parts = cut(SEVERAL[0], tmp_path, 2)
+    words = [sys.executable, "-m", "tests.lake.kill_ingest", str(tmp_path), "1" if EXHAUSTIVE else "9"]
+    done = subprocess.run([*words, *map(str, parts)], capture_output=True, text=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    write_lake(parts[:1], tmp_path / "first", options())
+    write_lake(parts[:1], tmp_path / "second", options())
+    write_lake(parts[1:], tmp_path / "second", options())
+    begun, whole = (
+        {name: sorted(map(repr, rows)) for name, rows in tables_of(tmp_path / name).items()}
+        for name in ("first", "second")
+    )
+    for one in found:
+        assert one["before"] == (begun if one["read"] == 1 else whole)
+        assert one["after"] == one["in_tables"] == whole
+        assert one["generation"] == 2
+    # Places before the manifest to come was written, and after it.
+    assert {one["pending"] for one in found if one["read"] == 1} == {False, True}
