@@ -1,8 +1,8 @@
-"""Ingests that are killed: ``python -m tests.lake.kill_ingest FOLDER STEP PART PART`` tells what became of each in JSON.
+"""Ingests that are killed: ``python -m tests.lake.kill_ingest FOLDER STEP PART PART`` prints what became of them.
 
 The first part is ingested, then the second one is killed where it brings something to the disk: at the first place, at
 that STEP places after it, and so on to the end; each time in a new copy of the lake.  Every ingest is a process of its
-own, a fork of this one, which loads no delta-rs: its threads are not forked.
+own, a fork of this one, which has no threads of delta-rs: these do not survive a fork.
 """
 
 from __future__ import annotations
