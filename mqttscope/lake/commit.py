@@ -61,7 +61,7 @@ def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
     ends.  Where the system has no such locks, `commit` is what notices.
     """
     root = Path(folder)
-    delta.require()
+    delta.require(root)
     with writing(root):
         make_folder(root)
         _refuse_others(root)
@@ -115,7 +115,7 @@ def complete(root: Path) -> None:
             return
         before, pending = read_manifest(root), read_manifest(root, PENDING)
         if pending.generation == before.generation + 1:
-            _publish(root, before, pending, delta.open_tables(root, before, pending, checked=False))
+            _publish(root, before, pending, delta.open_tables(root, before, pending, again=True))
         else:
             (root / PENDING).unlink()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -39,19 +40,22 @@ PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFil
 """How long earlier versions can be read: a watch makes a version of most tables every few seconds."""
 _THREADS = 4
 _TIME = "timestamp_ns"
+_STRANGE = re.compile(r"[\x00-\x1f\x7f\\]|%[0-9A-Fa-f]{2}")
+"""What delta-rs takes for something else in a path."""
 _T = TypeVar("_T")
 
 
-def open_tables(root: Path, before: Manifest, after: Manifest, *, checked: bool = True) -> Tables:
+def open_tables(root: Path, before: Manifest, after: Manifest, *, again: bool = False) -> Tables:
     """The tables that a commit changes; ``None`` for those that there are not yet.
 
-    ``before``: the manifest that they have.  `LakeError` where they do not, since another program has changed them;
-    unless ``checked`` is false: what a commit that broke off has changed is left alone.
+    ``before``: the manifest that they have.  `LakeError` where they do not, since another program has changed them.
+    ``again``: the commit broke off before, so that some of them may have what it changes.
     """
     changed = [
         name for name in TABLES if name not in before.versions or _files_of(before, name) != _files_of(after, name)
     ]
-    return _of_all(lambda name: (_checked if checked else _unchecked)(root, name, before), changed)
+    done = after.generation if again else None
+    return _of_all(lambda name: _checked(root, name, before, done), changed)
 
 
 def publish(root: Path, before: Manifest, after: Manifest, tables: Tables) -> dict[str, int]:
@@ -59,8 +63,13 @@ def publish(root: Path, before: Manifest, after: Manifest, tables: Tables) -> di
     return before.versions | _of_all(lambda name: _publish(root, name, before, after, tables[name]), tables)
 
 
-def require() -> None:
-    """`LakeError` where what writes the log is not installed."""
+def require(root: Path) -> None:
+    """`LakeError` where what writes the log is not installed, or cannot write it into this folder."""
+    if _STRANGE.search(root.resolve().as_posix()):
+        raise LakeError(
+            f"{root}: no Delta table can lie there: the path has a backslash, a control character, or % before two "
+            "hexadecimal digits"
+        )
     try:
         import deltalake  # noqa: F401
     except ImportError as error:
@@ -83,7 +92,7 @@ def _vacuum(folder: Path) -> None:
     from deltalake import DeltaTable
 
     with _talking(folder):
-        DeltaTable(str(folder)).vacuum(dry_run=False, full=True)
+        DeltaTable(_uri(folder)).vacuum(dry_run=False, full=True)
 
 
 def _of_all(work: Callable[[str], _T], names: Iterable[str]) -> dict[str, _T]:
@@ -101,20 +110,28 @@ def _publish(root: Path, name: str, before: Manifest, after: Manifest, table: De
             _create(root, name, wanted, after)
             _sync(folder, 0)
             return 0
-        version = table.version()
         new = [one for one in wanted if one not in had]
-        done = table.transaction_version(APPLICATION)
-        if done is not None and done >= after.generation:
+        if _has(table, after.generation):
             if not frozenset(new) <= _names(table, name):
                 raise LakeError(f"{folder} was changed by another ingest in the meantime; run this one again")
-            return version
+            return table.version()
+        _add_columns(table, name)
         gone = [one for one in had if one not in wanted]
         actions = [*(_added(root, one, after) for one in new), *(_removed(one, before) for one in gone)]
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=_properties(after.generation, max_commit_retries=0)
         )
-        _sync(folder, version + 1)
-        return version + 1
+        version = table.version() + 1
+        _sync(folder, version)
+        return version
+
+
+def _add_columns(table: DeltaTable, name: str) -> None:
+    """Columns that a table of an earlier release does not have yet."""
+    known = {one.name for one in table.schema().fields}
+    missing = [one for one in schema_of(name).fields if one.name not in known]
+    if missing:
+        table.alter.add_columns(missing)
 
 
 def _create(root: Path, name: str, names: Iterable[str], manifest: Manifest) -> None:
@@ -122,7 +139,7 @@ def _create(root: Path, name: str, names: Iterable[str], manifest: Manifest) -> 
 
     make_folder(root / name / LOG)
     create_table_with_add_actions(
-        str(root / name),
+        _uri(root / name),
         schema_of(name),
         [_added(root, one, manifest) for one in names],
         name=name,
@@ -146,11 +163,12 @@ def _properties(generation: int, **more: Any) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(APPLICATION, generation)], **more)
 
 
-def _checked(root: Path, name: str, manifest: Manifest) -> DeltaTable | None:
+def _checked(root: Path, name: str, manifest: Manifest, done: int | None = None) -> DeltaTable | None:
+    """A table that has the files of the manifest, or what the commit of the generation ``done`` changes."""
     folder, version = root / name, manifest.versions.get(name)
     with _talking(folder):
         table = _opened(folder)
-        if table is not None and table.version() == version:
+        if table is not None and (table.version() == version or _has(table, done)):
             return table
         here = _names(table, name)
     if version is not None and any(one not in here for one in _files_of(manifest, name)):
@@ -160,9 +178,10 @@ def _checked(root: Path, name: str, manifest: Manifest) -> DeltaTable | None:
     return table
 
 
-def _unchecked(root: Path, name: str, _: Manifest) -> DeltaTable | None:
-    with _talking(root / name):
-        return _opened(root / name)
+def _has(table: DeltaTable, generation: int | None) -> bool:
+    """Whether a table has taken in what a commit changes."""
+    last = table.transaction_version(APPLICATION)
+    return last is not None and generation is not None and last >= generation
 
 
 def _is_last(folder: Path, version: int | None) -> bool:
@@ -179,8 +198,13 @@ def _opened(folder: Path) -> DeltaTable | None:
     from deltalake.exceptions import TableNotFoundError
 
     with suppress(TableNotFoundError):
-        return DeltaTable(str(folder))
+        return DeltaTable(_uri(folder))
     return None
+
+
+def _uri(folder: Path) -> str:
+    """A folder as delta-rs takes it whatever its name is."""
+    return folder.absolute().as_uri()
 
 
 def _names(table: DeltaTable | None, name: str) -> frozenset[str]:

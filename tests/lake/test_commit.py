@@ -325,7 +325,7 @@ def test_two_that_commit_the_same_generation(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="was changed by another program in the meantime"):
         delta.publish(tmp_path, before, other, tables)
     with pytest.raises(LakeError, match="was changed by another ingest in the meantime"):
-        delta.publish(tmp_path, before, other, delta.open_tables(tmp_path, before, other, checked=False))
+        delta.publish(tmp_path, before, other, delta.open_tables(tmp_path, before, other, again=True))
     assert in_table(tmp_path) == [1, 2, 3, 8]
 
 

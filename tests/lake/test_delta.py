@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 pytest.importorskip("deltalake", reason="tables need deltalake: pip install 'mqttscope[lake]'")
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from mqttscope.lake import delta
 from mqttscope.lake.commit import commit
@@ -165,3 +166,41 @@ def test_what_no_reader_needs_is_taken_away(tmp_path: Path, monkeypatch: pytest.
     # What vacuum writes into the log is no change of the rows.
     write_lake([SEVERAL[1]], lake, options())
     assert json.loads((lake / "manifest.json").read_text())["versions"]["packets"] > 3
+
+
+@pytest.mark.parametrize("name", ["back\\slash", "new\nline", "a%20b"], ids=repr)
+def test_paths_that_no_delta_table_can_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match=f"^{re.escape(str(tmp_path / name))}: no Delta table can lie there: "):
+        write_lake([SEVERAL[0]], tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_paths_that_a_delta_table_can_have(tmp_path: Path) -> None:
+    lake = tmp_path / "it's 100% [a] {lake} #1 *ä? ~"
+    for part in cut(SEVERAL[0], tmp_path, 2):
+        write_lake([part], lake, options())
+    found = DeltaTable(str(lake / "packets")).to_pyarrow_table().to_pylist()
+    assert ordered(found) == ordered(read_table(lake, "packets").to_pylist())
+
+
+def test_a_table_of_an_earlier_release_gets_the_columns_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, parts = tmp_path / "lake", cut(SEVERAL[0], tmp_path, 2)
+    with monkeypatch.context() as patched:
+        fewer = {name: Schema.from_arrow(pa.schema(list(schema.arrow())[:-2])) for name, schema in TABLES.items()}
+        patched.setattr(delta, "schema_of", fewer.__getitem__)
+        write_lake(parts[:1], lake, options())
+    assert len(DeltaTable(str(lake / "packets")).schema().fields) == len(TABLES["packets"].columns) - 2
+
+    write_lake(parts[1:], lake, options())
+    found = DeltaTable(str(lake / "packets"))
+    assert [one.name for one in found.schema().fields] == list(TABLES["packets"].names)
+    assert found.version() == read_manifest(lake).versions["packets"]
+    assert ordered(found.to_pyarrow_table().to_pylist()) == ordered(read_table(lake, "packets").to_pylist())
+
+
+def test_a_library_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(LakeError, match=r"needs what is not installed .*: pip install 'mqttscope\[lake\]'"):
+        write_lake([SEVERAL[0]], tmp_path / "lake")

@@ -54,7 +54,7 @@ def test_what_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_rows_are_those_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
     """Whatever its name is, and with connections that are still open."""
-    lake = tmp_path / "a [lake] {of} *ä%20?"
+    lake = tmp_path / "a [lake] {of} *ä% ?"
     first = cut(ROOT / "captures" / "session-taken-over" / "capture.pcapng", tmp_path, 2)[0]
     write_lake([first], lake, options())
     assert read_manifest(lake).open_files
