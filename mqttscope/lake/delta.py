@@ -117,7 +117,10 @@ def _publish(root: Path, name: str, before: Manifest, after: Manifest, table: De
             return table.version()
         _add_columns(table, name)
         gone = [one for one in had if one not in wanted]
-        actions = [*(_added(root, one, after) for one in new), *(_removed(one, before) for one in gone)]
+        actions: list[AddAction | RemoveAction] = [
+            *(_added(root, one, after) for one in new),
+            *(_removed(one, before) for one in gone),
+        ]
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=_properties(after.generation, max_commit_retries=0)
         )
@@ -209,7 +212,9 @@ def _uri(folder: Path) -> str:
 
 def _names(table: DeltaTable | None, name: str) -> frozenset[str]:
     """The files of a table, relative to the lake."""
-    paths = [] if table is None else table.get_add_actions(flatten=True).column("path").to_pylist()
+    if table is None:
+        return frozenset()
+    paths = table.get_add_actions(flatten=True).column("path").to_pylist()
     return frozenset(f"{name}/{unquote(path)}" for path in paths)
 
 

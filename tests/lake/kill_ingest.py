@@ -45,10 +45,10 @@ def killed(lake: Path, capture: str, place: int) -> bool:
     """Ingest a capture, and end without a word when something is brought to the disk for the n-th time."""
     sync, calls = os.fsync, count(1)
 
-    def fsync(file: int) -> None:
+    def fsync(fd: Any) -> None:
         if next(calls) == place:
             os.kill(os.getpid(), signal.SIGKILL)
-        sync(file)
+        sync(fd)
 
     os.fsync = fsync
     write_lake([capture], lake, options())
