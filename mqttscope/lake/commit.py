@@ -96,8 +96,6 @@ def _refuse_others(root: Path) -> None:
 def commit(root: Path, before: Manifest, after: Manifest) -> None:
     """Make what was written count; `LakeError` where another ingest was faster, or it cannot be written."""
     with writing(root):
-        if before.generation and before.generation % VACUUMED == 0:
-            delta.vacuum(root)
         measure_files(root, after)
         for folder in sorted({name.rpartition("/")[0] for name in after.all_files()}):
             sync_folder(root / folder)
@@ -126,6 +124,11 @@ def _publish(root: Path, before: Manifest, after: Manifest, tables: delta.Tables
     write_manifest(root, after)
     (root / PENDING).unlink(missing_ok=True)
     remove_strays(root, after)
+    if after.generation % VACUUMED == 0:
+        # Not before: what an ingest has written is in no table yet, and may be older than what a vacuum spares.
+        with suppress(LakeError):
+            # What cannot be taken away now is taken away later; the commit is complete.
+            delta.vacuum(root)
 
 
 def measure_files(root: Path, manifest: Manifest) -> None:

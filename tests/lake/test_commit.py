@@ -337,6 +337,14 @@ def test_files_that_nobody_needs_are_taken_away_now_and_then(tmp_path: Path, mon
         ingest(tmp_path, [number])
     assert seen == [tmp_path] * 2
 
+    def fail(_: Path) -> None:
+        raise LakeError("no")
+
+    # The commit is complete all the same.
+    monkeypatch.setattr(delta, "vacuum", fail)
+    ingest(tmp_path, [5])
+    assert numbers(tmp_path) == in_table(tmp_path) == list(range(6))
+
 
 def test_an_ingest_that_is_killed_anywhere(tmp_path: Path) -> None:
     """SIGKILL at places all over an ingest: before, between and after the transactions of the tables."""
