@@ -37,6 +37,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         StartError              a broker that was to be started did not start
         StateError              written state cannot be read (ValueError)
         TlsError                a certificate, key or CA cannot be used
+        TooMuchKeptError        captures that are compared have too much that the other lacks
         UndecodableError        a payload cannot be shown as asked
         UnknownQueryError       a statement does more than ask, or cannot be parsed (ValueError)
         UnknownRuleError        no rule has this code or name (ValueError)
