@@ -109,10 +109,13 @@ def command(given: InspectOptions) -> int:
     from mqttscope.report.public import make_reporter
 
     suffix = given.reproducer()
-    if suffix is not None:
+    if suffix is not None and given.output is not None:
         from mqttscope.cli.inspecting import reproduce
 
-        return reproduce(given, suffix)
+        return reproduce(
+            given.captures, given.output, suffix, given.files, given.protocol, given.selection,
+            show_secrets=given.view.show_secrets,
+        )  # fmt: skip
     captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
     wanted = compile_filter(given.selection.expression)
     export = file = None

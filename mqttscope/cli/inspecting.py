@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import click
 
 from mqttscope.cli import advice
 from mqttscope.cli.command import on_command_line
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
-from mqttscope.cli.options import compile_filter
+from mqttscope.cli.options import FileOptions, ProtocolOptions, SelectionOptions, compile_filter
 from mqttscope.cli.output import FileSink, Watch, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.errors import MqttscopeError
-from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.redact.credentials import starred_name
 from mqttscope.replay.script import Script, ScriptReader
 from mqttscope.replay.script_file import ScriptFile, ScriptFileError, script_file
 from mqttscope.report.reproduce import json_script, pytest_file, shell_script
-
-if TYPE_CHECKING:
-    from mqttscope.cli.inspect import InspectOptions
 
 WRITERS: dict[str, Callable[[ScriptFile], bytes]] = {".sh": shell_script, ".json": json_script, ".py": pytest_file}
 MAX_NAMED = 10
@@ -44,21 +41,33 @@ class CannotReproduceError(MqttscopeError, click.ClickException):
     exit_code = EXIT_UNREADABLE
 
 
-def reproduce(given: InspectOptions, suffix: str) -> int:
-    """Write the connection that the options select; returns the exit code."""
+def reproduce(
+    captures: Sequence[str],
+    output: str,
+    suffix: str,
+    files: FileOptions,
+    protocol: ProtocolOptions,
+    selection: SelectionOptions,
+    *,
+    show_secrets: bool,
+) -> int:
+    """Write the connection that the options select to a file; returns the exit code.
+
+    ``suffix``: one of `WRITERS`.  A usage error where several connections are selected, `CannotReproduceError` where
+    there is none, or where the capture does not have what its client sent.
+    """
     idle = next((spelled for name, spelled in on_command_line() if name not in _TAKEN), None)
     if idle is not None:
         raise click.UsageError(
-            f"--output {given.output} is a reproducer of a connection: {idle} changes nothing there; with --format it"
-            " is a report"
+            f"--output {output} is a reproducer of a connection: {idle} changes nothing there; with --format it is a"
+            " report"
         )
-    assert given.output is not None
-    wanted = compile_filter(given.selection.expression)
-    reading = Reading(given.captures, given.files)
-    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
+    wanted = compile_filter(selection.expression)
+    reading = Reading(captures, files)
+    dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
     watch = Watch(progress=True)
     events = dissect_segments(reading.segments(watch.skipped), dissector=dissector)
-    chosen = _choose(watch.events(events), wanted, given.selection.connection)
+    chosen = _choose(watch.events(events), wanted, selection.connection)
     for told in (*reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via)):
         if told:
             warn(told)
@@ -68,31 +77,35 @@ def reproduce(given: InspectOptions, suffix: str) -> int:
         raise CannotReproduceError(advice.nothing_found(dissector))
     if not chosen:
         absent = advice.selected_nothing(
-            dissector, given.selection.connection, filtered=wanted is not None, matched=False, whole=True
+            dissector, selection.connection, filtered=wanted is not None, matched=False, whole=True
         )
         raise CannotReproduceError(absent or "no packet of a connection can be read")
     if len(chosen) > 1:
         raise click.UsageError(_several(chosen))
     script = chosen[0]
     try:
-        made = script_file(script, show_secrets=given.view.show_secrets)
+        made = script_file(script, show_secrets=show_secrets)
     except ScriptFileError as error:
         raise CannotReproduceError(f"connection {script.connection.number} cannot be reproduced: {error}") from None
     _tell(script, made, suffix)
-    sink = FileSink(given.output, given.captures)
+    sink = FileSink(output, captures)
     sink.write(WRITERS[suffix](made))
     sink.flush()
     sink.close()
-    if suffix == ".sh" and os.path.isfile(given.output):
+    if suffix == ".sh" and os.path.isfile(output):
         # For whom it may be read, it may be run.
-        mode = os.stat(given.output).st_mode
-        os.chmod(given.output, mode | (mode & 0o444) >> 2)
+        mode = os.stat(output).st_mode
+        os.chmod(output, mode | (mode & 0o444) >> 2)
     return EXIT_UNREADABLE if watch.errors else EXIT_CLEAN
 
 
 def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) -> list[Script]:
-    """The connections that are selected: by number, and with a packet that matches."""
+    """The connections that are selected: by number, and with a packet that matches.
+
+    Where numbers are given, nothing is read after the end of the last of them.
+    """
     reader, matched, kept = ScriptReader(), set[int](), 0
+    left = set(connections)
     for event in events:
         connection = getattr(event, "connection", None)
         if connection is None or (connections and connection.number not in connections):
@@ -108,6 +121,10 @@ def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) 
         if wanted is None or wanted.matches(event):
             matched.add(connection.number)
         reader.feed(event)
+        if isinstance(event, ConnectionClosed) and connections:
+            left.discard(connection.number)
+            if not left:
+                break
     return [one for one in reader.finish() if one.entries and one.connection.number in matched]
 
 

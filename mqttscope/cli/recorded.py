@@ -25,6 +25,7 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.frame import CaptureNotice, Plaintext
 from mqttscope.net.segment import Segment
 from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.rewrite import (
@@ -96,6 +97,7 @@ def read(
     written = [one for one in captures if _is_script(one)]
     reading = Reading([one for one in captures if one not in written], files)
     dissection = protocol.dissection(decrypting=reading.decrypting)
+    segments: Iterator[Segment | CaptureNotice | Plaintext]
     segments, hidden = _written(written, dissection)
     dissector = Dissector(dissection)
     watch = Watch(progress=True)

@@ -223,10 +223,10 @@ def read_script(data: bytes) -> ScriptFile:
         made.steps.append(_read_step(step, index, made.steps))
     hidden = found.get("hidden", [])
     for one in hidden if isinstance(hidden, list) else []:
-        index, fields = (one.get("step"), one.get("fields")) if isinstance(one, dict) else (None, None)
-        if type(index) is not int or not 0 <= index < len(steps) or not isinstance(fields, list):
+        at, fields = (one.get("step"), one.get("fields")) if isinstance(one, dict) else (None, None)
+        if type(at) is not int or not 0 <= at < len(steps) or not isinstance(fields, list):
             raise ScriptFileError('"hidden" does not name steps and fields')
-        made.steps[index].hidden = [str(name) for name in fields]
+        made.steps[at].hidden = [str(name) for name in fields]
     return made
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.mqtt.packets import Disconnect, Puback, Suback, Subscribe, Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt import Disconnect, Properties, Puback, Suback, Subscribe, Subscription
 from tests import forked
 from tests.cli.made import Publish, client, closes, on, opened, server, write_capture
 from tests.cli.running import capture, environment, invoke

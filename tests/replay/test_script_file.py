@@ -118,7 +118,7 @@ def _changed(**changes: Any) -> bytes:
     return json.dumps({**document(), **changes}).encode()
 
 
-def _step(at: int = 1, **changes: Any) -> bytes:
+def _step(at: int = 1, /, **changes: Any) -> bytes:
     made = document()
     made["steps"][at].update(changes)
     return json.dumps(made).encode()
@@ -142,7 +142,7 @@ def _step(at: int = 1, **changes: Any) -> bytes:
         (_changed(hidden=[{"step": 99, "fields": []}]), '"hidden" does not name steps'),
         (_changed(hidden=[1]), '"hidden" does not name steps'),
         (_changed(steps=[1]), "step 0: it is no object"),
-        (_step(**{"from": "broker"}), 'step 1: "from" is neither'),
+        (_step(1, **{"from": "broker"}), 'step 1: "from" is neither'),
         (_step(after="soon"), 'step 1: "after" is not a number'),
         (_step(after=True), 'step 1: "after" is not a number'),
         (_step(after=-1), 'step 1: "after" is not a number'),
