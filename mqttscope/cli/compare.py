@@ -162,6 +162,10 @@ def command(given: CompareOptions) -> int:
     except TooMuchKeptError as error:
         complete = False
         warn(f"{error}; select clients with --client, or compare shorter captures")
+    except KeyboardInterrupt:
+        report.close(comparison, (given.a, given.b), complete=False)
+        sink.flush()
+        raise
     advice = [one for side in sides for one in side.advice()]
     for told in advice:
         warn(told)

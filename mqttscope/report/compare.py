@@ -44,9 +44,14 @@ _MARKS = {"a": "-", "b": "+", "": "~"}
 
 @dataclass(slots=True)
 class _Group:
-    """Differences that one line tells."""
+    """Differences that one line tells, without the connections that they are of: these are long."""
 
-    first: CaptureDifference
+    kind: CaptureDifferenceKind
+    only: str
+    place: tuple[bool, int, int]
+    """In the order of the connection; whole connections first."""
+    subject: str
+    detail: str
     count: int = 0
     frames: list[str] = field(default_factory=list)
 
@@ -57,6 +62,7 @@ class CompareText:
     def __init__(self, sink: Sink, view: View, *, most: int = MAX_LINES) -> None:
         self.sink, self.view, self.most = sink, view, most
         self.left_out = 0
+        self._page = Page(view)
         self._clients: dict[str, dict[tuple[Any, ...], _Group]] = {}
         self._groups = 0
 
@@ -74,14 +80,14 @@ class CompareText:
                 self.left_out += 1
                 return
             self._groups += 1
-            group = groups[key] = _Group(difference)
+            group = groups[key] = self._group(difference)
         group.count += 1
         if len(group.frames) < MAX_FRAMES:
             group.frames.append(_frames(difference))
 
     def close(self, found: Comparison, names: tuple[str, str], *, complete: bool = True) -> None:
         """Write everything; ``names`` are those of the captures.  ``complete``: they were compared to their ends."""
-        page, total = Page(self.view), found.counts
+        page, total = self._page, found.counts
         for side in (A, B):
             what = f"{plural(total.connections[side], 'connection')}, {plural(total.packets[side], 'packet')}"
             page.paragraph(f"{SIDES[side]}  {page.safe(names[side])}: {what}", indent=3)
@@ -93,12 +99,12 @@ class CompareText:
                 continue
             page.line([""])
             page.paragraph(self._heading(client, found.clients[client], page), "bold", indent=4)
-            for group in sorted(groups.values(), key=_place):
+            for group in sorted(groups.values(), key=lambda group: group.place):
                 if lines >= self.most:
                     left += group.count
                     continue
                 lines += 1
-                page.paragraph(f"  {self._line(group, page)}", indent=6)
+                page.paragraph(f"  {self._line(group)}", indent=6)
         page.line([""])
         if left:
             page.paragraph(
@@ -115,36 +121,46 @@ class CompareText:
         lost = [f"{SIDES[side]} lacks {plural(counts.lost[side], 'byte')}" for side in (A, B) if counts.lost[side]]
         return f"{name} ({', '.join([told, *lost])})"
 
-    def _line(self, group: _Group, page: Page) -> str:
-        first, several = group.first, group.count > 1
-        more = ", ..." if group.count > len(group.frames) else ""
-        told = [one for one in group.frames if one]
-        frames = f" (frame{'s' if several else ''} {', '.join(told)}{more})" if told else ""
-        mark = f"{_MARKS[first.only]} "
-        if first.kind is CaptureDifferenceKind.CONNECTION:
+    def _group(self, first: CaptureDifference) -> _Group:
+        """What the line of a difference, and of others like it, says."""
+        page, kind = self._page, first.kind
+        entry = first.entry
+        frame, place = (0, 0) if entry is None else (entry.frame, entry.place)
+        subject = "" if entry is None else self._subject(first, page)
+        if kind is CaptureDifferenceKind.CONNECTION:
             script = first.scripts[A] or first.scripts[B]
-            assert script is not None
-            size = plural(len(script.entries), "packet")
-            what = f"{plural(group.count, 'connection')} only in {first.only.upper()}"
-            return f"{mark}{what}{'' if several else f', with {size}'}{frames}"
-        if first.kind is CaptureDifferenceKind.CLOSE:
+            detail = f", with {plural(len(script.entries), 'packet')}" if script is not None else ""
+        elif kind is CaptureDifferenceKind.CLOSE:
             ended = (f"{_WHO[first.values[side]]} in {SIDES[side]}" for side in (A, B))
-            return f"{mark}connection ended by the {', by the '.join(ended)}{self._times(group)}"
-        subject = f"{mark}{self._subject(first, page)}"
-        if first.kind is CaptureDifferenceKind.PACKET:
-            return f"{subject}: {f'{group.count:,} ' if several else ''}only in {first.only.upper()}{frames}"
-        if first.kind is CaptureDifferenceKind.ORDER:
-            return f"{subject}: at another place in the order{self._times(group)}{frames}"
-        if first.kind is CaptureDifferenceKind.TIME:
-            after = (f"{duration(first.values[side])} in {SIDES[side]}" for side in (A, B))
-            return f"{subject}: comes after {', '.join(after)}{self._times(group)}{frames}"
-        one, other = (self._value(first, side, page) for side in (A, B))
-        values = "differs" if one == other else f"{one} in A, {other} in B"
-        name = page.safe(first.field.replace("properties.", ""))
-        return f"{subject}: {name} {values}{self._times(group)}{frames}"
+            detail = f"connection ended by the {', by the '.join(ended)}"
+        elif kind is CaptureDifferenceKind.ORDER:
+            detail = "at another place in the order"
+        elif kind is CaptureDifferenceKind.TIME:
+            unicode = self.view.unicode
+            after = (f"{duration(first.values[side], unicode=unicode)} in {SIDES[side]}" for side in (A, B))
+            detail = f"comes after {', '.join(after)}"
+        elif kind is CaptureDifferenceKind.FIELD:
+            one, other = (self._value(first, side, page) for side in (A, B))
+            values = "differs" if one == other else f"{one} in A, {other} in B"
+            detail = f"{page.safe(first.field.replace('properties.', ''))} {values}"
+        else:
+            detail = f"only in {first.only.upper()}"
+        return _Group(kind, first.only, (kind is not CaptureDifferenceKind.CONNECTION, frame, place), subject, detail)
 
-    def _times(self, group: _Group) -> str:
-        return f", {group.count:,} times" if group.count > 1 else ""
+    def _line(self, group: _Group) -> str:
+        count, mark = group.count, _MARKS[group.only]
+        told = [one for one in group.frames if one]
+        more = ", ..." if count > len(group.frames) else ""
+        frames = f" (frame{'s' if count > 1 else ''} {', '.join(told)}{more})" if told else ""
+        if group.kind is CaptureDifferenceKind.CONNECTION:
+            only = f"only in {group.only.upper()}"
+            return f"{mark} {plural(count, 'connection')} {only}{group.detail if count == 1 else ''}"
+        times = f", {count:,} times" if count > 1 else ""
+        if group.kind is CaptureDifferenceKind.CLOSE:
+            return f"{mark} {group.detail}{times}"
+        if group.kind is CaptureDifferenceKind.PACKET:
+            return f"{mark} {group.subject}: {f'{count:,} ' if count > 1 else ''}{group.detail}{frames}"
+        return f"{mark} {group.subject}: {group.detail}{times}{frames}"
 
     def _subject(self, difference: CaptureDifference, page: Page) -> str:
         entry = difference.entry
@@ -200,13 +216,6 @@ def _about(difference: CaptureDifference) -> str | None:
 def _frames(difference: CaptureDifference) -> str:
     frames = [str(one.frame) for one in difference.entries if one is not None and one.frame]
     return " / ".join(frames)
-
-
-def _place(group: _Group) -> tuple[bool, int, int]:
-    """In the order of the connection; whole connections first."""
-    entry = group.first.entry
-    frame = 0 if entry is None else entry.frame
-    return group.first.kind is not CaptureDifferenceKind.CONNECTION, frame, 0 if entry is None else entry.place
 
 
 def _cut(told: str) -> str:

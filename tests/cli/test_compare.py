@@ -127,3 +127,17 @@ def test_too_much_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert done.code == 3
     assert "wait for their counterparts in the other capture; select clients with --client" in done.err
+
+
+def test_what_was_found_before_a_signal_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: captures.Comparison) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(captures.Comparison, "finish", interrupted)
+
+    done = invoke("compare", QOS, OLD, "--format", "json")
+
+    assert done.code == 130
+    document = json.loads(done.text)
+    assert document["comparison"]["complete"] is False
+    assert document["comparison"]["differences"] == len(document["differences"]) == 6
