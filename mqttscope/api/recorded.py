@@ -78,6 +78,8 @@ class Recorded:
     """What the options made of it; ``None`` where it is played as it was captured."""
     unreachable: set[Entry] = field(default_factory=set)
     """Recorded deliveries that cannot come because of that."""
+    hides_password: str = ""
+    """A script that has asterisks in the place of a password."""
 
 
 class Matching:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -17,13 +19,19 @@ from mqttscope.cli.output import CannotWriteError, Watch, refuse_inputs, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import Options as DissectOptions
+from mqttscope.dissect.options import MQTT
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event
+from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.frame import CaptureNotice, Plaintext
+from mqttscope.net.segment import Segment
 from mqttscope.replay.rewrite import (
     Moment,
     RewriteError,
     Rewrites,
 )
+from mqttscope.replay.script_file import PASSWORD, ScriptFileError, is_script, read_script, segments_of
 from mqttscope.report.base import Sink
 from mqttscope.report.replay.text import Limited
 from mqttscope.transport.recording import Recording
@@ -69,21 +77,67 @@ def read(
         names=bool(chosen.names),
         credentials=credentials,
     )
-    reading = Reading(captures, files)
-    dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
+    written = [one for one in captures if _is_script(one)]
+    reading = Reading([one for one in captures if one not in written], files)
+    dissection = protocol.dissection(decrypting=reading.decrypting)
+    segments: Iterator[Segment | CaptureNotice | Plaintext]
+    segments, hidden = _written(written, dissection)
+    dissector = Dissector(dissection)
     watch = Watch(progress=True)
     matching = Matching(wanted)
-    for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
+    if reading.captures:
+        segments = chain(reading.segments(watch.skipped), segments)
+    for event in watch.events(dissect_segments(segments, dissector=dissector)):
         matching.feed(event)
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
     for told in filter(None, (nothing, *reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
     try:
-        return arrange(matching, asked, truncated=bool(watch.errors), note=warn)
+        found = arrange(matching, asked, truncated=bool(watch.errors), note=warn)
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
     except NothingRecordedError as error:
         raise NothingToReplayError(str(error)) from None
+    found.hides_password = hidden
+    return found
+
+
+class BadScriptError(MqttscopeError, click.ClickException):
+    """A script of a connection cannot be read."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+def _is_script(path: str) -> bool:
+    """Whether a file holds the script of a connection, and no capture; one that cannot be read is told later."""
+    try:
+        with open(path, "rb") as file:
+            return file.seekable() and is_script(file.read(64))
+    except (OSError, ValueError):
+        return False
+
+
+def _written(paths: Sequence[str], options: DissectOptions) -> tuple[Iterator[Segment], str]:
+    """The segments of scripts in the order of their times, and the first script that hides a password."""
+    numbers = count(1).__next__
+    found: list[Iterator[Segment]] = []
+    hidden = ""
+    for path in paths:
+        try:
+            made = read_script(Path(path).read_bytes())
+            # All at once: what is wrong is said before anything is sent.
+            found.append(iter(list(segments_of(made, path, numbers))))
+        except (ScriptFileError, OSError) as error:
+            raise BadScriptError(f"{utf8(path)}: {getattr(error, 'strerror', None) or error}") from None
+        options.ports.setdefault(int(made.server.rpartition(":")[2]), MQTT)
+        others = [(made.steps[at], [one for one in names if one != PASSWORD]) for at, names in made.hidden]
+        fields = sum(len(names) for step, names in others if step.from_client)
+        if fields:
+            are = "is" if fields == 1 else "are"
+            warn(f"{utf8(path)}: {counted(fields, 'hidden field')} of the client {are} asterisks")
+        if made.hides_password:
+            hidden = hidden or path
+    return merge(*found, key=lambda segment: segment.timestamp_ns), hidden
 
 
 def limit_findings(lint: LintRun, given: RunOptions, sink: Sink) -> None:
