@@ -14,6 +14,7 @@ from tests import forked
 from tests.cli.running import capture, environment, invoke
 from tests.conftest import ROOT
 from tests.proxy import rig
+from tests.test_structure import imports
 
 PAGE = (ROOT / "docs" / "pytest.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
@@ -148,11 +149,7 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
 
 
 def test_nothing_else_needs_pytest() -> None:
-    needing = [
-        path.name
-        for path in (ROOT / "mqttscope").rglob("*.py")
-        if re.search(r"^\s*(import|from) pytest\b", path.read_text("utf-8"), re.M)
-    ]
+    needing = [path.name for path in (ROOT / "mqttscope").rglob("*.py") if "pytest" in imports(path)]
     assert needing == ["pytest_plugin.py"]
 
 
