@@ -1,0 +1,217 @@
+"""Where the bytes of streams lie in frames, and frames whose payload is replaced part by part.
+
+A stream is understood later than its segments come: a packet may end many segments after it began, and a segment may be
+sent again after it was understood.  So each payload is a `Piece`, which knows its frame, and `Direction` has the pieces
+of one direction that still wait, and the last ones that do not.  What is learned of some bytes goes into every piece
+that holds them, wherever they were captured.  Bytes that came again with other content stay different.
+
+`Spool` keeps frames in their order until all is learned: the newest in memory, the others in a file, in which they are
+changed where they lie.  No byte of a payload comes into that file before it was replaced.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+from mqttscope.net.segment import distance
+from mqttscope.sanitise.frames import MovedFrame, change, word_sum
+from mqttscope.sanitise.kinds import FILLER
+
+HISTORY: Final = 32
+"""Pieces of a direction that are remembered after all of them is known, for segments that are sent again."""
+KEPT_PIECES: Final = 64
+"""Pieces that stay at the end of a connection: they may be of the next one between the same endpoints."""
+MEMORY_BYTES: Final = 8 << 20
+"""Bytes of frames that are held in memory."""
+FRAME_COST: Final = 256
+"""What a frame counts beside its bytes."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """The payload of a segment."""
+
+    frame: MovedFrame
+    start: int
+    """Sequence number of its first byte."""
+    original: bytes
+    made: bytearray
+    known: bytearray
+    """1 for each byte that was replaced by what belongs there."""
+    left: int
+    """How many were not."""
+
+
+@dataclass(slots=True)
+class Direction:
+    """The pieces of one direction between two endpoints."""
+
+    waiting: list[Piece] = field(default_factory=list)
+    history: deque[Piece] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    highest: int = -1
+    """Sequence number after the furthest byte so far, -1 before the first."""
+
+    def add(self, frame: MovedFrame, start: int, payload: bytes, put: Put) -> None:
+        """Take the payload of a segment, which is filler in its frame, and fill in what is known of it."""
+        length = len(payload)
+        data = frame.data
+        assert data is not None
+        piece = Piece(frame, start, payload, data[frame.payload : frame.payload + length], bytearray(length), length)
+        end = (start + length) & 0xFFFFFFFF
+        if self.highest < 0 or distance(self.highest, start) >= 0:
+            self.highest = end
+        else:
+            if distance(self.highest, end) > 0:
+                self.highest = end
+            for one in (*self.history, *self.waiting):
+                shift = distance(one.start, start)
+                low, high = max(0, -shift), min(length, len(one.original) - shift)
+                if low < high and 1 in one.known[low + shift : high + shift]:
+                    self._repeat(one, piece, low, high, shift, put)
+        if piece.left:
+            self.waiting.append(piece)
+        else:
+            self.history.append(piece)
+
+    @staticmethod
+    def _repeat(one: Piece, piece: Piece, low: int, high: int, shift: int, put: Put) -> None:
+        """Fill in what an earlier piece has of the same bytes."""
+        at = low
+        while at < high:
+            if not one.known[at + shift] or piece.known[at]:
+                at += 1
+                continue
+            stop = at
+            while stop < high and one.known[stop + shift] and not piece.known[stop]:
+                stop += 1
+            _fill(piece, at, one.original[at + shift : stop + shift], one.made[at + shift : stop + shift], put)
+            at = stop
+
+    def learn(self, start: int, original: bytes, made: bytes, put: Put) -> None:
+        """Put ``made`` in the place of bytes that begin at a sequence number."""
+        length = len(original)
+        for piece in self.waiting:
+            shift = distance(piece.start, start)
+            low, high = max(0, -shift), min(length, len(piece.original) - shift)
+            if low < high and piece.left:
+                _fill(piece, low + shift, original[low:high], made[low:high], put)
+        if any(not piece.left for piece in self.waiting):
+            self._sort_out(lambda piece: not piece.left)
+
+    def pass_by(self, end: int) -> None:
+        """All before a sequence number was gone through: what is filler until now stays so."""
+        if self.waiting and distance((self.waiting[0].start + len(self.waiting[0].original)) & 0xFFFFFFFF, end) >= 0:
+            self._sort_out(lambda piece: distance((piece.start + len(piece.original)) & 0xFFFFFFFF, end) >= 0)
+
+    def end(self, kept: int = KEPT_PIECES) -> None:
+        """Forget what waits, but for the last pieces."""
+        del self.waiting[: max(0, len(self.waiting) - kept)]
+
+    def _sort_out(self, done: Callable[[Piece], bool]) -> None:
+        left = []
+        for piece in self.waiting:
+            if done(piece):
+                self.history.append(piece)
+            else:
+                left.append(piece)
+        self.waiting = left
+
+
+Put = Callable[[MovedFrame, int, bytes], None]
+"""Puts bytes into a frame, at an offset of its payload."""
+
+
+def _fill(piece: Piece, at: int, original: bytes, made: bytes | bytearray, put: Put) -> None:
+    """Put bytes into a piece where it does not have any yet; what is not the same in it stays different."""
+    stop = at + len(original)
+    fresh = not any(piece.known[at:stop])
+    if fresh and piece.original[at:stop] == original:
+        piece.made[at:stop] = made
+    else:
+        for index in range(at, stop):
+            if piece.known[index]:
+                continue
+            new = made[index - at]
+            if piece.original[index] != original[index - at]:
+                new = FILLER[0] if new != FILLER[0] else FILLER[1]
+            piece.made[index] = new
+    piece.left -= stop - at if fresh else piece.known[at:stop].count(0)
+    piece.known[at:stop] = b"\1" * (stop - at)
+    put(piece.frame, at, bytes(piece.made[at:stop]))
+
+
+_HEADER: Final = "<qHIIIB"
+
+
+class Spool:
+    """Frames in their order."""
+
+    def __init__(self, file: BinaryIO, memory_bytes: int = MEMORY_BYTES) -> None:
+        """``file``: empty and seekable; frames that do not fit into memory go there."""
+        self._file = file
+        self._limit = memory_bytes
+        self._held = 0
+        self._end = 0
+        self._frames: deque[MovedFrame] = deque()
+
+    def append(self, frame: MovedFrame) -> None:
+        """Take a frame, which may still be changed."""
+        assert frame.data is not None
+        self._frames.append(frame)
+        self._held += len(frame.data) + FRAME_COST
+        while self._held > self._limit and len(self._frames) > 1:
+            self._write(self._frames.popleft())
+
+    def put(self, frame: MovedFrame, at: int, new: bytes) -> None:
+        """Put bytes into the payload of a frame, and adjust the checksum."""
+        place = frame.payload + at
+        odd = bool(at & 1)
+        data = frame.data
+        if data is not None:
+            old: bytes | bytearray = data[place : place + len(new)]
+            data[place : place + len(new)] = new
+            if frame.checksum >= 0:
+                change(data, frame.checksum, word_sum(old, odd=odd), word_sum(new, odd=odd))
+            return
+        self._file.seek(frame.place + place)
+        old = self._file.read(len(new))
+        self._file.seek(frame.place + place)
+        self._file.write(new)
+        if frame.checksum >= 0:
+            self._file.seek(frame.place + frame.checksum)
+            word = bytearray(self._file.read(2))
+            change(word, 0, word_sum(old, odd=odd), word_sum(new, odd=odd))
+            self._file.seek(frame.place + frame.checksum)
+            self._file.write(word)
+
+    def frames(self) -> Iterator[MovedFrame]:
+        """All frames, from the first one."""
+        self._file.seek(0)
+        size = struct.calcsize(_HEADER)
+        at = 0
+        while at < self._end:
+            head = self._file.read(size)
+            timestamp_ns, kind, original, length, number, group = struct.unpack(_HEADER, head)
+            name = self._file.read(group)
+            data = bytearray(self._file.read(length))
+            at += size + group + length
+            yield MovedFrame(0, timestamp_ns, kind, original, data, name, original_number=number)
+        yield from self._frames
+
+    def _write(self, frame: MovedFrame) -> None:
+        data = frame.data
+        assert data is not None
+        self._held -= len(data) + FRAME_COST
+        head = struct.pack(
+            _HEADER, frame.timestamp_ns, frame.link_type, frame.original_length, len(data),
+            frame.original_number & 0xFFFFFFFF, len(frame.group),
+        )  # fmt: skip
+        self._file.seek(self._end)
+        self._file.write(head + frame.group + data)
+        frame.place = self._end + len(head) + len(frame.group)
+        self._end = frame.place + len(data)
+        frame.data = None
