@@ -25,6 +25,8 @@ HISTORY: Final = 32
 """Pieces of a direction that are remembered after all of them is known, for segments that are sent again."""
 KEPT_PIECES: Final = 64
 """Pieces that stay at the end of a connection: they may be of the next one between the same endpoints."""
+MAX_WAITING: Final = 1 << 19
+"""Pieces of a direction that wait; of the oldest of more, what is not known stays filler."""
 MEMORY_BYTES: Final = 8 << 20
 """Bytes of frames that are held in memory."""
 FRAME_COST: Final = 256
@@ -73,6 +75,8 @@ class Direction:
                 if low < high and 1 in one.known[low + shift : high + shift]:
                     self._repeat(one, piece, low, high, shift, put)
         if piece.left:
+            if len(self.waiting) >= MAX_WAITING:
+                self.end(MAX_WAITING // 2)
             self.waiting.append(piece)
         else:
             self.history.append(piece)

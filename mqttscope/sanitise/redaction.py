@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO, Final
 
 from mqttscope.dissect import Dissector, Options
@@ -24,14 +25,18 @@ from mqttscope.mqtt.stream import Unparsed
 from mqttscope.net.flow import StreamData, StreamGap
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import Frame
+from mqttscope.net.http_upgrade import Upgrade
 from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.websocket import Inflater, Lost, MessageData, MessageGap
 from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key, reverse_key
 from mqttscope.sanitise.addresses import Addresses
 from mqttscope.sanitise.frames import BuildFrame, Frames, MovedFrame
+from mqttscope.sanitise.http import Heads
 from mqttscope.sanitise.kinds import NOT_UNDERSTOOD, Choice, Value, filler
 from mqttscope.sanitise.packets import Packets
 from mqttscope.sanitise.pieces import Direction, Spool
 from mqttscope.sanitise.pseudonyms import Pseudonyms
+from mqttscope.sanitise.websockets import WebStream
 
 MAX_DIRECTIONS: Final = 200_000
 """Directions whose payloads are remembered; of the one that was silent longest, what waits stays filler."""
@@ -55,13 +60,15 @@ class Redaction:
         addresses = Addresses(names)
         self.choice = choice
         self.packets = Packets(names, choice)
+        self._names = names
+        self._heads = Heads(names, addresses, self.packets)
         self.frames = Frames(addresses, choice, build)
         self.dropped: Counter[str] = Counter()
         """Frames that are not written, by reason."""
         self.read = self.written = 0
         """Frames."""
         self.dissector = Dissector(options)
-        self.dissector.watcher = self._watch
+        self.dissector.watch(self._watch, self._watch_frames)
         self._keep_others = keep_others
         self._spool = Spool(file)
         self._directions: OrderedDict[bytes, Direction] = OrderedDict()
@@ -69,6 +76,8 @@ class Redaction:
         self._fragments = FragmentTable()
         self._known: dict[int, FlowState] = {}
         self._shifts: dict[tuple[int, bool], int] = {}
+        self._webs: dict[int, tuple[FlowState, WebStream, WebStream]] = {}
+        """By the identity of their flow: the dialogue, what the client sent, what the server sent."""
 
     def feed(self, frame: Frame) -> None:
         """Take the next frame."""
@@ -129,12 +138,40 @@ class Redaction:
     def _watch(self, dialogue: FlowState, event: StreamData | StreamGap) -> None:
         """See bytes before the dissector reads them."""
         connection = dialogue.connection
-        if connection is not None and connection.transport == "tcp":
-            from_client = event.from_initiator is dialogue.client_is_initiator
+        from_client = event.from_initiator is dialogue.client_is_initiator
+        if dialogue.web is not None:
+            web = self._web(dialogue, from_client)
+            if isinstance(event, StreamData):
+                web.take(event.offset, event.data)
+        elif connection is not None and connection.transport == "tcp":
             self._known[connection.number] = dialogue
             if (connection.number, from_client) not in self._shifts:
                 side = connection.client_side if from_client else connection.server_side
                 self._shifts[connection.number, from_client] = side.stream_offset - event.offset
+
+    def _web(self, dialogue: FlowState, from_client: bool) -> WebStream:
+        """What goes along one direction of a WebSocket."""
+        known = self._webs.get(id(dialogue.flow))
+        if known is None:
+            known = self._webs[id(dialogue.flow)] = (
+                dialogue,
+                WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, True)),
+                WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, False)),
+            )
+        return known[1 if from_client else 2]
+
+    def _watch_frames(self, dialogue: FlowState, one: object) -> None:
+        """See what a WebSocket gives before its packets are read."""
+        if dialogue.web is None or dialogue.inside:
+            return
+        for from_client, side in ((True, dialogue.web.client), (False, dialogue.web.server)):
+            stream = self._web(dialogue, from_client)
+            if stream.inflater is None and side.inflater is not None:
+                stream.inflater = Inflater(side.inflater.context_takeover)
+            if isinstance(one, Upgrade):
+                stream.see(one)
+        if isinstance(one, MessageData | MessageGap | Lost):
+            self._web(dialogue, one.from_client).see(one)
 
     def _see(self, event: Event) -> None:
         if isinstance(event, ConnectionOpened):
@@ -166,10 +203,17 @@ class Redaction:
             offset = event.stream_offset - self._shifts.get((connection.number, from_client), 0)
             dialogue = self._known.get(connection.number)
             if dialogue is not None:
-                self._learn_tcp(dialogue, from_client, offset, raw, made)
+                self._learn_tcp(dialogue, from_client, offset, raw, made, in_order=True)
+        elif connection.transport == "websocket":
+            entry = self.dissector.flows.direction(connection.flow_key)
+            found = None if entry is None else self._webs.get(id(entry[0]))
+            if found is not None and found[0].connection is connection:
+                found[1 if from_client else 2].put(event.stream_offset, raw, made)
 
-    def _learn_tcp(self, dialogue: FlowState, from_client: bool, offset: int, raw: bytes, made: bytes) -> None:
-        """The same by the offset in the stream of TCP."""
+    def _learn_tcp(
+        self, dialogue: FlowState, from_client: bool, offset: int, raw: bytes, made: bytes, *, in_order: bool = False
+    ) -> None:
+        """The same by the offset in the stream of TCP; ``in_order``: nothing before these bytes is learned later."""
         flow = dialogue.flow
         initiates = from_client is dialogue.client_is_initiator
         half = flow.initiator if initiates else flow.responder
@@ -179,10 +223,16 @@ class Redaction:
             return
         start = (half.sequence + offset - half.offset) & 0xFFFFFFFF
         direction.learn(start, raw, made, self._spool.put)
-        direction.pass_by((start + len(raw)) & 0xFFFFFFFF)
+        if in_order:
+            direction.pass_by((start + len(raw)) & 0xFFFFFFFF)
 
     def _closed(self, event: ConnectionClosed) -> None:
         number, key = event.connection.number, plain_key(event.connection.flow_key)
+        for place, (dialogue, *streams) in list(self._webs.items()):
+            if dialogue.connection is event.connection:
+                for stream in streams:
+                    stream.close()
+                del self._webs[place]
         self._known.pop(number, None)
         for from_client in (True, False):
             self._shifts.pop((number, from_client), None)
