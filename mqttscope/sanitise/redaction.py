@@ -36,6 +36,7 @@ from mqttscope.sanitise.kinds import NOT_UNDERSTOOD, Choice, Value, filler
 from mqttscope.sanitise.packets import Packets
 from mqttscope.sanitise.pieces import Direction, Spool
 from mqttscope.sanitise.pseudonyms import Pseudonyms
+from mqttscope.sanitise.tls import TlsStream, TlsValues
 from mqttscope.sanitise.websockets import WebStream
 
 MAX_DIRECTIONS: Final = 200_000
@@ -78,6 +79,8 @@ class Redaction:
         self._shifts: dict[tuple[int, bool], int] = {}
         self._webs: dict[int, tuple[FlowState, WebStream, WebStream]] = {}
         """By the identity of their flow: the dialogue, what the client sent, what the server sent."""
+        self._tls_values = TlsValues(names, self._heads, self.packets)
+        self._secured: dict[int, tuple[FlowState, TlsStream, TlsStream]] = {}
 
     def feed(self, frame: Frame) -> None:
         """Take the next frame."""
@@ -143,6 +146,12 @@ class Redaction:
             web = self._web(dialogue, from_client)
             if isinstance(event, StreamData):
                 web.take(event.offset, event.data)
+        elif dialogue.tls is not None:
+            secured = self._tls(dialogue, from_client)
+            if isinstance(event, StreamData):
+                secured.take(event.offset, event.data)
+            else:
+                secured.gap(event.length)
         elif connection is not None and connection.transport == "tcp":
             self._known[connection.number] = dialogue
             if (connection.number, from_client) not in self._shifts:
@@ -157,6 +166,17 @@ class Redaction:
                 dialogue,
                 WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, True)),
                 WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, False)),
+            )
+        return known[1 if from_client else 2]
+
+    def _tls(self, dialogue: FlowState, from_client: bool) -> TlsStream:
+        """What goes along one direction of TLS."""
+        known = self._secured.get(id(dialogue.flow))
+        if known is None:
+            known = self._secured[id(dialogue.flow)] = (
+                dialogue,
+                TlsStream(self._tls_values, partial(self._learn_tcp, dialogue, True)),
+                TlsStream(self._tls_values, partial(self._learn_tcp, dialogue, False)),
             )
         return known[1 if from_client else 2]
 
@@ -228,11 +248,12 @@ class Redaction:
 
     def _closed(self, event: ConnectionClosed) -> None:
         number, key = event.connection.number, plain_key(event.connection.flow_key)
-        for place, (dialogue, *streams) in list(self._webs.items()):
-            if dialogue.connection is event.connection:
-                for stream in streams:
-                    stream.close()
-                del self._webs[place]
+        for wrapped in (self._webs, self._secured):
+            for place, (dialogue, client, server) in list(wrapped.items()):
+                if dialogue.connection is event.connection:
+                    client.close()
+                    server.close()
+                    del wrapped[place]
         self._known.pop(number, None)
         for from_client in (True, False):
             self._shifts.pop((number, from_client), None)

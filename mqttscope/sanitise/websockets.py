@@ -230,13 +230,14 @@ class WebStream:
         made = bytes(message.made)
         fitting = fit(made, length, self.window)
         if fitting is None:
-            changed = [at for at, (old, new) in enumerate(zip(message.plain, made, strict=True)) if old != new]
+            pairs = enumerate(zip(message.plain, made, strict=True))
+            changed = [at for at, (old, new) in pairs if old != new and new < 0x80 and chr(new).isalnum()]
             step = max(1, len(changed) // _STEPS)
             shorter = bytearray(made)
             for count in range(0, len(changed), step):
                 # From the end, where the payload is: a name is needed longer.
                 for at in changed[len(changed) - count - step : len(changed) - count]:
-                    shorter[at : at + 1] = BLANK
+                    shorter[at : at + 1] = b"1" if chr(made[at]).isdigit() else BLANK
                 fitting = fit(bytes(shorter), length, self.window)
                 if fitting is not None:
                     made = bytes(shorter)
