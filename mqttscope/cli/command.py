@@ -27,6 +27,8 @@ SELECTION = "Selection"
 CHANGES = "Changes to the recording"
 PLAYING = "Playing"
 CASES = "Cases"
+VALUES = "What is replaced"
+CHECKING = "Checking"
 RULES = "Rules"
 FAILING = "What fails, and what is shown"
 SPARK = "Spark"
@@ -34,7 +36,7 @@ OUTPUT = "Output"
 END = "End of the run"
 OTHER = "Other"
 SECTIONS = (
-    LAKE, LISTENING, LIVE, BROKER, TLS, READING, SELECTION, CHANGES, PLAYING, CASES, RULES, FAILING, SPARK, OUTPUT, END,
+    LAKE, LISTENING, LIVE, BROKER, TLS, READING, SELECTION, CHANGES, PLAYING, CASES, VALUES, CHECKING, RULES, FAILING, SPARK, OUTPUT, END,
     OTHER,
 )  # fmt: skip
 """Sections of ``--help``, in their order."""

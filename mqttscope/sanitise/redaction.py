@@ -68,6 +68,8 @@ class Redaction:
         """Frames that are not written, by reason."""
         self.read = self.written = 0
         """Frames."""
+        self.unfit = 0
+        """Compressed messages that could not be made as long as they were."""
         self.dissector = Dissector(options)
         self.dissector.watch(self._watch, self._watch_frames)
         self._keep_others = keep_others
@@ -87,9 +89,11 @@ class Redaction:
         self.read += 1
         found = segment_of(frame)
         if isinstance(found, Fragment):
+            self.dropped["fragments"] += 1
             whole = self._fragments.feed(found)
             if whole is None:
                 return
+            self.dropped["fragments"] -= 1
             found = whole
         if isinstance(found, NotSegment):
             self._other(frame, found.reason)
@@ -253,6 +257,7 @@ class Redaction:
                 if dialogue.connection is event.connection:
                     client.close()
                     server.close()
+                    self.unfit += getattr(client, "unfit", 0) + getattr(server, "unfit", 0)
                     del wrapped[place]
         self._known.pop(number, None)
         for from_client in (True, False):
