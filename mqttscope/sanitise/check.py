@@ -26,9 +26,15 @@ from mqttscope.net.websocket import MessageData
 
 SHORTEST: Final = 4
 """Bytes of the shortest form that is looked for: shorter ones stand everywhere by chance."""
-MAX_TAILS: Final = 100_000
+MAX_STREAMS: Final = 100_000
 """Directions of which the last bytes are remembered."""
+GATHERED_BYTES: Final = 1 << 16
+"""Bytes of a stream that are gathered before they are looked through together."""
+MAX_GATHERED_BYTES: Final = 1 << 24
+"""Bytes of all streams that are gathered at most."""
 _GROUP: Final = 3
+_TCP: Final = b"tcp"
+_WEB: Final = b"web"
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,7 +46,7 @@ class Hit:
     form: str
     """The encoding: ``plain``, ``base64``, ``hexadecimal``...."""
     place: str
-    """``offset 1,234 of the file``, ``frame 12, in the stream of TCP``."""
+    """``offset 1,234 of the file``, ``a stream of TCP, up to frame 12``."""
 
 
 def forms(secret: bytes) -> Iterator[tuple[str, bytes]]:
@@ -80,7 +86,9 @@ class Check:
         """The first hit of each secret in each encoding."""
         self._exact: dict[bytes, tuple[int, str]] = {}
         self._folded: dict[bytes, tuple[int, str]] = {}
-        self._tails: dict[bytes, bytes] = {}
+        self._tail = b""
+        self._gathered: dict[bytes, bytearray] = {}
+        self._size = 0
         self._flows = FlowTable()
         self._fragments = FragmentTable()
         self._frame = 0
@@ -96,10 +104,10 @@ class Check:
 
     def take_bytes(self, data: bytes, offset: int) -> None:
         """Look through the next bytes of the file, which begin at an offset."""
-        before = self._tails.get(b"file", b"")
+        before = self._tail
         whole = before + data
         self._search(whole, lambda at: f"offset {offset - len(before) + at:,} of the file")
-        self._tails[b"file"] = whole[-self._overlap :] if self._overlap else b""
+        self._tail = whole[-self._overlap :] if self._overlap else b""
 
     def take_frame(self, frame: Frame) -> None:
         """Look through what the next frame adds to the streams."""
@@ -117,25 +125,45 @@ class Check:
         self._streams(self._flows.close())
         for _ in self._dissector.close():
             pass
+        for key in self._gathered:
+            self._look(key)
         return sorted(self.hits.values(), key=lambda hit: (hit.number, hit.form))
 
     def _streams(self, events: Sequence[FlowEvent]) -> None:
         for event in events:
             if isinstance(event, StreamData):
                 key = plain_key(event.flow.key if event.from_initiator else reverse_key(event.flow.key))
-                self._stream(b"tcp" + key, event.data, "the stream of TCP")
+                self._stream(_TCP + key, event.data)
 
     def _watch_frames(self, dialogue: FlowState, one: object) -> None:
         if isinstance(one, MessageData):
             key = plain_key(dialogue.flow.key if one.from_client else reverse_key(dialogue.flow.key))
-            self._stream(b"web" + key, one.data, "what a WebSocket carries")
+            self._stream(_WEB + key, one.data)
 
-    def _stream(self, key: bytes, data: bytes, where: str) -> None:
-        whole = self._tails.get(key, b"") + data
-        self._search(whole, lambda at: f"frame {self._frame:,}, in {where}")
-        if key not in self._tails and len(self._tails) >= MAX_TAILS:
-            del self._tails[next(iter(self._tails))]
-        self._tails[key] = whole[-self._overlap :] if self._overlap else b""
+    def _stream(self, key: bytes, data: bytes) -> None:
+        gathered = self._gathered.get(key)
+        if gathered is None:
+            if len(self._gathered) >= MAX_STREAMS:
+                first = next(iter(self._gathered))
+                self._look(first)
+                del self._gathered[first]
+            gathered = self._gathered[key] = bytearray()
+        gathered += data
+        self._size += len(data)
+        if len(gathered) >= GATHERED_BYTES:
+            self._look(key)
+        if self._size >= MAX_GATHERED_BYTES:
+            for one in list(self._gathered):
+                self._look(one)
+
+    def _look(self, key: bytes) -> None:
+        """Look through what was gathered of a stream, and keep its end, with which a secret may begin."""
+        gathered = self._gathered[key]
+        where = "what a WebSocket carries" if key.startswith(_WEB) else "a stream of TCP"
+        self._search(bytes(gathered), lambda at: f"{where}, up to frame {self._frame:,}")
+        left = min(self._overlap, len(gathered))
+        self._size -= len(gathered) - left
+        del gathered[: len(gathered) - left]
 
     def _search(self, data: bytes, told: Callable[[int], str]) -> None:
         for wanted, text in ((self._exact, data), (self._folded, data.lower())):
