@@ -53,6 +53,8 @@ class Direction:
     """The pieces of one direction between two endpoints."""
 
     waiting: list[Piece] = field(default_factory=list)
+    again: deque[Piece] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    """Pieces of bytes that were known when they came.  They may be of another connection with the same numbers."""
     history: deque[Piece] = field(default_factory=lambda: deque(maxlen=HISTORY))
     highest: int = -1
     """Sequence number after the furthest byte so far, -1 before the first."""
@@ -69,36 +71,40 @@ class Direction:
         else:
             if distance(self.highest, end) > 0:
                 self.highest = end
+            repeated = 0
             for one in (*self.history, *self.waiting):
                 shift = distance(one.start, start)
                 low, high = max(0, -shift), min(length, len(one.original) - shift)
                 if low < high and 1 in one.known[low + shift : high + shift]:
-                    self._repeat(one, piece, low, high, shift, put)
-        if piece.left:
-            if len(self.waiting) >= MAX_WAITING:
-                self.end(MAX_WAITING // 2)
-            self.waiting.append(piece)
-        else:
-            self.history.append(piece)
+                    repeated += self._repeat(one, piece, low, high, shift, put)
+            if repeated >= length:
+                self.again.append(piece)
+                return
+        if len(self.waiting) >= MAX_WAITING:
+            self.end(MAX_WAITING // 2)
+        self.waiting.append(piece)
 
     @staticmethod
-    def _repeat(one: Piece, piece: Piece, low: int, high: int, shift: int, put: Put) -> None:
-        """Fill in what an earlier piece has of the same bytes."""
-        at = low
+    def _repeat(one: Piece, piece: Piece, low: int, high: int, shift: int, put: Put) -> int:
+        """Fill in what an earlier piece has of the same bytes, until somebody knows better; returns how many."""
+        at, count = low, 0
         while at < high:
-            if not one.known[at + shift] or piece.known[at]:
+            if not one.known[at + shift]:
                 at += 1
                 continue
-            stop = at
-            while stop < high and one.known[stop + shift] and not piece.known[stop]:
-                stop += 1
-            _fill(piece, at, one.original[at + shift : stop + shift], one.made[at + shift : stop + shift], put)
+            stop = one.known.find(0, at + shift, high + shift) - shift
+            stop = high if stop + shift < 0 else stop
+            made = _compared(piece, at, one.original[at + shift : stop + shift], one.made[at + shift : stop + shift])
+            piece.made[at:stop] = made
+            put(piece.frame, at, made)
+            count += stop - at
             at = stop
+        return count
 
     def learn(self, start: int, original: bytes, made: bytes, put: Put) -> None:
         """Put ``made`` in the place of bytes that begin at a sequence number."""
         length = len(original)
-        for piece in self.waiting:
+        for piece in (*self.again, *self.waiting) if self.again else self.waiting:
             shift = distance(piece.start, start)
             low, high = max(0, -shift), min(length, len(piece.original) - shift)
             if low < high and piece.left:
@@ -129,23 +135,32 @@ Put = Callable[[MovedFrame, int, bytes], None]
 """Puts bytes into a frame, at an offset of its payload."""
 
 
-def _fill(piece: Piece, at: int, original: bytes, made: bytes | bytearray, put: Put) -> None:
-    """Put bytes into a piece where it does not have any yet; what is not the same in it stays different."""
+def _fill(piece: Piece, at: int, original: bytes, made: bytes, put: Put) -> None:
+    """Put bytes into a piece where they are not known yet."""
     stop = at + len(original)
-    fresh = not any(piece.known[at:stop])
-    if fresh and piece.original[at:stop] == original:
-        piece.made[at:stop] = made
-    else:
+    fresh = stop - at if not any(piece.known[at:stop]) else piece.known[at:stop].count(0)
+    if not fresh:
+        return
+    new = bytearray(_compared(piece, at, original, made))
+    if fresh < stop - at:
         for index in range(at, stop):
             if piece.known[index]:
-                continue
-            new = made[index - at]
-            if piece.original[index] != original[index - at]:
-                new = FILLER[0] if new != FILLER[0] else FILLER[1]
-            piece.made[index] = new
-    piece.left -= stop - at if fresh else piece.known[at:stop].count(0)
+                new[index - at] = piece.made[index]
+    piece.made[at:stop] = new
+    piece.left -= fresh
     piece.known[at:stop] = b"\1" * (stop - at)
-    put(piece.frame, at, bytes(piece.made[at:stop]))
+    put(piece.frame, at, bytes(new))
+
+
+def _compared(piece: Piece, at: int, original: bytes | bytearray, made: bytes | bytearray) -> bytes:
+    """What takes the place of bytes of a piece: where they are not those that were replaced, they stay different."""
+    own = piece.original[at : at + len(original)]
+    if own == original:
+        return bytes(made)
+    return bytes(
+        new if one == other else FILLER[0] if new != FILLER[0] else FILLER[1]
+        for one, other, new in zip(own, original, made, strict=True)
+    )
 
 
 _HEADER: Final = "<qHIIIB"
