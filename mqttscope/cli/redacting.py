@@ -13,11 +13,13 @@ import click
 import orjson
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.files import find_captures
+from mqttscope.capture.read import may_be_compressed
 from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.redacting_options import RedactOptions
 from mqttscope.cli.output import CannotWriteError, Output, Progress, Watch, warn
-from mqttscope.cli.redact import RedactOptions
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame
@@ -141,18 +143,29 @@ class RedactRun:
         check = Check(self.secrets, self.given.protocol.dissection())
         with open(path, "rb") as file:
             offset = 0
+            packed = False
             while data := file.read(PIECE_BYTES):
+                packed = packed or (not offset and may_be_compressed(data))
                 check.take_bytes(data, offset)
                 offset += len(data)
+                if self.progress.due(0):
+                    self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} looked through")
         for item in open_capture([path]):
             if isinstance(item, Frame):
+                if packed:
+                    check.take_compressed(item)
                 check.take_frame(item)
+            elif isinstance(item, CaptureError):
+                self.watch.note(item)
         return check.close()
 
     def _check_captures(self) -> int:
         """Look through captures that are there."""
         found: list[Hit] = []
-        for path in self.given.captures:
+        for path in find_captures(self.given.captures):
+            if isinstance(path, CaptureError):
+                self.watch.note(path)
+                continue
             try:
                 hits = self._looked_through(path)
             except (OSError, ValueError) as error:
@@ -180,12 +193,14 @@ class RedactRun:
             warn(advice.nothing_found(run.dissector) or "")
         if self.given.keep_other_frames:
             warn(
-                "frames without MQTT are in it as they were, but for addresses in their headers: names, addresses and"
-                " secrets in their content are not replaced"
+                "frames of other protocols are in it as they were, but for addresses in their headers: names, addresses"
+                " and secrets in their content are not replaced"
             )
         differing = run.packets.differing + run.unfit
         if differing:
-            warn(f"lint may find other faults than before in {counted(differing, 'packet')} that could not keep the form")
+            warn(
+                f"lint may find other faults than before in {counted(differing, 'packet')} that could not keep the form"
+            )
 
     def _text(self, run: Redaction) -> str:
         choice = run.choice
@@ -208,7 +223,8 @@ class RedactRun:
             "captures": [utf8(one) for one in given.captures],
             "output": utf8(given.output or ""),
             "replaced": {
-                str(name): {"values": choice.counts[name], "bytes": choice.sizes[name]} for name in sorted(choice.counts)
+                str(name): {"values": choice.counts[name], "bytes": choice.sizes[name]}
+                for name in sorted(choice.counts)
             },
             "kept": sorted(given.keep),
             "blank": sorted(given.blank),

@@ -1,19 +1,19 @@
 """Addresses of IP and of link layers in the place of the real ones, under a key.
 
 Each octet of an IPv4 address becomes another of as many decimal digits, by a permutation that depends on the octets
-before it: addresses of one network stay in one network, the text of an address keeps its length, and two addresses never
-become one.  IPv6 does the same by bytes.
+before it: addresses of one network stay in one network, the text of an address keeps its length, and two addresses
+never become one.  IPv6 does the same by bytes.
 
-An address stays in its class, since readers go by that: loopback, the unspecified address, multicast and broadcast stay
-as they are; of private, link-local and documentation addresses the prefix that says so stays.  Any other address becomes
-one outside of these classes.
+An address stays in its class, since readers go by that: loopback, the unspecified address, multicast and broadcast
+stay as they are; of private, link-local and documentation addresses the prefix that says so stays.  Any other address
+becomes one outside of these classes.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import IPv4Address, ip_network
 from typing import Final
 
 from mqttscope.sanitise.pseudonyms import Pseudonyms
@@ -68,11 +68,12 @@ class Addresses:
             values = [
                 one
                 for one in next(row for row in _DIGITS if octet in row)
-                if one >> (8 - bits) == octet >> (8 - bits)
-                and (kept or self._allowed(bytes((*made, one))))
+                if one >> (8 - bits) == octet >> (8 - bits) and (kept or self._allowed(bytes((*made, one))))
             ]
             at = values.index(octet) if octet in values else 0
-            made.append(values[self._names.permute(at, len(values), b"ipv4 " + raw[:index] + bytes((len(values), values[0])))])
+            made.append(
+                values[self._names.permute(at, len(values), b"ipv4 " + raw[:index] + bytes((len(values), values[0])))]
+            )
         return bytes(made)
 
     def _allowed(self, begin: bytes) -> bool:
@@ -98,7 +99,7 @@ class Addresses:
         return bytes(made)
 
     def _mac(self, raw: bytes) -> bytes:
-        if raw[:1] and raw[0] & 1 or not any(raw):
+        if not any(raw) or raw[0] & 1:
             return raw
         made = self._names.stream(b"mac", raw, len(raw))
         # Locally administered: no vendor made it.

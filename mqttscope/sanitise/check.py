@@ -109,6 +109,10 @@ class Check:
         self._search(whole, lambda at: f"offset {offset - len(before) + at:,} of the file")
         self._tail = whole[-self._overlap :] if self._overlap else b""
 
+    def take_compressed(self, frame: Frame) -> None:
+        """Look through the bytes of a frame, where those of the file are compressed."""
+        self._search(frame.data, lambda at: f"frame {frame.number:,}")
+
     def take_frame(self, frame: Frame) -> None:
         """Look through what the next frame adds to the streams."""
         found = segment_of(frame)

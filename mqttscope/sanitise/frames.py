@@ -1,12 +1,12 @@
 """Frames with other addresses and nothing in them that nobody reads, lengths and checksums as before.
 
-What stays: link layers without names (Ethernet, VLAN tags, PPP, loopback, Linux cooked), the headers of IP and TCP, their
-usual options.  What goes: padding and trailers, options of IP, options of TCP that may hold a cookie or a key.  The
-payload is filler until somebody knows better (`MovedFrame.put`).
+What stays: link layers without names (Ethernet, VLAN tags, PPP, loopback, Linux cooked), the headers of IP and TCP,
+their usual options.  What goes: padding and trailers, options of IP, options of TCP that may hold a cookie or a key.
+The payload is filler until somebody knows better (`pieces`).
 
 Frames of tunnels and of other link layers hold further addresses, names of interfaces and processes, positions.  Their
-TCP segment is written as a plain IP datagram; a VLAN tag that no network has stands for the tunnel, since it keeps equal
-addresses apart.
+TCP segment is written as a plain IP datagram; a VLAN tag that no network has stands for the tunnel, since it keeps
+equal addresses apart.
 
 Checksums are not calculated, but changed by as much as the bytes were (RFC 1624): a right one stays right, a wrong one
 stays wrong, one that the network interface was to fill in as well, also where the frame is cut.
@@ -20,7 +20,7 @@ from typing import Final
 
 from mqttscope.net import links
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import NotSegment, Segment, is_ipv4_key
+from mqttscope.net.segment import Fragment, NotSegment, Segment, is_ipv4_key
 from mqttscope.sanitise.addresses import Addresses
 from mqttscope.sanitise.kinds import Choice, Treatment, Value, filler
 
@@ -37,6 +37,7 @@ _NAMELESS: Final = {
 _VLAN_TYPES: Final = (b"\x81\0", b"\x88\xa8", b"\x91\0", b"\x92\0", b"\x93\0")
 _IP_TYPES: Final = (b"\x08\0", b"\x86\xdd")
 _TCP: Final = 6
+_FRAGMENT: Final = 44
 _NOP: Final = 1
 _KEPT_OPTIONS: Final = {2: (4,), 3: (3,), 4: (2,), 5: (10, 18, 26, 34), 8: (10,)}
 """Options of TCP that stay, with their lengths: segment size, window scale, selective acknowledgments, time stamps."""
@@ -65,9 +66,37 @@ class MovedFrame:
     """Where the payload of the segment begins."""
     checksum: int = -1
     """Where the checksum of TCP is; -1 where it was not captured."""
-    parity: int = 0
-    """Whether the payload begins with the low octet of a word of the checksum."""
     original_number: int = 0
+    parts: list[Part] = field(default_factory=list)
+    """Of a datagram that came in fragments: where the payload lies; empty where it lies in this frame."""
+
+
+@dataclass(slots=True)
+class Part:
+    """Bytes of a payload that lie in the frame of a fragment."""
+
+    start: int
+    """Their offset in the payload."""
+    length: int
+    frame: MovedFrame
+    place: int
+    """Where they begin in the frame."""
+
+
+@dataclass(slots=True)
+class MovedFragment:
+    """The frame of an IP fragment, with filler for what it carries."""
+
+    frame: MovedFrame
+    offset: int
+    """Offset in the payload of the datagram, in bytes."""
+    place: int
+    """Where that begins in the frame."""
+    length: int
+    before: int
+    """The sum of its bytes, and of the addresses."""
+    after: int
+    """The same after they were replaced."""
 
 
 def folded(number: int) -> int:
@@ -185,10 +214,51 @@ class Frames:
         change(data, checksum, before + old, after + new)
         return self._made(frame, data, found, where.payload, checksum)
 
+    def fragment(self, frame: Frame, found: Fragment) -> MovedFragment | None:
+        """A frame with a fragment of a TCP segment; ``None`` where it is not plain."""
+        link = links.LINKS[frame.link_type]
+        located = link(frame.data, 0, len(frame.data), max(len(frame.data), frame.original_length))
+        if found.protocol != _TCP or isinstance(located, NotSegment):
+            return None
+        version, ip, _, encapsulation = located
+        data = bytearray(frame.data)
+        if not _is_plain_link(frame.data, frame.link_type, ip, encapsulation):
+            return None
+        body = ip + (data[ip] & 0x0F) * 4 if version == 4 else ip + 48
+        stop = body + len(found.data)
+        if frame.data[body:stop] != found.data or (version == 6 and data[ip + 6] != _FRAGMENT):
+            return None
+        header = 0
+        checksum = -1
+        if not found.offset:
+            # The header of TCP is in one piece, or there is none.
+            header = data[body + 12] >> 2 & 0x3C if len(found.data) >= 20 else 0
+            if not 20 <= header <= len(found.data):
+                return None
+            checksum = body + 16
+        self._link(data, frame.link_type)
+        data[stop:] = bytes(len(data) - stop)
+        where = Layout(ip, version, body, body + header, stop)
+        before = word_sum(data[body + header : stop]) + (self._options(data, where) if header else 0)
+        data[body + header : stop] = filler(stop - body - header)
+        after = word_sum(data[body + header : stop])
+        if version == 4:
+            self._ip_options(data, where)
+        old, new = self._ip(data, where)
+        if header:
+            # Every fragment has the addresses, and the checksum counts them once.
+            before, after = before + old, after + new
+        made = self._made(frame, data, None, body + header, checksum)
+        return MovedFragment(made, found.offset, body, stop - body, before, after)
+
     def other(self, frame: Frame) -> MovedFrame:
         """A frame that is kept as it is, but for the addresses of its link layer and of its IP header."""
         data = bytearray(frame.data)
-        located = links.LINKS[frame.link_type](frame.data, 0, len(data), len(data)) if frame.link_type in links.LINKS else None
+        located = (
+            links.LINKS[frame.link_type](frame.data, 0, len(data), len(data))
+            if frame.link_type in links.LINKS
+            else None
+        )
         self._link(data, frame.link_type)
         if isinstance(located, tuple) and _is_plain_link(frame.data, frame.link_type, located[1], located[3]):
             version, ip = located[0], located[1]
@@ -199,9 +269,13 @@ class Frames:
             self.count, frame.timestamp_ns, frame.link_type, frame.original_length, data, original_number=frame.number
         )
 
-    def _made(self, frame: Frame, data: bytearray, found: Segment, payload: int, checksum: int, kind: int = -1) -> MovedFrame:
+    def _made(
+        self, frame: Frame, data: bytearray, found: Segment | None, payload: int, checksum: int, kind: int = -1
+    ) -> MovedFrame:
         self.count += 1
-        original = max(frame.original_length, len(data)) if kind < 0 else len(data) + found.missing
+        original = max(frame.original_length, len(data))
+        if kind >= 0 and found is not None:
+            original = len(data) + found.missing
         return MovedFrame(
             self.count, frame.timestamp_ns, frame.link_type if kind < 0 else kind, original, data,
             payload=payload, checksum=checksum, original_number=frame.number,
@@ -218,10 +292,17 @@ class Frames:
         _without_cookies(options)
         data = bytearray(
             self._build(
-                source, destination, (int.from_bytes(ports[:2], "big"), int.from_bytes(ports[2:], "big")),
-                sequence=found.sequence, acknowledgment=found.acknowledgment, flags=found.flags, window=found.window,
-                payload=filler(len(found.payload)), options=bytes(options), missing=found.missing,
-            )  # fmt: skip
+                source,
+                destination,
+                (int.from_bytes(ports[:2], "big"), int.from_bytes(ports[2:], "big")),
+                sequence=found.sequence,
+                acknowledgment=found.acknowledgment,
+                flags=found.flags,
+                window=found.window,
+                payload=filler(len(found.payload)),
+                options=bytes(options),
+                missing=found.missing,
+            )
         )
         payload = len(data) - len(found.payload)
         checksum = payload - len(options) - 4

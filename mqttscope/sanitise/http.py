@@ -1,7 +1,7 @@
 """Heads of HTTP without what they say of users, hosts and programs, of the same length.
 
-What opens a WebSocket stays: methods, versions, status codes, the fields that RFC 6455 needs, and words such as ``mqtt``
-in a path.  Everything else is text of the same form.
+What opens a WebSocket stays: methods, versions, status codes, the fields that RFC 6455 needs, and words such as
+``mqtt`` in a path.  Everything else is text of the same form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _REQUEST: Final = re.compile(rb"([A-Z]{3,8})( +)([^ \r\n]*)(.*)", re.DOTALL)
 _VERSION: Final = re.compile(rb" +HTTP/\d\.\d[ \t]*\r?\n?")
 _STATUS: Final = re.compile(rb"(HTTP/\d\.\d \d{3})( ?)([^\r\n]*)(\r?\n?)", re.DOTALL)
 _PHRASES: Final = frozenset(status.phrase.encode().lower() for status in HTTPStatus)
-_PATH_WORD: Final = re.compile(rb"(?<![A-Za-z0-9])(?:mqtt|mqtts|ws|wss|websocket|websockets|socket)(?![A-Za-z0-9])", re.IGNORECASE)
+_PATH_WORD: Final = re.compile(
+    rb"(?<![A-Za-z0-9])(?:mqtt|mqtts|ws|wss|websocket|websockets|socket)(?![A-Za-z0-9])", re.IGNORECASE
+)
 _NAMES: Final = frozenset(
     b"host origin cookie set-cookie authorization www-authenticate proxy-authorization user-agent server date upgrade "
     b"connection content-length content-type transfer-encoding cache-control pragma accept accept-encoding "
@@ -42,7 +44,8 @@ _KEPT: Final = {
 """Fields that stay where their value is of this form."""
 _TOKEN: Final = re.compile(rb"[^\s,]+")
 _PARAMETERS: Final = re.compile(
-    EXTENSION.pattern + r"(?:\s*;\s*(?:client|server)_(?:no_context_takeover|max_window_bits)(?:\s*=\s*\"?\d{1,3}\"?)?)*"
+    EXTENSION.pattern
+    + r"(?:\s*;\s*(?:client|server)_(?:no_context_takeover|max_window_bits)(?:\s*=\s*\"?\d{1,3}\"?)?)*"
 )
 HEAD: Final = re.compile(rb"(?:[A-Z]{3,8} |HTTP/1\.)")
 

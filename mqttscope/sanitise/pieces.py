@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 
 from mqttscope.net.segment import distance
 from mqttscope.sanitise.frames import MovedFrame, change, word_sum
-from mqttscope.sanitise.kinds import FILLER
+from mqttscope.sanitise.kinds import FILLER, filler
 
 HISTORY: Final = 32
 """Pieces of a direction that are remembered after all of them is known, for segments that are sent again."""
@@ -62,9 +62,7 @@ class Direction:
     def add(self, frame: MovedFrame, start: int, payload: bytes, put: Put) -> None:
         """Take the payload of a segment, which is filler in its frame, and fill in what is known of it."""
         length = len(payload)
-        data = frame.data
-        assert data is not None
-        piece = Piece(frame, start, payload, data[frame.payload : frame.payload + length], bytearray(length), length)
+        piece = Piece(frame, start, payload, bytearray(filler(length)), bytearray(length), length)
         end = (start + length) & 0xFFFFFFFF
         if self.highest < 0 or distance(self.highest, start) >= 0:
             self.highest = end
@@ -186,26 +184,52 @@ class Spool:
             self._write(self._frames.popleft())
 
     def put(self, frame: MovedFrame, at: int, new: bytes) -> None:
-        """Put bytes into the payload of a frame, and adjust the checksum."""
-        place = frame.payload + at
+        """Put bytes into the payload of a frame, or of a datagram in fragments, and adjust the checksum."""
         odd = bool(at & 1)
+        if not frame.parts:
+            old = self._exchange(frame, frame.payload + at, new)
+            self.adjust(frame, word_sum(old, odd=odd), word_sum(new, odd=odd))
+            return
+        for part in frame.parts:
+            low, high = max(at, part.start), min(at + len(new), part.start + part.length)
+            if low < high:
+                piece, odd = new[low - at : high - at], bool(low & 1)
+                old = self._exchange(part.frame, part.place + low - part.start, piece)
+                self.adjust(frame.parts[0].frame, word_sum(old, odd=odd), word_sum(piece, odd=odd))
+
+    def _exchange(self, frame: MovedFrame, place: int, new: bytes) -> bytes:
+        """Put bytes into a frame; returns those that were there."""
         data = frame.data
         if data is not None:
-            old: bytes | bytearray = data[place : place + len(new)]
+            old = bytes(data[place : place + len(new)])
             data[place : place + len(new)] = new
-            if frame.checksum >= 0:
-                change(data, frame.checksum, word_sum(old, odd=odd), word_sum(new, odd=odd))
-            return
+            return old
         self._file.seek(frame.place + place)
         old = self._file.read(len(new))
         self._file.seek(frame.place + place)
         self._file.write(new)
-        if frame.checksum >= 0:
-            self._file.seek(frame.place + frame.checksum)
-            word = bytearray(self._file.read(2))
-            change(word, 0, word_sum(old, odd=odd), word_sum(new, odd=odd))
-            self._file.seek(frame.place + frame.checksum)
-            self._file.write(word)
+        return old
+
+    def adjust(self, frame: MovedFrame, before: int, after: int) -> None:
+        """Adjust the checksum of TCP to a change of the sum of its bytes."""
+        if frame.checksum < 0:
+            return
+        if frame.data is not None:
+            change(frame.data, frame.checksum, before, after)
+            return
+        self._file.seek(frame.place + frame.checksum)
+        word = bytearray(self._file.read(2))
+        change(word, 0, before, after)
+        self._file.seek(frame.place + frame.checksum)
+        self._file.write(word)
+
+    def belongs(self, frame: MovedFrame, group: bytes) -> None:
+        """Say which connection a frame is of that was appended with as many zeros."""
+        assert len(frame.group) == len(group)
+        frame.group = group
+        if frame.data is None:
+            self._file.seek(frame.place - len(group))
+            self._file.write(group)
 
     def frames(self) -> Iterator[MovedFrame]:
         """All frames, from the first one."""

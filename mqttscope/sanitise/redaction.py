@@ -12,35 +12,51 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Generic, TypeVar
 
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import FlowState
-from mqttscope.dissect.options import TLS, WEBSOCKET
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.constants import Direction as Way
-from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.net.flow import StreamData, StreamGap
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import Frame
-from mqttscope.net.http_upgrade import Upgrade
 from mqttscope.net.headers import segment as segment_of
-from mqttscope.net.websocket import Inflater, Lost, MessageData, MessageGap
+from mqttscope.net.http_upgrade import Upgrade
 from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key, reverse_key
+from mqttscope.net.websocket import Inflater, Lost, MessageData, MessageGap
 from mqttscope.sanitise.addresses import Addresses
-from mqttscope.sanitise.frames import BuildFrame, Frames, MovedFrame
+from mqttscope.sanitise.frames import BuildFrame, Frames, MovedFragment, MovedFrame, Part
 from mqttscope.sanitise.http import Heads
-from mqttscope.sanitise.kinds import NOT_UNDERSTOOD, Choice, Value, filler
+from mqttscope.sanitise.kinds import NOT_UNDERSTOOD, Choice, filler
 from mqttscope.sanitise.packets import Packets
 from mqttscope.sanitise.pieces import Direction, Spool
 from mqttscope.sanitise.pseudonyms import Pseudonyms
 from mqttscope.sanitise.tls import TlsStream, TlsValues
 from mqttscope.sanitise.websockets import WebStream
 
+_GROUP_BYTES: Final = {4: 12, 16: 36}
+"""Bytes of the name of a connection, by those of an address."""
 MAX_DIRECTIONS: Final = 200_000
 """Directions whose payloads are remembered; of the one that was silent longest, what waits stays filler."""
+
+
+S = TypeVar("S")
+
+
+@dataclass(slots=True)
+class _Sides(Generic[S]):
+    """What goes along both directions of a flow."""
+
+    dialogue: FlowState
+    client: S
+    server: S
+
+    def of(self, from_client: bool) -> S:
+        return self.client if from_client else self.server
 
 
 class Redaction:
@@ -77,28 +93,65 @@ class Redaction:
         self._directions: OrderedDict[bytes, Direction] = OrderedDict()
         self._groups: set[bytes] = set()
         self._fragments = FragmentTable()
+        self._parts: dict[bytes, list[MovedFragment]] = {}
         self._known: dict[int, FlowState] = {}
         self._shifts: dict[tuple[int, bool], int] = {}
-        self._webs: dict[int, tuple[FlowState, WebStream, WebStream]] = {}
-        """By the identity of their flow: the dialogue, what the client sent, what the server sent."""
+        self._webs: dict[int, _Sides[WebStream]] = {}
+        """By the identity of their flow."""
         self._tls_values = TlsValues(names, self._heads, self.packets)
-        self._secured: dict[int, tuple[FlowState, TlsStream, TlsStream]] = {}
+        self._secured: dict[int, _Sides[TlsStream]] = {}
 
     def feed(self, frame: Frame) -> None:
         """Take the next frame."""
         self.read += 1
         found = segment_of(frame)
+        parts: list[MovedFragment] = []
         if isinstance(found, Fragment):
-            self.dropped["fragments"] += 1
-            whole = self._fragments.feed(found)
+            whole, parts = self._fragment(frame, found)
             if whole is None:
                 return
-            self.dropped["fragments"] -= 1
             found = whole
         if isinstance(found, NotSegment):
             self._other(frame, found.reason)
-            return
-        self._take(frame, found)
+        elif parts:
+            self._take(self._joined(parts, found), found)
+        else:
+            self._take(self.frames.moved(frame, found), found, append=True)
+
+    def _fragment(self, frame: Frame, found: Fragment) -> tuple[Segment | NotSegment | None, list[MovedFragment]]:
+        """What a fragment completes, with the frames in which all of it lies; without those where one is not plain."""
+        moved = self.frames.fragment(frame, found)
+        whole = self._fragments.feed(found)
+        if isinstance(whole, NotSegment):
+            return whole, []
+        parts = self._parts.setdefault(found.key, [])
+        if moved is None:
+            self.dropped["fragments"] += whole is None
+            parts.clear()
+        else:
+            moved.frame.group = bytes(_GROUP_BYTES[len(found.source)])
+            self._spool.append(moved.frame)
+            parts.append(moved)
+        if len(self._parts) > 2 * self._fragments.max_datagrams:
+            self._parts = {key: one for key, one in self._parts.items() if key in self._fragments.datagrams}
+        if whole is not None:
+            self._parts.pop(found.key, None)
+        known = bool(parts) and not min(one.offset for one in parts) and len(parts) > 1
+        return whole, parts if known and moved is not None else []
+
+    def _joined(self, parts: list[MovedFragment], segment: Segment) -> MovedFrame:
+        """A payload that lies in several frames, of which the one with the header has the checksum."""
+        first, *_ = parts = sorted(parts, key=lambda one: one.offset)
+        header = first.frame.payload - first.place
+        group = group_key(segment.key)
+        joined = MovedFrame(0, segment.timestamp_ns, 0, 0, None, group)
+        for one in parts:
+            self._spool.adjust(first.frame, one.before, one.after)
+            self._spool.belongs(one.frame, group)
+            skipped = max(0, header - one.offset)
+            start = one.offset + skipped - header
+            joined.parts.append(Part(start, one.length - skipped, one.frame, one.place + skipped))
+        return joined
 
     def _other(self, frame: Frame, reason: str) -> None:
         if self._keep_others:
@@ -106,8 +159,7 @@ class Redaction:
         else:
             self.dropped[reason] += 1
 
-    def _take(self, frame: Frame, segment: Segment) -> None:
-        moved = self.frames.moved(frame, segment)
+    def _take(self, moved: MovedFrame, segment: Segment, *, append: bool = False) -> None:
         moved.group = group_key(segment.key)
         key = plain_key(segment.key)
         direction = self._directions.get(key)
@@ -120,7 +172,8 @@ class Redaction:
         if segment.payload:
             start = segment.sequence + (1 if segment.flags & 0x02 else 0)
             direction.add(moved, start & 0xFFFFFFFF, segment.payload, self._spool.put)
-        self._spool.append(moved)
+        if append:
+            self._spool.append(moved)
         for event in self.dissector.feed(segment):
             self._see(event)
         entry = self.dissector.flows.direction(segment.key)
@@ -135,10 +188,9 @@ class Redaction:
     def results(self) -> Iterator[MovedFrame]:
         """The frames to be written, in their order; after `close`."""
         for frame in self._spool.frames():
-            if frame.group and frame.group not in self._groups:
-                if not self._keep_others:
-                    self.dropped["no_mqtt"] += 1
-                    continue
+            if frame.group and frame.group not in self._groups and (not self._keep_others or not any(frame.group)):
+                self.dropped["no_mqtt" if any(frame.group) else "fragments"] += 1
+                continue
             self.written += 1
             yield frame
 
@@ -166,23 +218,23 @@ class Redaction:
         """What goes along one direction of a WebSocket."""
         known = self._webs.get(id(dialogue.flow))
         if known is None:
-            known = self._webs[id(dialogue.flow)] = (
+            known = self._webs[id(dialogue.flow)] = _Sides(
                 dialogue,
                 WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, True)),
                 WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, False)),
             )
-        return known[1 if from_client else 2]
+        return known.of(from_client)
 
     def _tls(self, dialogue: FlowState, from_client: bool) -> TlsStream:
         """What goes along one direction of TLS."""
         known = self._secured.get(id(dialogue.flow))
         if known is None:
-            known = self._secured[id(dialogue.flow)] = (
+            known = self._secured[id(dialogue.flow)] = _Sides(
                 dialogue,
                 TlsStream(self._tls_values, partial(self._learn_tcp, dialogue, True)),
                 TlsStream(self._tls_values, partial(self._learn_tcp, dialogue, False)),
             )
-        return known[1 if from_client else 2]
+        return known.of(from_client)
 
     def _watch_frames(self, dialogue: FlowState, one: object) -> None:
         """See what a WebSocket gives before its packets are read."""
@@ -231,8 +283,8 @@ class Redaction:
         elif connection.transport == "websocket":
             entry = self.dissector.flows.direction(connection.flow_key)
             found = None if entry is None else self._webs.get(id(entry[0]))
-            if found is not None and found[0].connection is connection:
-                found[1 if from_client else 2].put(event.stream_offset, raw, made)
+            if found is not None and found.dialogue.connection is connection:
+                found.of(from_client).put(event.stream_offset, raw, made)
 
     def _learn_tcp(
         self, dialogue: FlowState, from_client: bool, offset: int, raw: bytes, made: bytes, *, in_order: bool = False
@@ -252,17 +304,21 @@ class Redaction:
 
     def _closed(self, event: ConnectionClosed) -> None:
         number, key = event.connection.number, plain_key(event.connection.flow_key)
-        for wrapped in (self._webs, self._secured):
-            for place, (dialogue, client, server) in list(wrapped.items()):
-                if dialogue.connection is event.connection:
-                    client.close()
-                    server.close()
-                    self.unfit += getattr(client, "unfit", 0) + getattr(server, "unfit", 0)
-                    del wrapped[place]
+        for place, web in list(self._webs.items()):
+            if web.dialogue.connection is event.connection:
+                for one in (web.client, web.server):
+                    one.close()
+                    self.unfit += one.unfit
+                del self._webs[place]
+        for place, secured in list(self._secured.items()):
+            if secured.dialogue.connection is event.connection:
+                secured.client.close()
+                secured.server.close()
+                del self._secured[place]
         self._known.pop(number, None)
         for from_client in (True, False):
             self._shifts.pop((number, from_client), None)
-        for one in (key, reverse_key(key)):
-            direction = self._directions.get(one)
+        for end in (key, reverse_key(key)):
+            direction = self._directions.get(end)
             if direction is not None:
                 direction.end()

@@ -144,7 +144,9 @@ class TlsValues:
         return bytes(cursor.made)
 
     def _protocol(self, raw: bytes) -> bytes:
-        return raw if _PROTOCOL.fullmatch(raw) else self._value(Value.TLS, raw, lambda one: self._names.text(one, b"alpn"))
+        return (
+            raw if _PROTOCOL.fullmatch(raw) else self._value(Value.TLS, raw, lambda one: self._names.text(one, b"alpn"))
+        )
 
     def _server_key(self, cursor: _Cursor) -> None:
         """RFC 8422 section 5.4 with a named curve, or RFC 5246 section 7.4.3."""

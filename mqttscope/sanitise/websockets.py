@@ -1,4 +1,4 @@
-"""WebSockets with other content: what MQTT was replaced by goes back into their frames, masked and compressed as before.
+"""WebSockets with other content: what took the place of packets goes into their frames, masked and compressed.
 
 One `WebStream` goes along each direction.  It notes where in the stream of TCP the application bytes lie, and keeps the
 headers of frames and what opens the WebSocket.  Compressed messages are compressed again, after the replaced ones that
