@@ -16,6 +16,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, ip_network
 from typing import Final
 
+from mqttscope.net.proxy_protocol import SIGNATURE
 from mqttscope.sanitise.pseudonyms import Pseudonyms
 
 _KEPT_PREFIXES: Final = (
@@ -27,6 +28,10 @@ _NETWORKS: Final = tuple((int(net.network_address), int(net.netmask)) for net in
 _DIGITS: Final = (range(10), range(10, 100), range(100, 256))
 """Octets by the number of their digits."""
 IPV4_TEXT: Final = re.compile(rb"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
+_WORD: Final = re.compile(rb"[0-9A-Fa-f:.]{3,}")
+_HEX: Final = b"0123456789abcdef"
+_SIZES: Final = {1: 4, 2: 16}
+"""Bytes of an address by the family that a binary header names."""
 _V4_MAPPED: Final = bytes(10) + b"\xff\xff"
 _V6_LINK_LOCAL, _V6_MULTICAST, _V6_LOCAL, _V6_DOCUMENTATION = b"\xfe\x80", 0xFF, (0xFC, 0xFD), b"\x20\x01\x0d\xb8"
 
@@ -44,6 +49,28 @@ class Addresses:
     def text(self, raw: bytes) -> bytes:
         """A text with other IPv4 addresses, of the same length."""
         return IPV4_TEXT.sub(lambda hit: self._told(hit[0]), raw)
+
+    def proxied(self, header: bytes) -> bytes:
+        """A header of the PROXY protocol with other addresses, of the same length and form."""
+        if not header.startswith(SIGNATURE):
+            return _WORD.sub(lambda hit: self._word(hit[0]), header)
+        made = bytearray(header[:16] + bytes(len(header) - 16))
+        size = _SIZES.get(header[13] >> 4, 0) if len(header) >= 16 else 0
+        if size and len(header) >= 20 + 2 * size:
+            for at in (16, 16 + size):
+                made[at : at + size] = self.ip(header[at : at + size])
+            made[16 + 2 * size : 20 + 2 * size] = header[16 + 2 * size : 20 + 2 * size]
+        return bytes(made)
+
+    def _word(self, raw: bytes) -> bytes:
+        """A word of a header that is a line: an address, or what stays."""
+        if IPV4_TEXT.fullmatch(raw):
+            return self._told(raw)
+        if b":" not in raw:
+            return raw
+        stream = self._names.stream(b"ipv6 text", raw, len(raw))
+        digits = zip(raw, stream, strict=True)
+        return bytes(one if one in b":." else _HEX[other % 15 + 1] for one, other in digits)
 
     def _told(self, raw: bytes) -> bytes:
         try:

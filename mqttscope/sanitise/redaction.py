@@ -19,6 +19,7 @@ from typing import BinaryIO, Final, Generic, TypeVar
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.lint.engine import foreign_protocol
 from mqttscope.mqtt.constants import Direction as Way
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.net.flow import StreamData, StreamGap
@@ -31,7 +32,7 @@ from mqttscope.net.websocket import Inflater, Lost, MessageData, MessageGap
 from mqttscope.sanitise.addresses import Addresses
 from mqttscope.sanitise.frames import BuildFrame, Frames, MovedFragment, MovedFrame, Part
 from mqttscope.sanitise.http import Heads
-from mqttscope.sanitise.kinds import NOT_UNDERSTOOD, Choice, filler
+from mqttscope.sanitise.kinds import NOT_UNDERSTOOD, Choice, Treatment, Value, filler
 from mqttscope.sanitise.packets import Packets
 from mqttscope.sanitise.pieces import Direction, Spool
 from mqttscope.sanitise.pseudonyms import Pseudonyms
@@ -40,6 +41,8 @@ from mqttscope.sanitise.websockets import WebStream
 
 _GROUP_BYTES: Final = {4: 12, 16: 36}
 """Bytes of the name of a connection, by those of an address."""
+MAX_SIGNATURE: Final = 16
+"""Bytes by which another protocol is recognised."""
 MAX_DIRECTIONS: Final = 200_000
 """Directions whose payloads are remembered; of the one that was silent longest, what waits stays filler."""
 
@@ -78,6 +81,7 @@ class Redaction:
         self.choice = choice
         self.packets = Packets(names, choice)
         self._names = names
+        self._addresses = addresses
         self._heads = Heads(names, addresses, self.packets)
         self.frames = Frames(addresses, choice, build)
         self.dropped: Counter[str] = Counter()
@@ -263,7 +267,9 @@ class Redaction:
 
     def _unparsed(self, event: UnparsedEvent, found: Unparsed) -> None:
         raw = found.raw
-        if found.packet_type is not None:
+        if found.reason == "proxy_header":
+            made = raw if self.choice.of_kind(Value.ADDRESSES) is Treatment.KEEP else self._addresses.proxied(raw)
+        elif found.packet_type is not None:
             made = self.packets.beginning(raw, event.connection.version)
         else:
             made = filler(len(raw))
@@ -274,10 +280,14 @@ class Redaction:
         """Put replaced bytes where they lie in the frames."""
         connection = event.connection
         assert len(raw) == len(made)
+        if not event.stream_offset:
+            # What is no MQTT is named by how it begins.
+            kept = _signature(raw)
+            made = raw[:kept] + made[kept:]
         from_client = event.direction is Way.CLIENT_TO_SERVER
         if connection.transport == "tcp":
             offset = event.stream_offset - self._shifts.get((connection.number, from_client), 0)
-            dialogue = self._known.get(connection.number)
+            dialogue = self._known.get(connection.number) or self._dialogue(event)
             if dialogue is not None:
                 self._learn_tcp(dialogue, from_client, offset, raw, made, in_order=True)
         elif connection.transport == "websocket":
@@ -285,6 +295,12 @@ class Redaction:
             found = None if entry is None else self._webs.get(id(entry[0]))
             if found is not None and found.dialogue.connection is connection:
                 found.of(from_client).put(event.stream_offset, raw, made)
+
+    def _dialogue(self, event: PacketEvent | MalformedEvent | UnparsedEvent) -> FlowState | None:
+        """The dialogue of a connection of which nothing was seen yet but what it was told by."""
+        entry = self.dissector.flows.direction(event.connection.flow_key)
+        found = None if entry is None else entry[0].context
+        return found if isinstance(found, FlowState) and found.connection is event.connection else None
 
     def _learn_tcp(
         self, dialogue: FlowState, from_client: bool, offset: int, raw: bytes, made: bytes, *, in_order: bool = False
@@ -322,3 +338,11 @@ class Redaction:
             direction = self._directions.get(end)
             if direction is not None:
                 direction.end()
+
+
+def _signature(raw: bytes) -> int:
+    """Length of the beginning by which a stream is told to be of another protocol; 0 where it is of none."""
+    name = foreign_protocol(raw[:MAX_SIGNATURE])
+    if not name:
+        return 0
+    return next(size for size in range(1, MAX_SIGNATURE + 1) if foreign_protocol(raw[:size]) == name)
