@@ -18,8 +18,8 @@ from mqttscope.capture.read import may_be_compressed
 from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.redacting_options import RedactOptions
 from mqttscope.cli.output import CannotWriteError, Output, Progress, Watch, warn
+from mqttscope.cli.redacting_options import RedactOptions
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame

@@ -12,7 +12,7 @@ becomes one outside of these classes.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from ipaddress import IPv4Address, ip_network
 from typing import Final
 
@@ -25,6 +25,7 @@ _KEPT_PREFIXES: Final = (
     "240.0.0.0/4",
 )  # fmt: skip
 _NETWORKS: Final = tuple((int(net.network_address), int(net.netmask)) for net in map(ip_network, _KEPT_PREFIXES))
+_FIRST: Final = frozenset(net >> 24 for net, _ in _NETWORKS)
 _DIGITS: Final = (range(10), range(10, 100), range(100, 256))
 """Octets by the number of their digits."""
 IPV4_TEXT: Final = re.compile(rb"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
@@ -92,23 +93,13 @@ class Addresses:
         made = bytearray()
         for index, octet in enumerate(raw):
             bits = min(8, max(0, fixed - 8 * index))
-            values = [
-                one
-                for one in next(row for row in _DIGITS if octet in row)
-                if one >> (8 - bits) == octet >> (8 - bits) and (kept or self._allowed(bytes((*made, one))))
-            ]
+            values = _like(octet, bits)
+            if not kept and (not index or made[0] in _FIRST):
+                values = [one for one in values if _allowed(bytes((*made, one)))]
             at = values.index(octet) if octet in values else 0
-            made.append(
-                values[self._names.permute(at, len(values), b"ipv4 " + raw[:index] + bytes((len(values), values[0])))]
-            )
+            purpose = b"ipv4 " + raw[:index] + bytes((len(values), values[0]))
+            made.append(values[self._names.permute(at, len(values), purpose)])
         return bytes(made)
-
-    def _allowed(self, begin: bytes) -> bool:
-        """Whether an address outside of the classes may begin so: no octet decides for a class by itself."""
-        number = int.from_bytes(begin.ljust(4, b"\0"), "big")
-        length = 8 * len(begin)
-        told = ((1 << length) - 1) << (32 - length)
-        return not any(number & mask & told == net & told and mask & told == mask for net, mask in _NETWORKS)
 
     def _v6(self, raw: bytes) -> bytes:
         if raw[:12] == _V4_MAPPED:
@@ -131,3 +122,17 @@ class Addresses:
         made = self._names.stream(b"mac", raw, len(raw))
         # Locally administered: no vendor made it.
         return bytes((made[0] & 0xFC | 0x02,)) + made[1:]
+
+
+@cache
+def _like(octet: int, bits: int) -> list[int]:
+    """Octets with as many digits, and the same in their first bits."""
+    digits = next(row for row in _DIGITS if octet in row)
+    return [one for one in digits if one >> (8 - bits) == octet >> (8 - bits)]
+
+
+def _allowed(begin: bytes) -> bool:
+    """Whether an address outside of the classes may begin so: no class has all addresses that do."""
+    number = int.from_bytes(begin.ljust(4, b"\0"), "big")
+    told = 0xFFFFFFFF << (32 - 8 * len(begin)) & 0xFFFFFFFF
+    return not any(number & mask == net & told and mask & told == mask for net, mask in _NETWORKS)

@@ -68,6 +68,7 @@ class Pseudonyms:
         """``key``: any bytes; the same key gives the same replacements."""
         self._key = blake2b(key, digest_size=KEY_BYTES, person=b"mqttscope").digest()
         self._table = lru_cache(4096)(self._make_table)
+        self._token = lru_cache(65_536)(self._make_token)
         self.name: Callable[[bytes], bytes] = lru_cache(65_536)(self._name)
         """A name of the same form; letters of both cases correspond, and slashes, ``+`` and ``#`` stay."""
 
@@ -85,7 +86,8 @@ class Pseudonyms:
         return self._table(size, purpose)[value]
 
     def _make_table(self, size: int, purpose: bytes) -> tuple[int, ...]:
-        return tuple(sorted(range(size), key=lambda one: self.stream(purpose, one.to_bytes(2, "big"), 16)))
+        stream = self.stream(purpose, b"table", 8 * size)
+        return tuple(sorted(range(size), key=lambda one: stream[8 * one : 8 * one + 8]))
 
     def _name(self, raw: bytes) -> bytes:
         return self.text(raw, b"name")
@@ -104,10 +106,9 @@ class Pseudonyms:
             text = raw.decode()
         except UnicodeDecodeError:
             return self.binary(raw, purpose)
-        places = _json_places(text) if len(raw) <= MAX_JSON else None
-        if places is None:
-            return self.text(raw, purpose)
-        return self._moved(text, places, b"json " + purpose).encode()
+        if len(raw) <= MAX_JSON and _is_json(text):
+            return _JSON_TOKEN.sub(self._json_token, text).encode()
+        return self.text(raw, purpose)
 
     def binary(self, raw: bytes, purpose: bytes) -> bytes:
         """Bytes of the same length that are no UTF-8 text either."""
@@ -133,6 +134,17 @@ class Pseudonyms:
         if not _is_utf8(raw):
             return self.binary(raw, purpose)
         return bytes(ord(_ALNUM[one % len(_ALNUM)]) for one in stream)
+
+    def _json_token(self, token: re.Match[str]) -> str:
+        """A text or a number of JSON: keys and values that are equal stay so from payload to payload."""
+        if token["number"] is not None or token["text"]:
+            return self._token(token[0])
+        return token[0]
+
+    def _make_token(self, token: str) -> str:
+        if token[0] == '"':
+            return self._moved(token, _in_json_text(token[1:-1], 1), b"json text")
+        return self._moved(token, _in_number(token), b"json number")
 
     def _moved(self, text: str, places: Places, purpose: bytes) -> str:
         """A text with other characters in some places."""
@@ -249,27 +261,26 @@ def _places(text: str) -> Places:
     return found
 
 
-def _json_places(text: str) -> Places | None:
-    """The same for JSON: within texts and numbers, so that it stays JSON; ``None`` where it is none."""
+def _is_json(text: str) -> bool:
     head = text.lstrip()[:1]
     if not head or head not in '{["-tfn0123456789':
-        return None
+        return False
     try:
         json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        return False
+    return True
+
+
+def _in_number(token: str) -> Places:
+    """The digits of a number that are replaced: it does not begin with zeros afterwards, and keeps its exponent."""
     found: Places = []
-    for token in _JSON_TOKEN.finditer(text):
-        if token["number"] is not None:
-            at = token.start("number")
-            whole = token["number"].partition(".")[0]
-            for index, char in enumerate(token["number"]):
-                # A number does not begin with zeros.
-                first = not index and len(whole) > 1
-                if char != ".":
-                    found.append((at + index, _NOT_ZERO if first else _DIGITS))
-        elif token["text"]:
-            found += _in_json_text(token["text"], token.start("text"))
+    mantissa = re.split("[eE]", token, maxsplit=1)[0]
+    whole = mantissa.lstrip("-").partition(".")[0]
+    first = mantissa.find(whole)
+    for at, char in enumerate(mantissa):
+        if char.isdigit():
+            found.append((at, _NOT_ZERO if at == first and len(whole) > 1 else _DIGITS))
     return found
 
 

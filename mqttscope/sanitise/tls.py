@@ -252,6 +252,7 @@ class TlsStream:
     short: bool = False
     """The record is an alert in clear."""
     handshake: bytearray = field(default_factory=bytearray)
+    """What was gathered of a message, or of an encrypted record."""
     places: list[tuple[int, int]] = field(default_factory=list)
     """Where the bytes of ``handshake`` lie: offset and length."""
 
@@ -294,20 +295,22 @@ class TlsStream:
             self.framed = False
             return
         self.learn(place, header, header)
+        if kind != HANDSHAKE or self.kind != HANDSHAKE:
+            self._give_up()
         self.kind, self.remaining, self.short = kind, length, kind == ALERT and length == 2
         if kind in (CHANGE_CIPHER_SPEC, APPLICATION_DATA):
-            self._give_up()
             self.clear = False
 
     def _content(self, place: int, piece: bytes) -> None:
         if self.kind == CHANGE_CIPHER_SPEC or self.short:
             self.learn(place, piece, piece)
-        elif self.kind == HANDSHAKE and self.clear:
-            self.handshake += piece
-            self.places.append((place, len(piece)))
+            return
+        self.handshake += piece
+        self.places.append((place, len(piece)))
+        if self.kind == HANDSHAKE and self.clear:
             self._messages()
-        else:
-            self._opaque(place, piece)
+        elif not self.remaining:
+            self._seal()
 
     def _messages(self) -> None:
         while len(self.handshake) >= 4 and self.clear:
@@ -322,10 +325,17 @@ class TlsStream:
             self._put(raw, raw[:4] + self.values.message(raw[0], raw[4:]))
 
     def _give_up(self) -> None:
-        """What has come of a message is not read."""
-        if self.handshake:
+        """What has come of a message or of an encrypted record is not read."""
+        if self.handshake and self.kind == HANDSHAKE and self.clear:
             raw = bytes(self.handshake)
             self._put(raw, raw[:4] + self.values.opaque(raw[4:]))
+        self._seal()
+
+    def _seal(self) -> None:
+        """All that was gathered is encrypted."""
+        if self.handshake:
+            raw = bytes(self.handshake)
+            self._put(raw, self.values.opaque(raw))
 
     def _opaque(self, place: int, piece: bytes) -> None:
         self.learn(place, piece, self.values.opaque(piece))

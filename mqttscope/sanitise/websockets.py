@@ -92,6 +92,8 @@ class WebStream:
     compressed: bool = False
     begins: int = -1
     """Offset of the compressed message that is read."""
+    last: bytes = b""
+    """The replaced content of the message before."""
     unfit: int = 0
     """Compressed messages that could not be made as long as they were."""
 
@@ -230,29 +232,41 @@ class WebStream:
         made = bytes(message.made)
         fitting = fit(made, length, self.window)
         if fitting is None:
-            pairs = enumerate(zip(message.plain, made, strict=True))
-            changed = [at for at, (old, new) in pairs if old != new and new < 0x80 and chr(new).isalnum()]
-            step = max(1, len(changed) // _STEPS)
-            shorter = bytearray(made)
-            for count in range(0, len(changed), step):
-                # From the end, where the payload is: a name is needed longer.
-                for at in changed[len(changed) - count - step : len(changed) - count]:
-                    shorter[at : at + 1] = b"1" if chr(made[at]).isdigit() else BLANK
-                fitting = fit(bytes(shorter), length, self.window)
-                if fitting is not None:
-                    made = bytes(shorter)
-                    break
+            made, fitting = self._shorter(message.plain, made, length)
         if fitting is None:
             self.unfit += 1
             return
         if self.inflater is not None and self.inflater.context_takeover:
             self.window = (self.window + made)[-WINDOW_BYTES:]
+        self.last = made
         at = 0
         for place, key, raw in message.pieces:
             new = fitting[at : at + len(raw)]
             at += len(raw)
             if raw:
                 self.learn(place, raw, unmask(new, key) if key else new)
+
+    def _shorter(self, plain: bytes, made: bytes, length: int) -> tuple[bytes, bytes | None]:
+        """Content that can be compressed to a length: as the message before, else filler, from the end on.
+
+        Payloads are at the end, and names are needed longer.
+        """
+        pairs = enumerate(zip(plain, made, strict=True))
+        changed = [at for at, (old, new) in pairs if old != new and new < 0x80 and chr(new).isalnum()]
+        before = self.last if len(self.last) == len(made) else b""
+        step = max(1, len(changed) // _STEPS)
+        for source in (before, b"") if before else (b"",):
+            trial = bytearray(made)
+            for stop in range(len(changed), 0, -step):
+                for at in changed[max(0, stop - step) : stop]:
+                    is_digit = chr(made[at]).isdigit()
+                    known = source[at : at + 1]
+                    alike = known.isdigit() if is_digit else known.isalpha()
+                    trial[at : at + 1] = known if known and alike else b"1" if is_digit else BLANK
+                fitting = fit(bytes(trial), length, self.window)
+                if fitting is not None:
+                    return bytes(trial), fitting
+        return made, None
 
 
 def fit(plain: bytes, length: int, window: bytes) -> bytes | None:
