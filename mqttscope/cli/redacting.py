@@ -104,8 +104,8 @@ class RedactRun:
 
     def _write(self, run: Redaction, target: str) -> bool:
         """Write the frames; whether nothing of what was looked for is in them.  Else there is no file."""
-        there = os.path.realpath(target)
-        plain = not os.path.exists(there) or os.path.isfile(there)
+        plain = not os.path.exists(target) or os.path.isfile(target)
+        there = os.path.realpath(target) if plain else target
         new = f"{there}.{os.getpid()}.new" if plain else there
         try:
             try:
