@@ -188,7 +188,7 @@ class RedactRun:
             return
         left = sum(run.dropped.values())
         dropped = f"; {counted(left, 'frame')} left out: {_reasons(run)}" if left else ""
-        warn(f"wrote {run.written:,} of {counted(run.read, 'frame')} to {target}{dropped}")
+        warn(f"wrote {run.written:,} of {run.read:,} {'frame' if run.read == 1 else 'frames'} to {target}{dropped}")
         if not run.dissector.connections and not self.watch.errors:
             warn(advice.nothing_found(run.dissector) or "")
         if self.given.keep_other_frames:
@@ -242,7 +242,7 @@ def _told(hit: Hit) -> str:
 
 def _reason(name: str) -> str:
     known = UNREAD.get(name)
-    return f"{'frames'} {known.words if known else _REASONS.get(name, name)}"
+    return f"frames {known.words if known else _REASONS.get(name, name)}"
 
 
 def _reasons(run: Redaction) -> str:

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from mqttscope.mqtt import Publish
 from mqttscope.net.frame import Frame
 from mqttscope.sanitise.check import SHORTEST, Check, forms
-from tests.dissect.scenes import MASK, connect
-from tests.dissect.talk import Talk, wire
+from tests.dissect.scenes import MASK
+from tests.dissect.talk import Talk, connect, wire
 from tests.each import each
 from tests.net.framing import deflate, frame, request, response
 from tests.sanitise.redacting import taped, written

@@ -14,8 +14,8 @@ from mqttscope.net.segment import SYN, Fragment
 from mqttscope.sanitise import pieces
 from mqttscope.sanitise.kinds import Choice
 from tests.corpus.test_redacted import CAPTURES, before
-from tests.dissect.scenes import CONNACK, PUBACK_3, connect, mixed_tape
-from tests.dissect.talk import V5, Talk, Tape, wire
+from tests.dissect.scenes import mixed_tape
+from tests.dissect.talk import CONNACK, PUBACK_3, V5, Talk, Tape, connect, wire
 from tests.each import each
 from tests.net.octets import ethernet, frame, ip4, udp
 from tests.sanitise.redacting import redacted, redaction, reread, shapes, taped, written
@@ -187,7 +187,7 @@ def test_what_is_shared_can_be_shared_again() -> None:
     assert shapes(redacted(once, redaction(key=b"another"))) == shapes(frames)
 
 
-def test_a_small_memory_gives_the_same(monkeypatch: object) -> None:
+def test_a_small_memory_gives_the_same() -> None:
     frames = list(before(CAPTURES[0]))
     run = redaction()
     run._spool._limit = 1
@@ -227,7 +227,7 @@ def test_whatever_the_frames_are_nothing_fails_and_nothing_of_a_secret_is_left()
     pool = [list(before(path)) for path in CAPTURES if len(before(path)) < 60]
     for seed in range(150):
         draw = random.Random(seed)
-        frames = []
+        frames: list[Frame] = []
         for one in draw.choice(pool):
             data = bytearray(one.data)
             luck = draw.random()

@@ -6,10 +6,12 @@ import random
 import zlib
 
 from mqttscope.mqtt import Publish
+from mqttscope.net.headers import segment
+from mqttscope.net.segment import Segment
 from mqttscope.net.websocket import WebSocket
 from mqttscope.sanitise.websockets import _empty_blocks, fit
-from tests.dissect.scenes import CONNACK, MASK, connect
-from tests.dissect.talk import Talk, wire
+from tests.dissect.scenes import MASK
+from tests.dissect.talk import CONNACK, Talk, connect, wire
 from tests.each import each
 from tests.net.framing import FLUSH, application, deflate, frame, request, response
 from tests.sanitise.redacting import redacted, redaction, shapes, taped
@@ -28,9 +30,6 @@ def opened(extra: str = "") -> Talk:
 def carried(talk: Talk) -> tuple[bytes, bytes]:
     """What the client and the server have said inside of their frames."""
     web, said = WebSocket(), {True: b"", False: b""}
-    from mqttscope.net.headers import segment
-    from mqttscope.net.segment import Segment
-
     for one in redacted(taped(talk.tape)):
         found = segment(one)
         assert isinstance(found, Segment)
