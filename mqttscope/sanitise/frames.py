@@ -26,9 +26,10 @@ from mqttscope.sanitise.kinds import Choice, Treatment, Value, filler
 
 ETHERNET: Final = 1
 RAW: Final = 101
-_COOKED: Final = {113: (4, 6, 8), 276: (11, 12, 8)}
-"""Of Linux cooked captures: offset of the length of the address, of the address, and room for it."""
-_COOKED_LENGTH: Final = {113: (4, 2), 276: (11, 1)}
+_COOKED: Final = {113: (4, 2, 6), 276: (11, 1, 12)}
+"""Of Linux cooked captures: where the length of the address is, in how many bytes, and where the address is."""
+_COOKED_ROOM: Final = 8
+"""Bytes for the address."""
 _NAMELESS: Final = {
     **dict.fromkeys((0, 108), 4), **dict.fromkeys((12, 14, 101, 228, 229), 0), 9: 4, 50: 4, 51: 8, 104: 4, 166: 4,
     204: 5, 205: 5,
@@ -52,8 +53,6 @@ BuildFrame = Callable[..., bytes]
 class MovedFrame:
     """A frame that is being rewritten."""
 
-    number: int
-    """In the order of the frames that are written."""
     timestamp_ns: int
     link_type: int
     original_length: int
@@ -66,7 +65,6 @@ class MovedFrame:
     """Where the payload of the segment begins."""
     checksum: int = -1
     """Where the checksum of TCP is; -1 where it was not captured."""
-    original_number: int = 0
     parts: list[Part] = field(default_factory=list)
     """Of a datagram that came in fragments: where the payload lies; empty where it lies in this frame."""
 
@@ -193,7 +191,6 @@ class Frames:
         self._tunnels: dict[bytes, int] = {}
         self.rebuilt = 0
         """Frames whose tunnel or link layer was taken off."""
-        self.count = 0
 
     def moved(self, frame: Frame, found: Segment) -> MovedFrame:
         """A frame with this segment, with other addresses and without its payload."""
@@ -264,21 +261,16 @@ class Frames:
             version, ip = located[0], located[1]
             if ip + (20 if version == 4 else 40) <= len(data):
                 self._ip(data, Layout(ip, version, len(data), len(data), len(data)))
-        self.count += 1
-        return MovedFrame(
-            self.count, frame.timestamp_ns, frame.link_type, frame.original_length, data, original_number=frame.number
-        )
+        return MovedFrame(frame.timestamp_ns, frame.link_type, frame.original_length, data)
 
     def _made(
         self, frame: Frame, data: bytearray, found: Segment | None, payload: int, checksum: int, kind: int = -1
     ) -> MovedFrame:
-        self.count += 1
         original = max(frame.original_length, len(data))
         if kind >= 0 and found is not None:
             original = len(data) + found.missing
-        return MovedFrame(
-            self.count, frame.timestamp_ns, frame.link_type if kind < 0 else kind, original, data,
-            payload=payload, checksum=checksum, original_number=frame.number,
+        return MovedFrame(frame.timestamp_ns, frame.link_type if kind < 0 else kind, original, data,
+            payload=payload, checksum=checksum,
         )  # fmt: skip
 
     def _rebuilt(self, frame: Frame, found: Segment) -> MovedFrame:
@@ -330,11 +322,11 @@ class Frames:
         places: list[tuple[int, int]] = []
         if kind == ETHERNET:
             places = [(0, 6), (6, 6)]
-        elif kind in _COOKED_LENGTH:
-            at, width = _COOKED_LENGTH[kind]
-            length = min(8, int.from_bytes(data[at : at + width], "big"))
-            begin = _COOKED[kind][1]
-            data[begin + length : begin + 8] = bytes(len(data[begin + length : begin + 8]))
+        elif kind in _COOKED:
+            at, width, begin = _COOKED[kind]
+            length = min(_COOKED_ROOM, int.from_bytes(data[at : at + width], "big"))
+            unused = slice(begin + length, begin + _COOKED_ROOM)
+            data[unused] = bytes(len(data[unused]))
             places = [(begin, length)]
         treatment = self._choice.of_kind(Value.MACS)
         for at, length in places:

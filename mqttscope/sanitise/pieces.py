@@ -161,7 +161,7 @@ def _compared(piece: Piece, at: int, original: bytes | bytearray, made: bytes | 
     )
 
 
-_HEADER: Final = "<qHIIIB"
+_HEADER: Final = "<qHIIB"
 
 
 class Spool:
@@ -238,11 +238,11 @@ class Spool:
         at = 0
         while at < self._end:
             head = self._file.read(size)
-            timestamp_ns, kind, original, length, number, group = struct.unpack(_HEADER, head)
+            timestamp_ns, kind, original, length, group = struct.unpack(_HEADER, head)
             name = self._file.read(group)
             data = bytearray(self._file.read(length))
             at += size + group + length
-            yield MovedFrame(0, timestamp_ns, kind, original, data, name, original_number=number)
+            yield MovedFrame(timestamp_ns, kind, original, data, name)
         yield from self._frames
 
     def _write(self, frame: MovedFrame) -> None:
@@ -250,9 +250,8 @@ class Spool:
         assert data is not None
         self._held -= len(data) + FRAME_COST
         head = struct.pack(
-            _HEADER, frame.timestamp_ns, frame.link_type, frame.original_length, len(data),
-            frame.original_number & 0xFFFFFFFF, len(frame.group),
-        )  # fmt: skip
+            _HEADER, frame.timestamp_ns, frame.link_type, frame.original_length, len(data), len(frame.group)
+        )
         self._file.seek(self._end)
         self._file.write(head + frame.group + data)
         frame.place = self._end + len(head) + len(frame.group)

@@ -27,7 +27,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.http_upgrade import Upgrade
-from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key, reverse_key
+from mqttscope.net.segment import SYN, Fragment, NotSegment, Segment, group_key, plain_key, reverse_key
 from mqttscope.net.websocket import Inflater, Lost, MessageData, MessageGap
 from mqttscope.sanitise.addresses import Addresses
 from mqttscope.sanitise.frames import BuildFrame, Frames, MovedFragment, MovedFrame, Part
@@ -41,6 +41,8 @@ from mqttscope.sanitise.websockets import WebStream
 
 _GROUP_BYTES: Final = {4: 12, 16: 36}
 """Bytes of the name of a connection, by those of an address."""
+MIN_CHECKED: Final = 1_000
+"""Wrapped flows up to which none is looked for that carries no MQTT."""
 MAX_SIGNATURE: Final = 16
 """Bytes by which another protocol is recognised."""
 MAX_DIRECTIONS: Final = 200_000
@@ -104,6 +106,7 @@ class Redaction:
         """By the identity of their flow."""
         self._tls_values = TlsValues(names, self._heads, self.packets)
         self._secured: dict[int, _Sides[TlsStream]] = {}
+        self._check_at = MIN_CHECKED
 
     def feed(self, frame: Frame) -> None:
         """Take the next frame."""
@@ -127,6 +130,7 @@ class Redaction:
         moved = self.frames.fragment(frame, found)
         whole = self._fragments.feed(found)
         if isinstance(whole, NotSegment):
+            self._parts.pop(found.key, None)
             return whole, []
         parts = self._parts.setdefault(found.key, [])
         if moved is None:
@@ -140,15 +144,18 @@ class Redaction:
             self._parts = {key: one for key, one in self._parts.items() if key in self._fragments.datagrams}
         if whole is not None:
             self._parts.pop(found.key, None)
-        known = bool(parts) and not min(one.offset for one in parts) and len(parts) > 1
-        return whole, parts if known and moved is not None else []
+            if moved is None or len(parts) < 2 or min(one.offset for one in parts):
+                # It is written as one frame, in the place of this one.
+                self.dropped["fragments"] -= moved is not None
+                return whole, []
+        return whole, parts
 
     def _joined(self, parts: list[MovedFragment], segment: Segment) -> MovedFrame:
         """A payload that lies in several frames, of which the one with the header has the checksum."""
         first, *_ = parts = sorted(parts, key=lambda one: one.offset)
         header = first.frame.payload - first.place
         group = group_key(segment.key)
-        joined = MovedFrame(0, segment.timestamp_ns, 0, 0, None, group)
+        joined = MovedFrame(segment.timestamp_ns, 0, 0, None, group)
         for one in parts:
             self._spool.adjust(first.frame, one.before, one.after)
             self._spool.belongs(one.frame, group)
@@ -174,7 +181,7 @@ class Redaction:
         else:
             self._directions.move_to_end(key)
         if segment.payload:
-            start = segment.sequence + (1 if segment.flags & 0x02 else 0)
+            start = segment.sequence + (1 if segment.flags & SYN else 0)
             direction.add(moved, start & 0xFFFFFFFF, segment.payload, self._spool.put)
         if append:
             self._spool.append(moved)
@@ -182,7 +189,18 @@ class Redaction:
             self._see(event)
         entry = self.dissector.flows.direction(segment.key)
         if entry is not None and not entry[0].kept and entry[0].context is None and not entry[0].closed:
+            # No MQTT.
             direction.end(0)
+            self._webs.pop(id(entry[0]), None)
+            self._secured.pop(id(entry[0]), None)
+        if len(self._webs) + len(self._secured) > self._check_at:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Let go of flows that turned out to carry no MQTT."""
+        self._webs = {key: one for key, one in self._webs.items() if not _is_over(one.dialogue)}
+        self._secured = {key: one for key, one in self._secured.items() if not _is_over(one.dialogue)}
+        self._check_at = 2 * (len(self._webs) + len(self._secured)) + MIN_CHECKED
 
     def close(self) -> None:
         """The capture has ended."""
@@ -346,3 +364,7 @@ def _signature(raw: bytes) -> int:
     if not name:
         return 0
     return next(size for size in range(1, MAX_SIGNATURE + 1) if foreign_protocol(raw[:size]) == name)
+
+
+def _is_over(dialogue: FlowState) -> bool:
+    return dialogue.is_ignored or (bool(dialogue.flow.closed) and dialogue.flow.context is None)

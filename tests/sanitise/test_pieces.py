@@ -13,11 +13,11 @@ from tests.each import each
 HEAD = 20
 
 
-def segment(spool: Spool, direction: Direction, start: int, payload: bytes, number: int = 1) -> MovedFrame:
+def segment(spool: Spool, direction: Direction, start: int, payload: bytes) -> MovedFrame:
     """A frame with 20 bytes before its payload, with a checksum over it at byte 16."""
     data = bytearray(HEAD) + filler(len(payload))
     data[16:18] = (~folded(word_sum(data[HEAD:])) & 0xFFFF).to_bytes(2, "big")
-    frame = MovedFrame(number, 0, 101, len(data), data, b"g", payload=HEAD, checksum=16, original_number=number)
+    frame = MovedFrame(0, 101, len(data), data, b"g", payload=HEAD, checksum=16)
     direction.add(frame, start & 0xFFFFFFFF, payload, spool.put)
     spool.append(frame)
     return frame
@@ -102,12 +102,12 @@ def test_a_payload_may_lie_in_several_frames() -> None:
     for number, length in enumerate((8, 5)):
         data = bytearray(HEAD) + filler(length)
         checksum = -1 if number else 16
-        frame = MovedFrame(number, 0, 101, len(data), data, bytes(1), payload=HEAD, checksum=checksum)
+        frame = MovedFrame(0, 101, len(data), data, bytes(1), payload=HEAD, checksum=checksum)
         if not number:
             data[16:18] = (~folded(word_sum(filler(13))) & 0xFFFF).to_bytes(2, "big")
         spool.append(frame)
         parts.append(Part(8 * number, length, frame, HEAD))
-    joined = MovedFrame(0, 0, 0, 0, None, parts=parts)
+    joined = MovedFrame(0, 0, 0, None, parts=parts)
     direction = Direction()
     direction.add(joined, 50, b"thirteen-byte", spool.put)
     direction.learn(53, b"rteen-byt", b"RTEEN-BYT", spool.put)
