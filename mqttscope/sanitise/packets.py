@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import product
 from typing import Final
 
 from mqttscope.mqtt.codec import decode, packet_end, trace
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import REASON_CODES, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import BY_NAME
@@ -42,6 +43,13 @@ _OF_FIELDS: Final = {
     "server_reference": Value.HOST_NAMES,
 }
 """The kind of each field that holds a text or bytes, by its last word; all others hold numbers."""
+_OF_LAYOUT: Final = frozenset(
+    (
+        "flags", "header_flags", "packet_type", "remaining_length", "protocol_name", "protocol_level", "connect_flags",
+        "acknowledge_flags", "property_length", "property_identifier", "reason_codes",
+    )
+)  # fmt: skip
+"""Fields that say what the others are, or where."""
 _UNREAD: Final = frozenset(("unparsed", "trailing_bytes", "fixed_header"))
 _NAMES: Final = frozenset((b"MQTT", b"MQISDP"))
 _NUMBER_BYTES: Final = 5
@@ -68,7 +76,7 @@ _FEATURES: Final = re.compile(
 )
 """First levels by which brokers name what they offer."""
 _SHARE: Final = re.compile(rb"share(?=/)")
-MAX_KEPT: Final = 6
+MAX_KEPT: Final = 4
 """Bytes of a damaged packet that stay after the fields that could be read, at most: a length and what is around it."""
 MAX_SALTS: Final = 3
 
@@ -128,8 +136,13 @@ class Packets:
         topic = self.value(Value.TOPICS, raw[start:after])
         return raw[:start] + topic + raw[after:begin] + self.value(Value.PAYLOADS, raw[begin:])
 
-    def _by_fields(self, raw: bytes, version: ProtocolVersion, salt: int = 0) -> tuple[bytes, int]:
-        """A packet by the fields that can be read of it, and where these end."""
+    def _by_fields(
+        self, raw: bytes, version: ProtocolVersion, salt: int = 0, *, numbers: bool = True
+    ) -> tuple[bytes, int]:
+        """A packet by the fields that can be read of it, and where these end.
+
+        ``numbers``: whether those stay that say nothing of the layout.
+        """
         made = bytearray(filler(len(raw), salt))
         read = 0
         for span in trace(raw, version):
@@ -139,7 +152,8 @@ class Packets:
                     made[start:end] = raw[start:end]
                     read = max(read, end)
                 continue
-            made[start:end] = self._field(name, span.field, raw[start:end])
+            if numbers or name in _OF_FIELDS or name in _OF_LAYOUT:
+                made[start:end] = self._field(name, span.field, raw[start:end])
             read = max(read, end)
         return bytes(made), read
 
@@ -151,6 +165,9 @@ class Packets:
             return raw if raw[2:].upper() in _NAMES else raw[:2] + self._names.name(raw[2:])
         if name == "payload":
             return self.value(Value.PAYLOADS, raw)
+        if name == "reason_codes":
+            # Where framing is lost, anything may be in the place of codes.
+            return raw if raw[0] in REASON_CODES else filler(1)
         at = 0
         if in_block:
             # The identifier, which may be in more bytes than it takes.
@@ -181,11 +198,13 @@ class Packets:
         """A packet that breaks the layout, so that the same is wrong with it afterwards."""
         found = decode(raw, version)
         wanted = _shape(found)
+        # Where a packet ends before its fields do, what seems to be a number may be a part of a text.
+        doubtful = isinstance(found, Malformed) and not found.complete
         counts, sizes = self._choice.counts.copy(), self._choice.sizes.copy()
         best = b""
-        for salt in range(MAX_SALTS):
+        for numbers, salt in product((False, True) if doubtful else (True,), range(MAX_SALTS)):
             self._choice.counts, self._choice.sizes = counts.copy(), sizes.copy()
-            made, read = self._by_fields(raw, version, salt)
+            made, read = self._by_fields(raw, version, salt, numbers=numbers)
             best = best or made
             places = {read}
             if isinstance(found, Malformed):

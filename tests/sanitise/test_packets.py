@@ -208,3 +208,14 @@ def test_the_same_is_wrong_with_damaged_packets() -> None:
 
     assert len(cases) > 250
     assert work.differing <= len(cases) // 100
+
+
+def test_text_that_seems_to_be_numbers_is_replaced() -> None:
+    """Where framing is lost, a text may lie in the place of codes and identifiers."""
+    for raw in (b"listens", b"\x90\x33\0\1\2temperature of the boiler", b"\x62\x10secret of plant", b"\x40\x20" + RAW):
+        found = decode(raw, V5)
+        assert isinstance(found, Malformed)
+        made = packets().replaced(found, V5)
+        assert _shape(decode(made, V5)) == _shape(found)
+        for at in range(2, len(raw) - 5):
+            assert raw[at : at + 5] not in made
