@@ -37,7 +37,7 @@ def form(text: str) -> str:
         (10, lambda number: b"%d" % number),
         (676, lambda number: bytes((97 + number // 26, 97 + number % 26))),
         (1_000, lambda number: b"sensor-%d" % number),
-        (2_000, lambda number: ("ü" + chr(0x4E00 + number)).encode()),
+        (500, lambda number: ("ü" + chr(0x4E00 + number)).encode()),
         (1_000, lambda number: b"x" * MAX_PERMUTED + b"%03d" % number),
     ],
     ids=["a digit", "two letters", "numbered names", "beyond ASCII", "longer than what is permuted"],
@@ -96,7 +96,7 @@ def test_long_runs_of_bytes_that_are_no_text_are_replaced() -> None:
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_payloads_keep_their_length_and_whether_they_are_text(raw: bytes) -> None:
     made = NAMES.payload(raw)
 

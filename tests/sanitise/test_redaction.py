@@ -13,11 +13,12 @@ from mqttscope.net.headers import segment
 from mqttscope.net.segment import SYN, Fragment
 from mqttscope.sanitise import pieces
 from mqttscope.sanitise.kinds import Choice
-from tests.corpus.test_redacted import CAPTURES, before
+from tests.corpus.test_redacted import CAPTURES, before, values
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import CONNACK, PUBACK_3, V5, Talk, Tape, connect, wire
 from tests.each import each
 from tests.net.octets import ethernet, frame, ip4, udp
+from tests.redact.leaks import Secrets
 from tests.sanitise.redacting import redacted, redaction, reread, shapes, taped, written
 
 SECRET = b"secret-of-the-boiler"
@@ -42,8 +43,8 @@ def same(frames: list[Frame]) -> bytes:
 
 
 def test_packets_over_many_segments_and_many_packets_in_one() -> None:
-    for size in (1, 4, 11, 1_000):
-        talk, whole = opened(), PUBLISH * 3
+    for size in (2, 11, 1_000):
+        talk, whole = opened(), PUBLISH * 2
         for at in range(0, len(whole), size):
             talk.client(whole[at : at + size])
         talk.close()
@@ -51,7 +52,7 @@ def test_packets_over_many_segments_and_many_packets_in_one() -> None:
 
 
 def test_segments_that_come_again_overlap_or_come_out_of_order() -> None:
-    for seed in range(12):
+    for seed in range(6):
         draw = random.Random(seed)
         talk, whole = opened(), PUBLISH * 4
         for at in range(0, len(whole), 9):
@@ -224,11 +225,12 @@ def test_topics_match_the_same_filters_afterwards() -> None:
 
 
 def test_whatever_the_frames_are_nothing_fails_and_nothing_of_a_secret_is_left() -> None:
-    pool = [list(before(path)) for path in CAPTURES if len(before(path)) < 60]
-    for seed in range(150):
+    pool = [path for path in CAPTURES if len(before(path)) < 60]
+    for seed in range(60):
         draw = random.Random(seed)
         frames: list[Frame] = []
-        for one in draw.choice(pool):
+        path = draw.choice(pool)
+        for one in before(path):
             data = bytearray(one.data)
             luck = draw.random()
             if luck < 0.2:
@@ -243,4 +245,6 @@ def test_whatever_the_frames_are_nothing_fails_and_nothing_of_a_secret_is_left()
         run = redaction()
         made = redacted(frames, run)
         assert reread(written(made)) == [replace(one, capture="shared") for one in made]
+        secrets = [one for one in values(path) if len(one) >= 8 and len(set(one)) > 4 and one.isascii()]
+        assert Secrets(secrets).leak(b"\n".join(one.data for one in made)) is None
         assert run.read == len(frames) == run.written + sum(run.dropped.values())

@@ -57,7 +57,7 @@ def carried(talk: Talk) -> tuple[bytes, bytes]:
 )
 def test_every_byte_is_replaced_under_its_mask(payloads: list[bytes]) -> None:
     whole = b"".join(payloads)
-    for size in (1, 7, 10_000):
+    for size in (7, 10_000):
         talk = opened()
         for at in range(0, len(whole), size):
             talk.client(whole[at : at + size])
