@@ -33,10 +33,12 @@ gaps).  An exception says that a caller asked for something that cannot be done.
             ConversionError         it cannot be said in another version
         RuleClashError          two rules have one code or name (ValueError)
         ScanFailedError         a task that reads a range of a capture failed
+        ScriptFileError         a connection cannot be written as a script, or a script cannot be read (ValueError)
         SparkUnavailableError   Spark or Java is not installed, or does not start
         StartError              a broker that was to be started did not start
         StateError              written state cannot be read (ValueError)
         TlsError                a certificate, key or CA cannot be used
+        TooMuchKeptError        captures that are compared have too much that the other lacks
         UndecodableError        a payload cannot be shown as asked
         UnknownQueryError       a statement does more than ask, or cannot be parsed (ValueError)
         UnknownRuleError        no rule has this code or name (ValueError)
@@ -48,9 +50,11 @@ Commands raise these, which are also `click.ClickException`: a message and an ex
 
     MqttscopeError
         BadQuestionError        a question to a lake cannot be answered
+        BadScriptError          a script of a connection cannot be played
         CannotDecryptError      TLS cannot be decrypted
         CannotDissectError      tshark cannot take the frames apart
         CannotProxyError        the proxy cannot run
+        CannotReproduceError    no connection can be written as something that can be run
         CannotServeError        the stand-in cannot run
         CannotSniffError        there is nothing to capture from, or no right to
         CannotWriteError        an output file cannot be written

@@ -66,7 +66,7 @@ def run(folder: Path, test: str, *, port: int = 1, settings: str = "") -> str:
         [sys.executable, "-m", "pytest", "-p", "mqttscope.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "."],
         cwd=folder, env=alone, text=True, timeout=60,
     )  # fmt: skip
-    return done.stdout + done.stderr
+    return str(done.stdout + done.stderr)
 
 
 @pytest.mark.broker

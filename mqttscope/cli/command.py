@@ -26,6 +26,7 @@ READING = "Reading"
 SELECTION = "Selection"
 CHANGES = "Changes to the recording"
 PLAYING = "Playing"
+COMPARING = "What counts"
 CASES = "Cases"
 VALUES = "What is replaced"
 CHECKING = "Checking"
@@ -36,8 +37,8 @@ OUTPUT = "Output"
 END = "End of the run"
 OTHER = "Other"
 SECTIONS = (
-    LAKE, LISTENING, LIVE, BROKER, TLS, READING, SELECTION, CHANGES, PLAYING, CASES, VALUES, CHECKING, RULES, FAILING,
-    SPARK, OUTPUT, END, OTHER,
+    LAKE, LISTENING, LIVE, BROKER, TLS, READING, SELECTION, CHANGES, PLAYING, COMPARING, CASES, VALUES, CHECKING, RULES,
+    FAILING, SPARK, OUTPUT, END, OTHER,
 )  # fmt: skip
 """Sections of ``--help``, in their order."""
 

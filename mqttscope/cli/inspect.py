@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
+from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import (
     HUMAN_FORMATS,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from mqttscope.parallel.walk import Share
     from mqttscope.report.base import View
 
+REPRODUCERS = (".sh", ".json", ".py")
+"""How files end that hold one connection as something that can be run."""
+
 
 @options
 class InspectOptions:
@@ -50,8 +54,10 @@ class InspectOptions:
     )  # fmt: skip
     view: ViewOptions = group(ViewOptions)
     output: str | None = option(
-        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
-    )
+        OUTPUT, "--output", "-o", metavar="FILE",
+        help="Write the report to this file, or one connection as FILE.sh, as FILE.json for replay, as FILE.py for "
+        "pytest. [default: standard output]",
+    )  # fmt: skip
     write: str | None = option(
         OUTPUT, "--write", "-w", metavar="FILE", help="Write the frames of the packets shown to this pcapng file."
     )
@@ -73,6 +79,11 @@ class InspectOptions:
             if self.write is not None and same_file(self.output, self.write):
                 raise click.UsageError("--output and --write name the same file")
 
+    def reproducer(self) -> str | None:
+        """The suffix of the reproducer that the output is; a format makes a report of it."""
+        suffix = os.path.splitext(self.output or "")[1].lower()
+        return suffix if suffix in REPRODUCERS and "form" not in dict(on_command_line()) else None
+
 
 @make_command(
     InspectOptions,
@@ -80,6 +91,7 @@ class InspectOptions:
 Examples:
   mqttscope inspect site.pcapng --filter 'type == publish and topic matches "plant/#" and qos > 0'
   mqttscope inspect site.pcapng --filter 'client_identifier == "pump-1"' --write pump-1.pcapng
+  mqttscope inspect site.pcapng --connection 7 --output reproduce.sh
   tcpdump -i eth0 -U -w - port 1883 | mqttscope inspect - --format ladder
 """,
 )
@@ -96,6 +108,14 @@ def command(given: InspectOptions) -> int:
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
     from mqttscope.report.public import make_reporter
 
+    suffix = given.reproducer()
+    if suffix is not None and given.output is not None:
+        from mqttscope.cli.inspecting import reproduce
+
+        return reproduce(
+            given.captures, given.output, suffix, given.files, given.protocol, given.selection,
+            show_secrets=given.view.show_secrets,
+        )  # fmt: skip
     captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
     wanted = compile_filter(given.selection.expression)
     export = file = None

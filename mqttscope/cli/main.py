@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("mqttscope.cli.explain:command", "Explain why connections ended, and why messages did not arrive."),
     "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
     "redact": ("mqttscope.cli.redact:command", "Write a capture without what is private in it."),
+    "compare": ("mqttscope.cli.compare:command", "Compare two captures by meaning."),
     "replay": ("mqttscope.cli.live:replay", "Play recorded connections against a broker."),
     "serve": ("mqttscope.cli.live:serve", "Play the broker of recorded connections to devices."),
     "mutate": ("mqttscope.cli.live:mutate", "Send mutated flows to a broker, and judge its answers."),

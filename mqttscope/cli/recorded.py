@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -17,10 +19,14 @@ from mqttscope.cli.output import CannotWriteError, Watch, refuse_inputs, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import Options as DissectOptions
+from mqttscope.dissect.options import MQTT
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
+from mqttscope.net.frame import CaptureNotice, Plaintext
+from mqttscope.net.segment import Segment
 from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.rewrite import (
     CLIENT_TEMPLATE,
@@ -37,6 +43,7 @@ from mqttscope.replay.rewrite import (
     span,
 )
 from mqttscope.replay.script import Entry, Script, ScriptReader
+from mqttscope.replay.script_file import PASSWORD, ScriptFileError, is_script, read_script, segments_of
 from mqttscope.report.base import Sink
 from mqttscope.report.replay.text import Limited
 from mqttscope.transport.recording import Recording
@@ -63,6 +70,8 @@ class Recorded:
     """What the options made of it; ``None`` where it is played as it was captured."""
     unreachable: set[Entry] = field(default_factory=set)
     """Recorded deliveries that cannot come because of that."""
+    hides_password: str = ""
+    """A script that has asterisks in the place of a password."""
 
 
 def read(
@@ -85,12 +94,18 @@ def read(
         end = None if chosen.end is None else Moment.parse(chosen.end)
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
-    reading = Reading(captures, files)
-    dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
+    written = [one for one in captures if _is_script(one)]
+    reading = Reading([one for one in captures if one not in written], files)
+    dissection = protocol.dissection(decrypting=reading.decrypting)
+    segments: Iterator[Segment | CaptureNotice | Plaintext]
+    segments, hidden = _written(written, dissection)
+    dissector = Dissector(dissection)
     watch = Watch(progress=True)
     reader = ScriptReader()
     places: set[int] | None = None if wanted is None else set()
-    for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
+    if reading.captures:
+        segments = chain(reading.segments(watch.skipped), segments)
+    for event in watch.events(dissect_segments(segments, dissector=dissector)):
         place = reader.places
         is_wanted = places is not None and _is_packet(event) and wanted.matches(event)
         reader.feed(event)
@@ -99,7 +114,7 @@ def read(
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
     for told in filter(None, (nothing, *reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
-    found = Recorded(reader.finish(), truncated=bool(watch.errors))
+    found = Recorded(reader.finish(), truncated=bool(watch.errors), hides_password=hidden)
     found.left_out = list(_unplayable(found.scripts))
     gone = {id(script) for script, _ in found.left_out}
     found.scripts = [script for script in found.scripts if id(script) not in gone]
@@ -148,6 +163,44 @@ def read(
         found.alterations = Alterations(captured, found.scripts, options)
         found.unreachable = found.alterations.unreachable(found.scripts)
     return found
+
+
+class BadScriptError(MqttscopeError, click.ClickException):
+    """A script of a connection cannot be read."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+def _is_script(path: str) -> bool:
+    """Whether a file holds the script of a connection, and no capture; one that cannot be read is told later."""
+    try:
+        with open(path, "rb") as file:
+            return file.seekable() and is_script(file.read(64))
+    except (OSError, ValueError):
+        return False
+
+
+def _written(paths: Sequence[str], options: DissectOptions) -> tuple[Iterator[Segment], str]:
+    """The segments of scripts in the order of their times, and the first script that hides a password."""
+    numbers = count(1).__next__
+    found: list[Iterator[Segment]] = []
+    hidden = ""
+    for path in paths:
+        try:
+            made = read_script(Path(path).read_bytes())
+            # All at once: what is wrong is said before anything is sent.
+            found.append(iter(list(segments_of(made, path, numbers))))
+        except (ScriptFileError, OSError) as error:
+            raise BadScriptError(f"{utf8(path)}: {getattr(error, 'strerror', None) or error}") from None
+        options.ports.setdefault(int(made.server.rpartition(":")[2]), MQTT)
+        others = [(made.steps[at], [one for one in names if one != PASSWORD]) for at, names in made.hidden]
+        fields = sum(len(names) for step, names in others if step.from_client)
+        if fields:
+            are = "is" if fields == 1 else "are"
+            warn(f"{utf8(path)}: {counted(fields, 'hidden field')} of the client {are} asterisks")
+        if made.hides_password:
+            hidden = hidden or path
+    return merge(*found, key=lambda segment: segment.timestamp_ns), hidden
 
 
 def _converted(scripts: list[Script], version: ProtocolVersion, *, lossy: bool) -> tuple[list[Script], Changes]:

@@ -13,7 +13,7 @@ import click
 import orjson
 
 from mqttscope.cli.linting import LintRun
-from mqttscope.cli.live_options import ReplayOptions, UnreachableError, target_of
+from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE, at_endings
 from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, warn
@@ -78,6 +78,11 @@ class ReplayCommand:
             given.captures, given.files, ProtocolOptions(ports=given.ports), given.recorded, given.changes,
             credentials=bool(given.connect.user or given.connect.password_file),
         )  # fmt: skip
+        hides = self.recorded.hides_password
+        if hides and (self.manner.password is None or given.faithful) and not given.dry_run:
+            how = "--faithful would send asterisks" if given.faithful else "give one with --password-file or in"
+            more = "" if given.faithful else f" ${PASSWORD_VARIABLE}"
+            raise click.UsageError(f"{hides} hides the recorded password: {how}{more}")
         self.plan: Plan = make_plan(self.recorded.scripts)
         self.view = given.run.view()
         self.sink: Any = None
