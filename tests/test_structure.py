@@ -264,7 +264,9 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
-CORE = ("mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint", "replay", "broker_test")
+CORE = (
+    "mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint", "replay", "broker_test", "sanitise",
+)  # fmt: skip
 DRIVERS = ("replay/drivers/", "broker_test/drivers/")
 """Folders in packages of the core that are not as pure as the rest."""
 

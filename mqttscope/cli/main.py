@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rules": ("mqttscope.cli.rules:command", "List and explain the rules of lint, and what they cover."),
     "explain": ("mqttscope.cli.explain:command", "Explain why connections ended, and why messages did not arrive."),
     "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
+    "redact": ("mqttscope.cli.redact:command", "Write a capture without what is private in it."),
     "compare": ("mqttscope.cli.compare:command", "Compare two captures by meaning."),
     "replay": ("mqttscope.cli.live:replay", "Play recorded connections against a broker."),
     "serve": ("mqttscope.cli.live:serve", "Play the broker of recorded connections to devices."),
