@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Protocol
 
@@ -23,7 +23,7 @@ from mqttscope.browse.exporting import exported
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines
 from mqttscope.browse.panes import BytesPane, LinePane
-from mqttscope.browse.rows import PACKETS, RowKind
+from mqttscope.browse.rows import RowKind
 from mqttscope.browse.selection import Search, Selection, partner
 from mqttscope.capture.write import write_file
 from mqttscope.errors import MqttscopeError
@@ -43,6 +43,8 @@ BREATH_SECONDS: Final = 0.003
 SETTLE_SECONDS: Final = 0.02
 """So long a cursor rests before the packet under it is shown in full."""
 MODES: Final = ("fields", "payload", "ladder", "found")
+LEAST_CONNECTIONS: Final = 4
+"""Lines of the pane of connections, its title among them."""
 NARROW: Final = 100
 """Below this many columns the bytes have less room than the fields."""
 
@@ -67,7 +69,7 @@ class Opened:
     wanted: str = ""
     """The filter to begin with."""
     connection: int | None = None
-    size: Callable[[], int] = lambda: 0
+    size: int = 0
     """Bytes that there are to read."""
     said: list[str] = field(default_factory=list)
     """What the user has to know at the beginning."""
@@ -85,7 +87,7 @@ class Browser(App[None]):
     LinePane { border-top: solid ansi_blue; border-title-style: none; padding: 0; overflow-x: hidden;
                overflow-y: scroll; scrollbar-size-vertical: 1; }
     LinePane:focus { border-top: heavy ansi_default; border-title-style: bold; }
-    #connections { height: 20%; min-height: 4; max-height: 14; }
+    #connections { height: 4; }
     #packets { height: 1fr; min-height: 4; }
     #below { height: 40%; min-height: 6; }
     #detail { width: 1fr; }
@@ -225,11 +227,15 @@ class Browser(App[None]):
             self.index, replace(self.view, width=max(20, self.connections.columns))
         )
         self.connections.border_title = f"connections {self._connection_lines.heading().strip()}"
-        self.connections.show(
-            lambda: len(self.index.connections) + 1, self._connection_line, self.connections.cursor
-        )
+        self.connections.show(lambda: len(self.index.connections) + 1, self._connection_line, self.connections.cursor)
+        self._share_height()
         self._show_rows(self.packets.cursor)
         self._show_detail(force=True)
+
+    def _share_height(self) -> None:
+        """Give the connections as many lines as they need, up to a fifth of the screen."""
+        most = max(LEAST_CONNECTIONS, self.size.height // 5)
+        self.connections.styles.height = max(LEAST_CONNECTIONS, min(most, len(self.index.connections) + 2))
 
     def _connection_line(self, at: int) -> str:
         if not at:
@@ -272,7 +278,8 @@ class Browser(App[None]):
         grown = not self.paused and self.packets.grow()
         if grown and following:
             self.packets.move_to(len(self.selection) - 1)
-        self.connections.grow()
+        if self.connections.grow():
+            self._share_height()
         if not self.builder.done or not self._seen_done:
             self._seen_done = self.builder.done
             self.connections.refresh()
@@ -303,7 +310,7 @@ class Browser(App[None]):
         self.screen_stack[0].query_one("#title", Static).update(cut(text, max(10, self.size.width), "…"))
 
     def _progress(self) -> str:
-        size = self.opened.size()
+        size = self.opened.size
         return f"reading {min(99, self.builder.position * 100 // size)} %" if size else "reading"
 
     def _show_status(self) -> None:
@@ -427,7 +434,9 @@ class Browser(App[None]):
             lines = payload_lines(made.event, view)
         elif self.mode == "found":
             found = self.index.findings.of_row(row)
-            lines = finding_lines(found, view) if found else [TreeLine("no finding about this packet; ] goes to the next")]
+            lines = (
+                finding_lines(found, view) if found else [TreeLine("no finding about this packet; ] goes to the next")]
+            )
         elif self.mode == "ladder":
             held = self.index.rows[row]
             if held.kind >= RowKind.ERROR:
@@ -503,7 +512,7 @@ class Browser(App[None]):
             self.wanted.start_ns = self.index.first_ns
         self._select()
 
-    def action_again(self, back: bool) -> None:  # noqa: FBT001 - textual's actions have positions
+    def action_again(self, back: bool) -> None:
         """Look for the text that was looked for last."""
         if self.sought:
             self._look(back=back)
@@ -514,9 +523,7 @@ class Browser(App[None]):
         if not self.sought:
             return
         start = self.packets.cursor
-        self._search = Search(
-            self.selection, self.sought, start, back=back, show_secrets=self.view.show_secrets
-        )
+        self._search = Search(self.selection, self.sought, start, back=back, show_secrets=self.view.show_secrets)
         self.run_worker(self._looking(self._search), group="search", exclusive=True)
 
     async def _looking(self, search: Search) -> None:
@@ -533,7 +540,9 @@ class Browser(App[None]):
             return
         self.packets.move_to(search.found, quiet=True)
         self._settle()
-        self.say(f"found{', from the other end' if search.wrapped else ''}: {escape(search.text)}; n, N: next, previous")
+        self.say(
+            f"found{', from the other end' if search.wrapped else ''}: {escape(search.text)}; n, N: next, previous"
+        )
 
     def action_finding(self, way: int) -> None:
         """Go to the next finding, or the one before, and explain it."""
@@ -543,7 +552,9 @@ class Browser(App[None]):
         while 0 <= at < len(rows) and not self.selection.has(int(rows[at])):
             at += way
         if not 0 <= at < len(rows):
-            self.say("no further finding" if len(rows) else "no finding so far" if not self.builder.done else "no finding")
+            self.say(
+                "no further finding" if len(rows) else "no finding so far" if not self.builder.done else "no finding"
+            )
             return
         self.mode = "found"
         self._row = -1

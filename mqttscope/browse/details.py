@@ -110,13 +110,9 @@ def payload_lines(event: Event, view: View) -> list[TreeLine]:
             size = len(text.replace(" ", "")) // 2
         width = max(8, painter.width)
         safe = painter.safe(text)
-        for piece in range(0, max(1, len(safe)), width):
-            out.append(
-                TreeLine(
-                    painter.paint(safe[piece : piece + width], "payload"),
-                    at if size else start, at + size if size else end,
-                )  # fmt: skip
-            )
+        place = (at, at + size) if size else (start, end)
+        pieces = (safe[piece : piece + width] for piece in range(0, max(1, len(safe)), width))
+        out += (TreeLine(painter.paint(piece, "payload"), *place) for piece in pieces)
         at += size
     if next(shown.body, None) is not None:
         out.append(TreeLine(painter.paint(f"the first {MAX_PAYLOAD_LINES:,} lines", "dim")))

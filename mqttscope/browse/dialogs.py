@@ -14,8 +14,8 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
+from mqttscope import filter as filters
 from mqttscope.browse.exporting import ENDINGS, FORMS
-from mqttscope.filter import FilterError, compile
 from mqttscope.filter.completion import Completion, complete
 from mqttscope.report.escape import escape
 
@@ -297,8 +297,8 @@ def _leads_on(text: str, found: Completion, at: int) -> bool:
 def fault_of(expression: str) -> tuple[int, str] | None:
     """The character at which an expression is wrong, and why; ``None`` where it is right."""
     try:
-        compile(expression)
-    except FilterError as error:
+        filters.compile(expression)
+    except filters.FilterError as error:
         hint = f" ({error.hint})" if error.hint else ""
         return error.position, escape(f"{error.message}{hint}")
     return None

@@ -301,12 +301,12 @@ class Index:
                 self.captures.append(capture)
         if not len(self.rows):
             self.first_ns = timestamp_ns
-        made = self.rows.append(
-            Row(
-                place, timestamp_ns, length, min(frame, MAX_COUNT), min(connection, MAX_COUNT), min(root, MAX_COUNT),
-                min(self.packets if number is None else number, MAX_COUNT), kind, flags, header, 0, named,
-            )  # fmt: skip
-        )
+        number = self.packets if number is None else number
+        row = Row(
+            place, timestamp_ns, length, min(frame, MAX_COUNT), min(connection, MAX_COUNT), min(root, MAX_COUNT),
+            min(number, MAX_COUNT), kind, flags, header, 0, named,
+        )  # fmt: skip
+        made = self.rows.append(row)
         if connection < len(self.connections):
             self.connections.note_row(connection, made)
         return made
@@ -404,9 +404,7 @@ class Index:
             self._shown.popitem(last=False)
         return made
 
-    def _answering(
-        self, connection: Connection, packet: ControlPacket, direction: Direction, root: int
-    ) -> Connection:
+    def _answering(self, connection: Connection, packet: ControlPacket, direction: Direction, root: int) -> Connection:
         """A connection that remembers the exchange which a packet belongs to."""
         number = self.rows.of_packet(root)
         if number is None:
@@ -428,9 +426,7 @@ class Index:
             topic = None
             if name == "publish" and row.kind <= RowKind.ODD_PACKET:
                 topic = self._decoded(row)[1]
-            asking.exchanges = {
-                identifier: Exchange(identifier, root, row.frame, row.timestamp_ns, name, topic=topic)
-            }
+            asking.exchanges = {identifier: Exchange(identifier, root, row.frame, row.timestamp_ns, name, topic=topic)}
         return made
 
 

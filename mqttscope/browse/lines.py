@@ -14,6 +14,7 @@ from mqttscope.report import notices
 from mqttscope.report.base import View
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import TimeColumn, duration
+from mqttscope.session.connection import Connection
 
 TIMES: Final = ("iso", "local", "relative", "delta", "epoch")
 """How times can be shown, in the order in which a key goes through them."""

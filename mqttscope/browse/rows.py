@@ -1,7 +1,7 @@
-"""Rows of fixed size: the few bytes that are remembered of each event, in blocks that a spool takes when they are many.
+"""Rows of fixed size: the few bytes that are remembered of each event, in blocks that a spool takes beyond a limit.
 
-`RowStore` grows at its end by one writer; others may read meanwhile.  Its memory is bounded: beyond `KEPT_BLOCKS` blocks
-the oldest are on the spool, and read back from there.
+`RowStore` grows at its end by one writer; others may read meanwhile.  Its memory is bounded: beyond `KEPT_BLOCKS` the
+oldest blocks are on the spool, and read back from there.
 """
 
 from __future__ import annotations

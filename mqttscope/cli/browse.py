@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from mqttscope.cli.command import LIVE, OUTPUT, RULES, group, make_command, option, options
+from mqttscope.cli.command import LIVE, RULES, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import (
     ConfigurationOptions,
@@ -99,14 +100,20 @@ def command(given: BrowseOptions) -> int:
     """
     compile_filter(given.selection.expression)
     settings = None if given.no_lint else given.settings()
-    from mqttscope.cli.output import is_terminal
-
-    if not is_terminal():
-        raise CannotBrowseError("browse needs a terminal; inspect writes to files and pipes")
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        # The screens are written to standard error, and keys are read from standard input.
+        raise CannotBrowseError(
+            "browse needs a terminal, for its output and its keys; inspect writes to files and pipes"
+        )
     try:
         import textual  # noqa: F401 - to see whether it is there
     except ImportError:
         raise CannotBrowseError(f"browse needs textual, which is not installed: {EXTRA}") from None
     from mqttscope.cli.browsing import run
 
-    return EXIT_UNREADABLE if run(given, settings) else EXIT_CLEAN
+    connection = given.selection.connection[0] if given.selection.connection else None
+    failed = run(
+        given.captures, given.files, given.protocol, given.view.view(colour=given.colour), settings,
+        wanted=given.selection.expression or "", connection=connection,
+    )  # fmt: skip
+    return EXIT_UNREADABLE if failed else EXIT_CLEAN
