@@ -161,18 +161,26 @@ class Browser(App[None]):
         self._timer: Any = None
         self._said = ""
         self._search: Search | None = None
-        self._seen_done = False
+        self._seen_done = self._fitting = False
+        self._height = 0
+        self.title_line, self.status_line = Static("", id="title", markup=False), Static("", id="status", markup=False)
+        self.connections = LinePane("connections", id="connections")
+        self.packets = LinePane("packets", id="packets")
+        self.bottom = LinePane("fields", id="detail")
+        """The chosen packet."""
+        self.bytes_pane = BytesPane("bytes", id="bytes")
+        self.prompt = Prompt()
 
     def compose(self) -> ComposeResult:
         """The panes."""
-        yield Static("", id="title", markup=False)
-        yield LinePane("connections", id="connections")
-        yield LinePane("packets", id="packets")
+        yield self.title_line
+        yield self.connections
+        yield self.packets
         with Horizontal(id="below"):
-            yield LinePane("fields", id="detail")
-            yield BytesPane("bytes", id="bytes")
-        yield Prompt()
-        yield Static("", id="status", markup=False)
+            yield self.bottom
+            yield self.bytes_pane
+        yield self.prompt
+        yield self.status_line
 
     def on_mount(self) -> None:
         """Show what there is, and begin to read."""
@@ -184,42 +192,20 @@ class Browser(App[None]):
         for one in self.opened.said:
             self.say(one)
 
-    @property
-    def packets(self) -> LinePane:
-        """The pane of packets."""
-        return self.screen_stack[0].query_one("#packets", LinePane)
-
-    @property
-    def bottom(self) -> LinePane:
-        """The pane that shows the chosen packet."""
-        return self.screen_stack[0].query_one("#detail", LinePane)
-
-    @property
-    def bytes_pane(self) -> BytesPane:
-        """The pane of bytes."""
-        return self.screen_stack[0].query_one("#bytes", BytesPane)
-
-    @property
-    def connections(self) -> LinePane:
-        """The pane of connections."""
-        return self.screen_stack[0].query_one("#connections", LinePane)
-
-    @property
-    def prompt(self) -> Prompt:
-        """The prompt at the bottom."""
-        return self.screen_stack[0].query_one(Prompt)
-
     async def on_event(self, event: events.Event) -> None:
         """Leave the processor to the screens while somebody uses them."""
         if isinstance(event, events.Key | events.MouseEvent):
             self.builder.give_way()
         await super().on_event(event)
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Other columns: other lines."""
-        self.call_after_refresh(self._resized)
+    def on_line_pane_fitted(self, event: LinePane.Fitted) -> None:
+        """A pane has other columns: other lines."""
+        if not self._fitting:
+            self._fitting = True
+            self.call_after_refresh(self._resized)
 
     def _resized(self) -> None:
+        self._fitting = False
         width = self.size.width
         self.screen_stack[0].set_class(width < NARROW, "narrow")
         self._lines = RowLines(self.index, replace(self.view, width=max(20, self.packets.columns)))
@@ -235,7 +221,9 @@ class Browser(App[None]):
     def _share_height(self) -> None:
         """Give the connections as many lines as they need, up to a fifth of the screen."""
         most = max(LEAST_CONNECTIONS, self.size.height // 5)
-        self.connections.styles.height = max(LEAST_CONNECTIONS, min(most, len(self.index.connections) + 2))
+        height = max(LEAST_CONNECTIONS, min(most, len(self.index.connections) + 2))
+        if height != self._height:
+            self._height = self.connections.styles.height = height
 
     def _connection_line(self, at: int) -> str:
         if not at:
@@ -307,7 +295,7 @@ class Browser(App[None]):
         if self.marks:
             told.append(f"{len(self.marks):,} marked")
         text = " · ".join(told) if self.view.unicode else "; ".join(told)
-        self.screen_stack[0].query_one("#title", Static).update(cut(text, max(10, self.size.width), "…"))
+        _put(self.title_line, cut(text, max(10, self.size.width), "…"))
 
     def _progress(self) -> str:
         size = self.opened.size
@@ -334,7 +322,7 @@ class Browser(App[None]):
         hint = "? help  q quit"
         room = width - len(hint) - 2
         shown_text = cut(text, room, "…") if room > 10 else ""
-        self.screen_stack[0].query_one("#status", Static).update(f"{shown_text:<{max(0, room)}}  {hint}")
+        _put(self.status_line, f"{shown_text:<{max(0, room)}}  {hint}")
 
     async def _scan(self) -> None:
         """Look through rows for those that match, in turn with the keys."""
@@ -355,7 +343,10 @@ class Browser(App[None]):
         seek, selection = self._seek, self.selection
         if seek is None:
             return
-        if len(selection) and (selection.is_complete or selection[len(selection) - 1] >= seek):
+        if selection.is_complete and not len(selection):
+            self._seek = None
+            self._settle()
+        elif len(selection) and (selection.is_complete or selection[len(selection) - 1] >= seek):
             self._seek = None
             self.packets.grow()
             self.packets.move_to(min(selection.place(seek), len(selection) - 1), quiet=True)
@@ -415,6 +406,7 @@ class Browser(App[None]):
         self._show_status()
 
     def _show_detail(self, *, force: bool = False) -> None:
+        self._timer = None
         row = self.row
         if row is None or row >= len(self.index.rows):
             self._row, self._places, self._rungs, self.detail = -1, [], [], None
@@ -463,6 +455,11 @@ class Browser(App[None]):
         self.packets.move_to(self.selection.place(row), quiet=True)
         self._said = ""
         self._settle()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to read, to look through or to show."""
+        return self.builder.done and self.selection.is_complete and self._seek is None and self._timer is None
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -708,6 +705,12 @@ class Browser(App[None]):
             self.say(escape(str(getattr(error, "message", None) or error)))
             return
         self.say(f"{counted(frames, 'frame')} written to {escape(name)}, with all that they hold, passwords included")
+
+
+def _put(line: Static, text: str) -> None:
+    """Show a text in a line whose place stays the same."""
+    if line.content != text:
+        line.update(text, layout=False)
 
 
 def _same(one: str, other: str) -> bool:

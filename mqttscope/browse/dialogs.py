@@ -138,8 +138,8 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
         event.stop()
         form = FORMS[self.query_one("#forms", OptionList).highlighted or 0]
         said = self._exists(event.value)
-        if said and self._warned != event.value:
-            self._warned = event.value if said.startswith("exists") else ""
+        if said and not (said.startswith("exists") and self._warned == event.value):
+            self._warned = event.value
             self.query_one("#said", Static).update(said)
             return
         self.dismiss((form, event.value))

@@ -68,6 +68,9 @@ class LinePane(ScrollView, can_focus=True):
         Binding("enter", "choose", "choose", show=False),
     ]
 
+    class Fitted(Message):
+        """The pane has other columns or lines now."""
+
     class Moved(Message):
         """The cursor has moved."""
 
@@ -212,6 +215,10 @@ class LinePane(ScrollView, can_focus=True):
             self.move_to(line)
             if event.chain > 1:
                 self.action_choose()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Tell whoever fills the pane."""
+        self.post_message(self.Fitted())
 
     def on_focus(self) -> None:
         """The keys are here now."""
