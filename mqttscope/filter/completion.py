@@ -61,11 +61,12 @@ def _next(tokens: list[Token]) -> list[str]:
 
 def _asked(tokens: list[Token]) -> Field | None:
     """The field that the comparison at the end is about."""
+    compared = False
     for token in reversed(tokens):
-        if token.kind == "word" and token.keyword not in WORD_OPERATORS and token.keyword != "not":
-            field = lookup(token.text)
-            if field is not None:
-                return field
+        if token.keyword in (*SYMBOLS, *WORD_OPERATORS):
+            compared = True
+        elif compared and token.kind == "word" and token.keyword != "not":
+            return lookup(token.text)
     return None
 
 

@@ -64,9 +64,11 @@ class Driver:
         return self.screen[-1]
 
 
-NAMES = {" ": "space", "/": "slash", "=": "equals_sign", "#": "number_sign", ".": "full_stop", ">": "greater_than_sign",
-         '"': "quotation_mark", "_": "underscore", "-": "minus", "+": "plus", ":": "colon", "(": "left_parenthesis"}  # fmt: skip
-
+NAMES = {
+    " ": "space", "/": "slash", "=": "equals_sign", "#": "number_sign", ".": "full_stop", "_": "underscore",
+    "-": "minus", ":": "colon",
+}  # fmt: skip
+"""What textual calls keys that are no letters."""
 Steps = Callable[[Driver], Awaitable[Any]]
 
 
