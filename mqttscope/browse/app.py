@@ -20,6 +20,7 @@ from mqttscope.browse.building import Builder
 from mqttscope.browse.details import PAYLOADS, Detail, Rung, detail, finding_lines, ladder_lines, payload_lines
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported
+from mqttscope.browse.following import Followed, Following
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines
 from mqttscope.browse.panes import BytesPane, LinePane
@@ -31,6 +32,7 @@ from mqttscope.filter import Filter, FilterError
 from mqttscope.filter import compile as compile_filter
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
+from mqttscope.redact.credentials import starred_name
 from mqttscope.redact.findings import concealed
 from mqttscope.report.base import Clock, View
 from mqttscope.report.escape import cut, escape
@@ -118,6 +120,7 @@ class Browser(App[None]):
         Binding("c", "only_connection", "connection"),
         Binding("x", "only_found", "with findings"),
         Binding("u", "only_marked", "marked"),
+        Binding("d", "follow", "this message"),
         Binding("escape", "everything", "all"),
         Binding("1", "mode('fields')", "fields"),
         Binding("2", "mode('payload')", "payload"),
@@ -145,6 +148,8 @@ class Browser(App[None]):
         self.connection = opened.connection
         self.only_found = self.only_marked = False
         self.marks: set[int] = set()
+        self.followed: Followed | None = None
+        """The message that is shown alone."""
         self.selection = Selection(self.index, wanted=self.wanted, connection=self.connection)
         self.sought = ""
         self.paused = False
@@ -247,6 +252,7 @@ class Browser(App[None]):
             told.append(f"connection {self.connection}")
         told += ["with findings"] if self.only_found else []
         told += ["marked"] if self.only_marked else []
+        told += ["one message"] if self.followed is not None else []
         self.packets.border_title = cut(f"packets: {', '.join(told) or 'all'}", max(10, self.size.width - 6), "…")
 
     @property
@@ -355,10 +361,10 @@ class Browser(App[None]):
     def _select(self) -> None:
         """Look through the rows again, for what is asked for now."""
         before = self.row
+        rows = self.followed.rows if self.followed is not None else set(self.marks) if self.only_marked else None
         self.selection = Selection(
-            self.index, wanted=self.wanted, connection=self.connection, found=self.only_found,
-            rows=set(self.marks) if self.only_marked else None,
-        )  # fmt: skip
+            self.index, wanted=self.wanted, connection=self.connection, found=self.only_found, rows=rows
+        )
         self._seek = before
         self._search = None
         self._said = ""
@@ -448,7 +454,7 @@ class Browser(App[None]):
     def _jump(self, row: int) -> None:
         """Put the cursor on a row; all rows are shown again where it is not among those that are."""
         if not self.selection.has(row):
-            self.wanted, self.connection, self.only_found, self.only_marked = None, None, False, False
+            self._ask_nothing()
             self._select()
             self._seek = None
         self.packets.grow()
@@ -590,9 +596,40 @@ class Browser(App[None]):
 
     def action_everything(self) -> None:
         """Show all packets."""
-        self.wanted, self.connection, self.only_found, self.only_marked = None, None, False, False
+        self._ask_nothing()
         self._select()
         self.packets.focus()
+
+    def _ask_nothing(self) -> None:
+        self.wanted, self.connection, self.followed, self.only_found, self.only_marked = None, None, None, False, False
+
+    def action_follow(self) -> None:
+        """Show only the message of this packet, from its publisher to its subscribers, or all again."""
+        row = self.row
+        if self.followed is not None:
+            self.followed = None
+            self._select()
+        elif row is None or not Following.starts_at(self.index, row):
+            self.say("only a PUBLISH with a topic can be followed; p goes to the one that this packet belongs to")
+        else:
+            self.say("following the message")
+            self.run_worker(self._follow(Following(self.index, row)), group="search", exclusive=True)
+
+    async def _follow(self, following: Following) -> None:
+        """Look for the packets of a message, in turn with the keys."""
+        while not following.is_over:
+            until = time.monotonic() + SLICE_SECONDS
+            while not following.is_over and time.monotonic() < until:
+                following.advance(64)
+            await asyncio.sleep(BREATH_SECONDS)
+        found = self.followed = following.found
+        self._select()
+        by = "by a client that was not captured, or earlier"
+        if found.publisher is not None:
+            row = self.index.rows[found.publisher]
+            known = self.index.connections[row.connection]
+            by = f"by {escape(starred_name(known.client_identifier or known.client))} in packet {row.number}"
+        self.say(f"published {by}; delivered to {counted(found.deliveries, 'client')}; Esc shows all")
 
     def action_mode(self, mode: str) -> None:
         """Show another view of the packet."""

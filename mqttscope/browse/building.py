@@ -201,7 +201,7 @@ class Builder:
         self._passed = 0
         """Bytes of the captures before the one that is read."""
         self._last_base = 0
-        self._fast_path = FastPath(dissector, self._feed, placing=True)
+        self._fast_path = FastPath(dissector, self.feed, placing=True)
         self._thread = threading.Thread(target=self._run, name="index", daemon=True)
 
     @property
@@ -233,7 +233,7 @@ class Builder:
         try:
             items = self._items(self._source.segments(self.skipped, self._fast_path))
             for event in dissect_segments(items, dissector=self.dissector):
-                self._feed(event)
+                self.feed(event)
             for finding, verdict in () if self._gate is None else self._gate.summed_up():
                 if verdict.shown and verdict.suppression is None:
                     row = None if finding.packet is None else self.index.rows.of_packet(finding.packet)
@@ -253,7 +253,8 @@ class Builder:
                 raise _Stopped
             yield item
 
-    def _feed(self, event: Event) -> None:
+    def feed(self, event: Event) -> None:
+        """Take one event; for the thread that reads alone."""
         self._events += 1
         if not self._events % LOOK_EVENTS:
             self._look()

@@ -38,7 +38,7 @@ KEYS: Final = (
         ("Enter", "in the connections: only that one"),
         ("x", "only packets with findings; again: all"),
         ("u", "only marked packets; again: all"),
-        ("F", "only the message of this packet, from its publisher to its subscribers; again: all"),
+        ("d", "only this message, from its publisher to its subscribers; again: all"),
         ("Esc", "all packets again"),
     )),
     ("Showing", (

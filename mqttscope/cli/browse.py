@@ -49,6 +49,9 @@ class BrowseOptions:
         LIVE, "--bpf", metavar="FILTER", default="",
         help="Capture only this (pcap-filter syntax), in addition to --port.",
     )  # fmt: skip
+    target: str | None = option(
+        LIVE, "--write", "-w", metavar="FILE", help="With -i: write all captured frames to this pcapng file."
+    )
     protocol: ProtocolOptions = group(ProtocolOptions)
     files: FileOptions = group(FileOptions)
     selection: SelectionOptions = group(SelectionOptions)
@@ -66,8 +69,9 @@ class BrowseOptions:
             raise click.UsageError("captures and -i exclude each other")
         if "-" in self.captures:
             raise click.UsageError("standard input is the keyboard here; write the capture to a file first")
-        if self.bpf and not self.interfaces:
-            raise click.UsageError("--bpf needs -i")
+        for name, value in (("--bpf", self.bpf), ("--write", self.target is not None)):
+            if value and not self.interfaces:
+                raise click.UsageError(f"{name} needs -i")
         if len(self.selection.connection) > 1:
             raise click.UsageError("--connection names one connection here; --filter 'connection in {1, 2}' names more")
         if self.interfaces and (self.files.via is not None or self.files.keylog is not None):
@@ -109,11 +113,14 @@ def command(given: BrowseOptions) -> int:
         import textual  # noqa: F401 - to see whether it is there
     except ImportError:
         raise CannotBrowseError(f"browse needs textual, which is not installed: {EXTRA}") from None
-    from mqttscope.cli.browsing import run
+    from mqttscope.cli.browsing import Looking, run_captures, run_live
 
     connection = given.selection.connection[0] if given.selection.connection else None
-    failed = run(
-        given.captures, given.files, given.protocol, given.view.view(colour=given.colour), settings,
-        wanted=given.selection.expression or "", connection=connection,
-    )  # fmt: skip
+    looking = Looking(
+        given.protocol, given.view.view(colour=given.colour), settings, given.selection.expression or "", connection
+    )
+    if given.interfaces:
+        failed = run_live(given.interfaces, given.bpf, given.target, looking)
+    else:
+        failed = run_captures(given.captures, given.files, looking)
     return EXIT_UNREADABLE if failed else EXIT_CLEAN

@@ -5,22 +5,30 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mqttscope.browse.app import Opened, browse
-from mqttscope.browse.building import Builder, CaptureFiles, Item, TemporarySpool
+from mqttscope.browse.building import Builder, CaptureFiles, Item, Source, TemporarySpool
 from mqttscope.browse.index import Index
 from mqttscope.capture.files import find_captures
+from mqttscope.capture.live import BUFFER_MIB, LiveCapture
+from mqttscope.capture.write import Recorder
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.output import warn
 from mqttscope.cli.reading import Reading
-from mqttscope.dissect import Dissector, FastPath
-from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.cli.sniffing import SILENCE_NS, capturing, choose, record
+from mqttscope.dissect import Dissector, FastPath, segments
+from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.gate import Gate
 from mqttscope.mqtt.view import utf8
+from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.report.base import View
 
 if TYPE_CHECKING:
@@ -70,43 +78,103 @@ class FrameExport:
         return export.frames
 
 
-def run(
-    captures: tuple[str, ...],
-    files: FileOptions,
-    protocol: ProtocolOptions,
-    view: View,
-    settings: Settings | None,
-    *,
-    wanted: str = "",
-    connection: int | None = None,
-) -> int:
-    """Show the screens until they are left; returns how many captures could not be read to their end.
+class LiveSource:
+    """Segments of interfaces as they come, whose frames are recorded on their way."""
 
-    ``settings``: how to lint, ``None`` for not at all.  ``wanted`` is a filter to begin with.
-    """
+    def __init__(self, capture: LiveCapture, recorder: Recorder, dissector: Dissector) -> None:
+        self.capture = capture
+        self.recorder = recorder
+        self.dissector = dissector
+        self.feed: Callable[[Event], None] = lambda event: None
+        """Takes the events of a time in which nothing comes."""
+        capture.waiting = self._wait
+
+    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
+        """All segments; nothing is left to ``fast_path``, since there is no file whose offsets it could tell."""
+        return segments(self._recorded(), skipped)
+
+    def stop(self) -> None:
+        """End the capture."""
+        self.capture.stop(settle=False)
+
+    def _recorded(self) -> Iterator[Frame | CaptureNotice]:
+        for item in self.capture.frames():
+            if isinstance(item, Frame):
+                self.recorder.write(item)
+            yield item
+
+    def _wait(self) -> None:
+        self.recorder.flush()
+        if self.capture.silent:
+            # The last frames may still be on their way.
+            for event in self.dissector.advance(time.time_ns() - SILENCE_NS):
+                self.feed(event)
+
+
+@dataclass(slots=True)
+class Looking:
+    """How is read, linted and shown what the screens show."""
+
+    protocol: ProtocolOptions
+    view: View
+    settings: Settings | None
+    """How to lint, ``None`` for not at all."""
+    wanted: str = ""
+    """A filter to begin with."""
+    connection: int | None = None
+
+
+def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking) -> int:
+    """Show captures until the screens are left; returns how many could not be read to their end."""
+    reading = Reading(captures, files)
+    paths = [one for one in find_captures(captures) if isinstance(one, str)]
+    named = [utf8(os.path.basename(path) or path) for path in (paths or captures)]
+    title = f"{named[0]} and {len(named) - 1} more" if len(named) > 1 else named[0]
+    export = FrameExport(captures, files, looking.protocol)
+    return _show(
+        looking, title, lambda dissector: CaptureSource(reading), export, decrypting=reading.decrypting,
+        size=sum(map(_size, paths)),
+    )  # fmt: skip
+
+
+def run_live(interfaces: tuple[str, ...], bpf: str, target: str | None, looking: Looking) -> int:
+    """Show interfaces until the screens are left; returns how much went wrong."""
+    capture = capturing(choose(interfaces), bpf, [port for port, _ in looking.protocol.ports], BUFFER_MIB)
+    with ExitStack() as left:
+        if target is None:
+            folder = left.enter_context(tempfile.TemporaryDirectory(prefix="mqttscope-"))
+            target = os.path.join(folder, "live.pcapng")
+        recorder = record(target, None, None)
+        assert recorder is not None
+        left.callback(recorder.close)
+        return _show(
+            looking, utf8(capture.name), lambda dissector: LiveSource(capture, recorder, dissector),
+            FrameExport((target,), FileOptions(), looking.protocol), live=True,
+        )  # fmt: skip
+
+
+def _show(
+    looking: Looking, title: str, source: Callable[[Dissector], Source], export: FrameExport, *,
+    decrypting: bool = False, live: bool = False, size: int = 0,
+) -> int:  # fmt: skip
+    view, settings = looking.view, looking.settings
     if not view.colour:
         os.environ["NO_COLOR"] = "1"
-    spool, opened_files = TemporarySpool(), CaptureFiles()
     linter = gate = None
-    options = protocol.dissection()
+    options = looking.protocol.dissection()
     if settings is not None:
         linter, gate = Linter(settings.rules, complete=settings.complete), Gate(settings.policy(), rules=settings.rules)
         view.secret_length = settings.secret_length
         options = settings.options
-    reading = Reading(captures, files)
-    options.decrypting = reading.decrypting
-    index = Index(spool, opened_files)
-    builder = Builder(index, opened_files, CaptureSource(reading), Dissector(options), linter=linter, gate=gate)
-    paths = [one for one in find_captures(captures) if isinstance(one, str)]
-    named = [utf8(os.path.basename(path) or path) for path in (paths or captures)]
+    options.decrypting = decrypting
+    dissector = Dissector(options)
+    spool, files = TemporarySpool(), CaptureFiles()
+    segments_of = source(dissector)
+    builder = Builder(Index(spool, files), files, segments_of, dissector, linter=linter, gate=gate)
+    if isinstance(segments_of, LiveSource):
+        segments_of.feed = builder.feed
     opened = Opened(
-        f"{named[0]} and {len(named) - 1} more" if len(named) > 1 else named[0],
-        builder,
-        view,
-        FrameExport(captures, files, protocol),
-        wanted=wanted,
-        connection=connection,
-        size=sum(map(_size, paths)),
+        title, builder, view, export, live=live, wanted=looking.wanted, connection=looking.connection, size=size
     )
     switching = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -117,7 +185,7 @@ def run(
         sys.setswitchinterval(switching)
         builder.stop()
         spool.close()
-        opened_files.close()
+        files.close()
     if builder.failure:
         warn(builder.failure)
     return builder.errors + bool(builder.failure)

@@ -142,6 +142,18 @@ def test_choosing_packets() -> None:
         assert at.screen[6].startswith(" *") or at.screen[7].startswith(" *")
         await at.press("M")
         assert len(browser.selection) == count
+        # By message.
+        await at.press("home", "d")
+        assert "only a PUBLISH" in at.status
+        await at.press("f")
+        await at.type("publish")
+        await at.press("enter", "d")
+        await at.pilot.pause(0.1)
+        assert "published by sensor-1 in packet" in at.status
+        assert "one message" in at.text
+        assert 2 <= len(browser.selection) < count
+        await at.press("escape")
+        assert len(browser.selection) == count
 
     drive(steps, QOS)
 
