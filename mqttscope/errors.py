@@ -48,6 +48,7 @@ Commands raise these, which are also `click.ClickException`: a message and an ex
 
     MqttscopeError
         BadQuestionError        a question to a lake cannot be answered
+        CannotBrowseError       there is no terminal to browse in, or textual is missing
         CannotDecryptError      TLS cannot be decrypted
         CannotDissectError      tshark cannot take the frames apart
         CannotProxyError        the proxy cannot run

@@ -47,8 +47,8 @@ SETTLE_SECONDS: Final = 0.02
 MODES: Final = ("fields", "payload", "ladder", "found")
 LEAST_CONNECTIONS: Final = 4
 """Lines of the pane of connections, its title among them."""
-NARROW: Final = 100
-"""Below this many columns the bytes have less room than the fields."""
+NARROW: Final = 140
+"""Below this many columns a row of bytes has 8 of them, so that fields have room for their values."""
 
 
 class WriteFrames(Protocol):
@@ -271,7 +271,8 @@ class Browser(App[None]):
         following = self.opened.live and not self.paused and self.packets.cursor >= self.packets.count - 1
         grown = not self.paused and self.packets.grow()
         if grown and following:
-            self.packets.move_to(len(self.selection) - 1)
+            self.packets.move_to(len(self.selection) - 1, quiet=True)
+            self._settle()
         if self.connections.grow():
             self._share_height()
         if not self.builder.done or not self._seen_done:
@@ -445,7 +446,7 @@ class Browser(App[None]):
                 cursor = next((at for at, one in enumerate(self._rungs) if one.row == row), 0)
         self._places = [range(max(0, one.start), max(0, one.end)) for one in lines]
         self.bottom.show_lines([one.text for one in lines], cursor)
-        kind = f" ({self.view.payload})" if self.mode == "payload" and self.bottom.columns > NARROW // 2 else ""
+        kind = f" ({self.view.payload})" if self.mode == "payload" and self.bottom.columns > 50 else ""
         names = [f"{name.upper()}{kind}" if name == self.mode else name for name in MODES]
         self.bottom.border_title = " ".join(f"{at} {name}" for at, name in enumerate(names, 1))
         if self.mode in ("payload", "found") and self._places:

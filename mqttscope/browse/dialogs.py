@@ -44,7 +44,7 @@ KEYS: Final = (
     ("Showing", (
         ("1 2 3 4", "fields, payload, ladder, findings of the packet"),
         ("t", "times in UTC, local, since the first, since the line before, seconds since 1970"),
-        ("v", "payload as auto, text, hex, JSON, CBOR, MessagePack, and what is configured"),
+        ("v", "payload by content, as text, hex, JSON, CBOR or MessagePack"),
         ("z", "one pane alone; again: all panes"),
         ("o", "hide or show the connections"),
     )),
@@ -53,7 +53,7 @@ KEYS: Final = (
         ("M", "remove all marks"),
         ("w", "write marked packets, or this one: pcapng, JSON Lines, hex, mosquitto_pub, nc"),
     )),
-    ("Live", (("Pause P", "stop following new packets; they are still captured; again: follow"),)),
+    ("Live", (("P", "stop following new packets, which are still captured; again: follow"),)),
     ("Ending", (("q Ctrl+Q", "quit"),)),
 )  # fmt: skip
 """All keys, by what they are for."""

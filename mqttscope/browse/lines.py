@@ -47,7 +47,8 @@ class _Nowhere:
 class RowLines:
     """The lines of a table of rows, as ``inspect`` would write them, with what the browser knows before them.
 
-    A line begins with a sign for the worst finding about it and a star where it is marked.
+    A line begins with a sign for the worst finding about it and a star where it is marked.  What `inspect` wraps is one
+    line, which may be longer than the screen.
     """
 
     def __init__(self, index: Index, view: View) -> None:
@@ -97,8 +98,9 @@ class RowLines:
             text = self.text.heads.rule(event.timestamp_ns)
             notices.opened(text, event, self.painter)
         else:
-            return next(iter(self.text.other(event)), "")
-        return text.texts()[0]
+            # What would be wrapped is cut by the pane.
+            return " ".join(line.strip() if at else line for at, line in enumerate(self.text.other(event)))
+        return " ".join(line.strip() if at else line for at, line in enumerate(text.texts()))
 
 
 class ConnectionLines:

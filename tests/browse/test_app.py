@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mqttscope.browse.app import MODES
+from mqttscope.browse.dialogs import KEYS
 from mqttscope.report.base import View
 from tests.browse.driving import Driver, drive
 from tests.browse.made import capture
+from tests.conftest import ROOT
 
 QOS = capture("v5-qos")
 
@@ -230,6 +232,21 @@ def test_help_and_exports(tmp_path: Path) -> None:
 
     drive(steps, QOS, write_frames=frames)
     assert written == [([0, 1], str(tmp_path / "a.pcapng"))]
+
+
+def test_the_documentation_shows_this_screen_and_all_keys() -> None:
+    text = (ROOT / "docs" / "browse.md").read_text()
+    screen: list[str] = []
+
+    async def steps(at: Driver) -> None:
+        await at.press("right_square_bracket", "1", "tab", *["down"] * 8)
+        screen.extend(line.rstrip() for line in at.screen)
+
+    drive(steps, capture("planted-violations"), lint=True)
+    assert text.partition("```text\n")[2].partition("\n```")[0].splitlines() == screen
+    for title, rows in KEYS:
+        for keys, told in rows:
+            assert f"| {title} | `{keys}` | {told} |" in text
 
 
 def test_sizes_and_no_colour() -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines
+from mqttscope.browse.rows import PACKETS, RowKind
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from tests.browse.made import built, capture
@@ -16,7 +17,8 @@ def test_no_line_is_longer_than_the_screen() -> None:
     index = built(capture("planted-violations"), lint=True)
     for width in (24, 60, 80, 139, 200):
         lines = RowLines(index, View(width=width))
-        made = [lines.line(at, at - 1 if at else None) for at in range(len(index.rows))]
+        packets = [at for at in range(len(index.rows)) if index.rows[at].kind in PACKETS]
+        made = [lines.line(at, at - 1 if at else None) for at in packets]
         connections = ConnectionLines(index, View(width=width))
         made += [connections.line(at) for at in range(len(index.connections))]
         assert max(map(cells, made)) <= width
@@ -64,3 +66,12 @@ def test_states_of_connections() -> None:
     assert states("v5-qos") == {"closed"}
     assert "refused" in states("refused-connects")
     assert "reset" in states("reset-by-middlebox")
+
+
+def test_what_inspect_wraps_is_one_line() -> None:
+    index = built(capture("planted-violations"))
+    lines = RowLines(index, View(width=60))
+    wrong = [lines.line(at) for at in range(len(index.rows)) if index.rows[at].kind == RowKind.MALFORMED]
+
+    assert any("utf8_null_character: topic_name at byte 9: contains U+0000" in line for line in wrong)
+    assert all("\n" not in line for line in wrong)
