@@ -20,12 +20,12 @@ from mqttscope.browse.building import Builder
 from mqttscope.browse.details import PAYLOADS, Detail, Rung, detail, finding_lines, ladder_lines, payload_lines
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported
-from mqttscope.browse.following import Followed, Following
+from mqttscope.browse.following import Followed, Following, partner
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines
 from mqttscope.browse.panes import BytesPane, LinePane
 from mqttscope.browse.rows import RowKind
-from mqttscope.browse.selection import Search, Selection, partner
+from mqttscope.browse.selection import Search, Selection
 from mqttscope.capture.write import write_file
 from mqttscope.errors import MqttscopeError
 from mqttscope.filter import Filter, FilterError

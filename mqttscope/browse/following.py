@@ -1,5 +1,6 @@
-"""Follows a message from its publisher to its subscribers: the packets that carry it, and those that answer them.
+"""Which packets belong to one: the others of its exchange, and those of its message from publisher to subscribers.
 
+`partner` goes round an exchange.  `Following` finds the packets that carry a message, and those that answer them.
 Nothing in MQTT says which delivery is of which message, so it is known by its server, topic and payload.  A message
 that is published again with the same payload ends what is followed: later deliveries are of the other one.
 """
@@ -20,6 +21,25 @@ REACH_NS: Final = 60_000_000_000
 """So long after it was published a message may be delivered: sleeping clients get it later, and are not looked for."""
 MAX_ROWS: Final = 200_000
 """Rows that are looked through before and after."""
+
+MAX_APART: Final = 100_000
+"""Rows between two packets of one exchange that are looked through."""
+
+
+def partner(index: Index, number: int) -> int | None:
+    """The row of the next packet of the same exchange, round and round; ``None`` where it stands alone."""
+    row = index.rows[number]
+    if row.kind not in PACKETS or row.root == MAX_COUNT:
+        return None
+    last = int(index.connections.last_rows[row.connection]) + 1
+    end = min(last, number + 1 + MAX_APART)
+    for at, other in enumerate(index.rows.run(number + 1, end), number + 1):
+        if other.connection != row.connection or other.kind not in PACKETS:
+            continue
+        if other.root == row.root:
+            return at
+    first = index.rows.of_packet(row.root)
+    return None if first is None or first == number else first
 
 
 @dataclass(slots=True)

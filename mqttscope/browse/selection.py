@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mqttscope.browse.index import Index
-from mqttscope.browse.rows import MAX_COUNT, PACKETS, Row
+from mqttscope.browse.rows import PACKETS, Row
 from mqttscope.events import Event, PacketEvent
 from mqttscope.filter import Filter
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
@@ -201,23 +201,3 @@ def _small(text: bytes) -> bytes:
     if text.isascii():
         return text.lower()
     return text.decode("utf-8", "surrogateescape").lower().encode("utf-8", "surrogateescape")
-
-
-MAX_APART: Final = 100_000
-"""Rows between two packets of one exchange that are looked through."""
-
-
-def partner(index: Index, number: int) -> int | None:
-    """The row of the next packet of the same exchange, round and round; ``None`` where it stands alone."""
-    row = index.rows[number]
-    if row.kind not in PACKETS or row.root == MAX_COUNT:
-        return None
-    last = int(index.connections.last_rows[row.connection]) + 1
-    end = min(last, number + 1 + MAX_APART)
-    for at, other in enumerate(index.rows.run(number + 1, end), number + 1):
-        if other.connection != row.connection or other.kind not in PACKETS:
-            continue
-        if other.root == row.root:
-            return at
-    first = index.rows.of_packet(row.root)
-    return None if first is None or first == number else first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.browse.following import Followed, Following
+from mqttscope.browse.following import Followed, Following, partner
 from mqttscope.browse.index import FROM_SERVER, Index
 from mqttscope.browse.rows import PACKETS
 from mqttscope.events import PacketEvent
@@ -65,3 +65,24 @@ def test_only_a_message_is_followed() -> None:
 
     assert not Following.starts_at(index, 0)
     assert Following.starts_at(index, publishes(index, delivered=False)[0])
+
+
+def test_one_key_goes_round_an_exchange() -> None:
+    index = built(capture("v5-qos"))
+    kinds = {}
+    for at in range(len(index.rows)):
+        row = index.rows[at]
+        if row.kind not in PACKETS or row.header >> 4 != 3 or not row.header & 6:
+            continue
+        way, here = [at], partner(index, at)
+        while here is not None and here != at:
+            way.append(here)
+            here = partner(index, here)
+        assert here == at
+        kinds[row.header >> 1 & 3] = [index.rows[one].header >> 4 for one in way]
+
+    assert kinds == {1: [3, 4], 2: [3, 5, 6, 7]}
+    alone = [at for at in range(len(index.rows)) if index.rows[at].header >> 4 == 3 and not index.rows[at].header & 6]
+    assert alone
+    assert all(partner(index, at) is None for at in alone)
+    assert partner(index, 0) is None

@@ -11,7 +11,7 @@ from mqttscope import filter as filters
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import RowLines
 from mqttscope.browse.rows import PACKETS
-from mqttscope.browse.selection import Search, Selection, partner, searched
+from mqttscope.browse.selection import Search, Selection, searched
 from mqttscope.events import PacketEvent
 from mqttscope.report.base import View
 from tests.browse.made import built, capture
@@ -139,23 +139,3 @@ def test_compressed_payloads_are_searched(index: Index) -> None:
     event.packet.payload = gzip.compress(b"inside " * 20)  # type: ignore[attr-defined]
 
     assert any(b"inside inside" in one for one in searched(event))
-
-
-def test_one_key_goes_round_an_exchange(index: Index) -> None:
-    kinds = {}
-    for at in range(len(index.rows)):
-        row = index.rows[at]
-        if row.kind not in PACKETS or row.header >> 4 != 3 or not row.header & 6:
-            continue
-        way, here = [at], partner(index, at)
-        while here is not None and here != at:
-            way.append(here)
-            here = partner(index, here)
-        assert here == at
-        kinds[row.header >> 1 & 3] = [index.rows[one].header >> 4 for one in way]
-
-    assert kinds == {1: [3, 4], 2: [3, 5, 6, 7]}
-    alone = [at for at in range(len(index.rows)) if index.rows[at].header >> 4 == 3 and not index.rows[at].header & 6]
-    assert alone
-    assert all(partner(index, at) is None for at in alone)
-    assert partner(index, 0) is None
