@@ -167,11 +167,11 @@ def test_searching_and_findings() -> None:
         await at.type("plant/7")
         await at.press("enter")
         assert "found: plant/7" in at.status
-        first = browser.row
+        first = browser.packets.cursor
         await at.press("n")
-        assert browser.row > first
+        assert browser.packets.cursor > first
         await at.press("N")
-        assert browser.row == first
+        assert browser.packets.cursor == first
         await at.press("slash", "ctrl+u")
         await at.type("not there")
         await at.press("enter")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mqttscope.browse.index import MAX_COUNT, Index, LostEvent
+from mqttscope.browse.index import Index, LostEvent
 from mqttscope.browse.lines import RowLines
-from mqttscope.browse.rows import PACKETS, SPOOLED, RowKind
+from mqttscope.browse.rows import MAX_COUNT, PACKETS, SPOOLED, RowKind
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import (
