@@ -37,6 +37,8 @@ UNSET = (
 START = "import sys; from tests.forking import serve; serve(int(sys.argv[1]))"
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_")
 """How variables begin that are read when a process starts."""
+PROGRAMS = ("mqttscope", "pytest")
+"""Modules that are run: the command line, and the tests of others, which our plugin serves."""
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of Linux."""
 FIELDS = tuple(inspect.signature(subprocess.Popen._execute_child).parameters)[1:]  # type: ignore[attr-defined]
@@ -149,7 +151,7 @@ def run(words: Sequence[str | bytes], given: bytes | None = None, timeout: float
 
 
 class _Forked(subprocess.Popen[Any]):
-    """The program, forked where it is ``python -m mqttscope`` with nothing special about it; started otherwise."""
+    """A program, forked where it is one of `PROGRAMS` with nothing special about it; started otherwise."""
 
     forked = False
 
@@ -161,7 +163,8 @@ class _Forked(subprocess.Popen[Any]):
         if (
             sys.platform != "linux"
             or not isinstance(words, list)
-            or words[:3] != [sys.executable, "-m", "mqttscope"]
+            or words[:2] != [sys.executable, "-m"]
+            or words[2] not in PROGRAMS
             or any(asked.get(name, allowed[0]) not in allowed for name, allowed in PLAIN.items())
             or not os.path.isdir(folder)
             or at_start(surroundings) != at_start(STANDARD)

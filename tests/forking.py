@@ -97,7 +97,7 @@ def _run(about: dict[str, Any], descriptors: list[int]) -> None:
     """Be the program; this does not return."""
     try:
         _become(about, descriptors)
-        runpy._run_module_as_main("mqttscope")  # type: ignore[attr-defined]
+        runpy._run_module_as_main(about["words"][2])  # type: ignore[attr-defined]
         code: int | None = 0
     except SystemExit as left:
         if isinstance(left.code, str):

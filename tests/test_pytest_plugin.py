@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.cli.running import environment, invoke
 from tests.conftest import ROOT
 from tests.proxy import rig
@@ -61,9 +62,9 @@ def run(folder: Path, test: str, *, port: int = 1, settings: str = "") -> str:
     (folder / "test_it.py").write_text(test)
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = --strict-markers --strict-config\n{settings}\n")
     alone = environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "pytest", "-p", "mqttscope.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "."],
-        cwd=folder, env=alone, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env=alone, text=True, timeout=60,
     )  # fmt: skip
     return done.stdout + done.stderr
 

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 from mqttscope.analysis.dialects import Words
 from mqttscope.analysis.questions import Lake, Row, units_since_1970
-from mqttscope.report.fleet.model import ClientEndings, EndingRow, Endings, FleetReport, Reconnects, StormRow
+from mqttscope.report.fleet.model import (
+    ClientEndings,
+    EndingRow,
+    Endings,
+    FleetReport,
+    Lane,
+    Ranked,
+    Reconnects,
+    Span,
+    StormRow,
+)
 
 
 def add_endings(report: FleetReport, lake: Lake) -> None:
@@ -24,10 +34,13 @@ def add_endings(report: FleetReport, lake: Lake) -> None:
     )
     order = "broken desc, reconnects desc, server nulls first, client nulls first"
     questions.top("clients", questions.view(by_client(known)), order)
+    questions.add("spans", spans(known, questions.asked.top))
+    questions.add("lanes", f"select {questions.words.distinct('server', 'client_identifier')} as total from {known}")
     questions.collect()
     report.endings = Endings(
         [EndingRow(row["ended"], row["ended_by"], row["connections"]) for row in questions.rows("ways")],
         questions.ranked("clients", lambda row: ClientEndings(**{name: row[name] for name in row if name != "broken"})),
+        Ranked(lanes(questions.rows("spans")), questions.row("lanes")["total"]),
     )
 
 
@@ -59,6 +72,42 @@ def by_client(known: str) -> str:
     )
     select * from counted where reconnects > 0 or broken > 0
     """
+
+
+SPANS = 60
+"""Connections of one client on its time line, at most: the latest ones."""
+
+
+def spans(known: str, most: int) -> str:
+    """The latest connections of the clients that have most: one row for each, in order."""
+    return f"""
+    with named as (select * from {known} where client_identifier is not null),
+    clients as (
+        select server, client_identifier, count(*) as connections,
+            row_number() over (order by count(*) desc, server, client_identifier) as client_place
+        from named group by server, client_identifier
+    ),
+    placed as (
+        select *, row_number() over (partition by server, client_identifier
+            order by timestamp_ns desc, connection_id desc) as place
+        from named
+    )
+    select client_place, server, client_identifier as client, connections, timestamp_ns as from_ns,
+        case when ended != 'open' then closed_ns end as until_ns, ended
+    from placed join clients using (server, client_identifier)
+    where client_place <= {most} and place <= {SPANS} order by client_place, place desc
+    """
+
+
+def lanes(rows: Sequence[Row]) -> list[Lane]:
+    """The rows of `spans`, by client."""
+    found: dict[int, Lane] = {}
+    for row in rows:
+        lane = found.get(row["client_place"])
+        if lane is None:
+            lane = found[row["client_place"]] = Lane(row["server"], row["client"], row["connections"])
+        lane.spans.append(Span(row["from_ns"], row["until_ns"], row["ended"]))
+    return list(found.values())
 
 
 MINUTE_NS = 60 * 10**9

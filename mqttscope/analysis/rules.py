@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from mqttscope.analysis.dialects import Words
 from mqttscope.analysis.joins import OWN
 from mqttscope.analysis.questions import Lake, Row, units_since_1970
-from mqttscope.report.fleet.model import DayRow, FleetReport, GroupRow, RuleRow
+from mqttscope.report.fleet.model import Crossing, DayRow, FleetReport, GroupRow, RuleRow
 from mqttscope.report.fleet.text import moment
 
 DAY_NS = 86_400 * 10**9
@@ -18,10 +18,12 @@ GROUPS = {"by_client": "client_identifier", "by_shape": "shape", "by_property": 
 _WHO = "connection_id, server, client_identifier, timestamp_ns"
 _CLIENT = "coalesce(client_identifier, connection_id)"
 """Who a client is: its Client Identifier, or else its connection."""
-_WORST = """case severity when 'error' then 0 when 'warning' then 1 else 2 end, findings desc, rule,
-grouped nulls first"""
 _TROUBLED = "errors desc, warnings desc, findings desc, clients desc, grouped nulls first"
-_SEVERITIES = ", ".join(f"count(*) filter (where severity = '{one}') as {one}s" for one in ("error", "warning", "info"))
+_RANKED = ("error", "warning", "info")
+_RANK = "case severity when 'error' then 0 when 'warning' then 1 else 2 end"
+_WORST = f"{_RANK}, findings desc, rule, grouped nulls first"
+_BY_TIME = ("findings", "connections", "messages", "packets")
+_SEVERITIES = ", ".join(f"count(*) filter (where severity = '{one}') as {one}s" for one in _RANKED)
 
 
 def add_rules(report: FleetReport, lake: Lake) -> None:
@@ -46,10 +48,13 @@ def add_rules(report: FleetReport, lake: Lake) -> None:
     # Those that were there in the time may have begun before it.
     begun = selection.since(known)
     published = f"(select * from {selection.rows(questions.table('messages'), 'messages')} where {OWN})"
+    packets = selection.rows(questions.table("packets"), "packets")
     for unit, unit_ns in units.items():
         questions.add(f"findings by {unit}", _by_time(words, found, unit_ns, _SEVERITIES))
         questions.add(f"connections by {unit}", _by_time(words, begun, unit_ns, "count(*) as connections"))
         questions.add(f"messages by {unit}", _by_time(words, published, unit_ns, "count(*) as messages"))
+        questions.add(f"packets by {unit}", _by_time(words, packets, unit_ns, "count(*) as packets"))
+    questions.add("crossings", _crossings(found, asked.top))
     questions.collect()
 
     report.rules, report.by_client, report.by_shape, report.by_property = (
@@ -60,11 +65,15 @@ def add_rules(report: FleetReport, lake: Lake) -> None:
     )
     report.days, *parts = (
         days(
-            [row for name in ("findings", "connections", "messages") for row in questions.rows(f"{name} by {unit}")],
+            [row for name in _BY_TIME for row in questions.rows(f"{name} by {unit}")],
             one,
         )
         for unit, one in units.items()
     )
+    report.crossings = [
+        Crossing(row["client"], row["rule"], row["findings"], _RANKED[row["worst"]])
+        for row in questions.rows("crossings")
+    ]
     for report.parts in parts:
         report.part_seconds = each_ns // 10**9
 
@@ -131,6 +140,28 @@ def _by_group(words: Words, found: str, known: str, group: str) -> str:
     select grouped, clients, connections, coalesce(findings, 0) as findings, coalesce(errors, 0) as errors,
         coalesce(warnings, 0) as warnings
     from clients left join counted on grouped is not distinct from named
+    """
+
+
+def _crossings(found: str, most: int) -> str:
+    """Findings by client and rule: of the clients that have most, and of the rules that are broken most by these."""
+    return f"""
+    with clients as (
+        select client_identifier as client, row_number() over (order by count(*) desc, client_identifier nulls first)
+            as client_place
+        from {found} group by client_identifier
+    ),
+    crossed as (
+        select client, client_place, rule, count(*) as findings, min({_RANK}) as worst
+        from {found} join clients on client_identifier is not distinct from client
+        where client_place <= {most} group by client, client_place, rule
+    ),
+    rules as (
+        select rule as broken, row_number() over (order by sum(findings) desc, min(worst), rule) as rule_place
+        from crossed group by rule
+    )
+    select client, rule, findings, worst from crossed join rules on rule = broken
+    where rule_place <= {most} order by client_place, rule_place
     """
 
 

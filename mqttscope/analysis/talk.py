@@ -7,6 +7,8 @@ retained messages, and messages that expire.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mqttscope.analysis.dialects import Words
 from mqttscope.analysis.joins import (
     FAILURE,
@@ -26,6 +28,7 @@ from mqttscope.report.fleet.model import (
     FilterRow,
     FleetReport,
     Latency,
+    LatencyBucket,
     Names,
     Retained,
     RetainedRow,
@@ -168,6 +171,8 @@ def add_latency(report: FleetReport, lake: Lake) -> None:
             where waited_ns is not null group by {column}"""
         )
         questions.top(name, slow, "get(percentiles, 1) desc nulls last, called nulls first")
+    questions.add("answered in", bucketed("latency_ns", f"(select * from {counted} where qos in (1, 2))"))
+    questions.add("delivered in", bucketed("waited_ns", delivered))
     questions.collect()
 
     whole = questions.row("end to end")
@@ -178,7 +183,32 @@ def add_latency(report: FleetReport, lake: Lake) -> None:
         whole["repeats"],
         questions.ranked("topics", lambda row: DeliveryRow(row["called"], percentiles(row))),
         questions.ranked("subscribers", lambda row: DeliveryRow(row["called"], percentiles(row))),
+        buckets(questions.rows("answered in"), questions.rows("delivered in")),
     )
+
+
+BOUNDS_NS = tuple(factor * 10**power for power in range(4, 12) for factor in (1, 2, 5))
+"""Where buckets of latencies end: from 10 microseconds to 500 seconds, in steps of 1, 2 and 5."""
+
+
+def bucketed(value: str, relation: str) -> str:
+    """How many values lie in each bucket: its number, and the count."""
+    cases = " ".join(f"when {value} < {bound} then {place}" for place, bound in enumerate(BOUNDS_NS))
+    return f"""
+    with placed as (select case {cases} else {len(BOUNDS_NS)} end as bucket from {relation} where {value} is not null)
+    select bucket, count(*) as number from placed group by bucket
+    """
+
+
+def buckets(answered: Sequence[Row], delivered: Sequence[Row]) -> list[LatencyBucket]:
+    """The buckets of two answers to `bucketed`, without those at both ends that are empty."""
+    counts = [{row["bucket"]: row["number"] for row in rows} for rows in (answered, delivered)]
+    known = [place for one in counts for place in one]
+    ends = (*BOUNDS_NS, None)
+    return [
+        LatencyBucket(ends[place], *(one.get(place, 0) for one in counts))
+        for place in (range(min(known), max(known) + 1) if known else ())
+    ]
 
 
 def live_deliveries(words: Words, messages: str) -> str:

@@ -57,7 +57,7 @@ def open_alone(path: str | os.PathLike[str], *, fresh: bool = False) -> int:
 
 
 @contextmanager
-def _for_the_owner() -> Iterator[None]:
+def for_the_owner() -> Iterator[None]:
     """Make what is new for its owner alone, unless a default ACL of its folder says otherwise: it takes no umask."""
     before = os.umask(0o077)
     try:
@@ -68,13 +68,13 @@ def _for_the_owner() -> Iterator[None]:
 
 def opener(path: str, flags: int) -> int:
     """For ``open``: a new file is for its owner alone."""
-    with _for_the_owner():
+    with for_the_owner():
         return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
     """Make a folder with those above it, as far as they are missing."""
-    with _for_the_owner():
+    with for_the_owner():
         Path(path).mkdir(parents=True, exist_ok=True)
 
 

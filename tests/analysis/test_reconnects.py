@@ -13,7 +13,7 @@ from mqttscope.analysis.reconnects import MINUTE_NS, add_endings, bursts, timeli
 from mqttscope.lake.writer import read_table
 from mqttscope.report.fleet.model import Asked, FleetReport
 from tests.analysis.asking import rows_of
-from tests.lake.reading import Row
+from tests.lake.reading import Row, Tables
 
 
 def ended(row: Row) -> tuple[str, str | None]:
@@ -52,6 +52,21 @@ def test_endings(lake: Path) -> None:
         assert (row.by_client, row.by_server) == (ways.count(("fin", "client")), ways.count(("fin", "server")))
         assert row.resets == sum(how == "reset" for how, _ in ways)
         assert row.timeouts == sum(how in ("idle", "port_reused", "evicted") for how, _ in ways)
+
+
+def test_time_lines(report: FleetReport, tables: Tables) -> None:
+    named = [row for row in tables["connections"] if row["client_identifier"] is not None]
+    expected: dict[tuple[str, str], list[tuple[int, int | None, str]]] = defaultdict(list)
+    for row in sorted(named, key=lambda row: (row["timestamp_ns"], row["connection_id"])):
+        how = ended(row)[0]
+        until = None if how == "open" else row["closed_ns"]
+        expected[row["server"], row["client_identifier"]].append((row["timestamp_ns"], until, how))
+
+    lanes = report.endings.lanes
+    assert lanes.total == len(expected) == len(lanes.rows)
+    assert [one.connections for one in lanes.rows] == sorted(map(len, expected.values()), reverse=True)
+    for one in lanes.rows:
+        assert [(span.from_ns, span.until_ns, span.how) for span in one.spans] == expected[one.server, one.client]
 
 
 def test_bursts() -> None:

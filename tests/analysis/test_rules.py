@@ -52,6 +52,15 @@ def test_rules_groups_and_days(report: FleetReport, tables: Tables) -> None:
     assert {(row.day, name): getattr(row, name) for row in report.days for name in ("errors", "infos")} == {
         (row.day, name): days[row.day, name] for row in report.days for name in ("errors", "infos")
     }
+    assert {row.day: row.packets for row in report.days if row.packets} == Counter(map(day, tables["packets"]))
+    crossed = {(row.client, row.rule): (row.findings, row.severity) for row in report.crossings}
+    assert crossed == {
+        key: (
+            sum(by_client[(*key, one)] for one in RANKS),
+            min((one for one in RANKS if by_client[(*key, one)]), key=RANKS.__getitem__),
+        )
+        for key in {(client, code) for client, code, _ in by_client}
+    }
     assert {row.day: row.messages for row in report.days} == Counter(day(row) for row in own(tables["messages"]))
 
 

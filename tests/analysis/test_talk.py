@@ -6,10 +6,10 @@ from collections import defaultdict
 
 import pyarrow as pa
 
-from mqttscope.analysis.talk import acknowledged, listeners, spoken
+from mqttscope.analysis.talk import acknowledged, bucketed, buckets, listeners, spoken
 from mqttscope.lake.schemas import TABLES
 from mqttscope.mqtt.topics import matches
-from mqttscope.report.fleet.model import FleetReport
+from mqttscope.report.fleet.model import FleetReport, LatencyBucket
 from tests.analysis.asking import WORDS, rows_of
 from tests.analysis.by_hand import own, spread, who
 from tests.analysis.test_joins import retained_by_hand, source_by_hand
@@ -68,6 +68,30 @@ def listening(packets: list[Row]) -> set[tuple[str, str, str]]:
             if position >= len(codes) or codes[position] < 0x80:
                 found.add((row["server"], one["topic_filter"], who(row)))
     return found
+
+
+def test_how_long_messages_take(report: FleetReport, tables: Tables) -> None:
+    took = [row["latency_ns"] for row in tables["messages"] if row["qos"] and row["latency_ns"] is not None]
+    found = report.latency.buckets
+    low = 0
+    for one in found:
+        high = one.below_ns or 1 << 63
+        assert one.acknowledged == sum(low <= value < high for value in took)
+        low = high
+    assert sum(one.acknowledged for one in found) == len(took)
+    assert sum(one.delivered for one in found) == report.latency.end_to_end.count
+    for end in (found[0], found[-1]):
+        assert end.acknowledged or end.delivered
+
+
+def test_buckets() -> None:
+    rows = rows_of(bucketed("v", "seen"), seen=pa.table({"v": [0, 9_999, 10_000, 49_999, 10**15, None]}))
+
+    assert [(one.below_ns, one.acknowledged, one.delivered) for one in buckets(rows, rows[:0])][:4] == [
+        (10_000, 2, 0), (20_000, 1, 0), (50_000, 1, 0), (100_000, 0, 0)
+    ]  # fmt: skip
+    assert buckets(rows, rows)[-1] == LatencyBucket(None, 1, 1)
+    assert buckets([], []) == []
 
 
 def test_who_talks_on_which_topic(report: FleetReport, tables: Tables) -> None:

@@ -281,12 +281,17 @@ def test_a_replay_ends_whatever_the_broker_sends(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["pings", "to-acknowledge"])
 def test_what_is_not_kept_of_a_flood_is_said(name: str, tmp_path: Path) -> None:
+    said = "packets beyond the recording not kept, compared or measured"
     with broker(name) as port:
-        done = replayed(port, tmp_path, "--wait", "1.5", "--verify", "--limit", "3")
+        # How long it takes until the limit is reached depends on what else the machine does.
+        for wait in ("1.5", "6", "24"):
+            done = replayed(port, tmp_path, "--wait", wait, "--verify", "--limit", "3")
+            if said in done.out:
+                break
 
     assert done.code in (EXIT_FINDINGS, EXIT_FAILED)
     assert "stopped before its end" not in done.out
-    assert "packets beyond the recording not kept, compared or measured" in done.out
+    assert said in done.out
     assert "the limit is 32 MiB of a connection, and 256 MiB of all" in " ".join(done.out.split())
     assert done.most_bytes < MOST_BYTES
 

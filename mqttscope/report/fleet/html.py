@@ -16,7 +16,17 @@ from math import log10
 from typing import Any
 
 from mqttscope.report.escape import cells, escape
-from mqttscope.report.fleet.model import FleetReport, GroupRow, Names, Percentiles, Ranked, RuleRow
+from mqttscope.report.fleet.model import (
+    Crossing,
+    EndingRow,
+    FleetReport,
+    GroupRow,
+    Lane,
+    Names,
+    Percentiles,
+    Ranked,
+    RuleRow,
+)
 from mqttscope.report.fleet.text import amounts, conditions, doubts, each, moment, named, people, way
 from mqttscope.report.numbers import number, size
 from mqttscope.report.when import duration
@@ -36,13 +46,19 @@ h1{margin:0}h2{margin:2.5rem 0 .5rem;border-bottom:1px solid var(--line)}h3{marg
 .table{overflow-x:auto}table{border-collapse:collapse;min-width:50%}
 th,td{padding:.2rem .7rem .2rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
 th{font-weight:600;white-space:nowrap}.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.name{font-family:ui-monospace,monospace;font-size:13px;overflow-wrap:anywhere;max-width:24rem}
+.name{font-family:ui-monospace,monospace;font-size:13px;overflow-wrap:anywhere;min-width:7rem;max-width:24rem}
 .time{white-space:nowrap;font-variant-numeric:tabular-nums}
 svg{width:100%;max-width:760px;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
 .grid{stroke:var(--line)}.hit{fill:transparent}
 .errors{fill:var(--error);background:var(--error)}.warnings{fill:var(--warning);background:var(--warning)}
 .infos{fill:var(--info);background:var(--info)}
-.connects,.messages,.range{fill:var(--main)}.mark{fill:var(--page);stroke:var(--main);stroke-width:2}
+.connects,.messages,.packets,.acknowledged,.delivered,.range{fill:var(--main);background:var(--main)}
+.delivered{fill:var(--warning);background:var(--warning)}
+.disconnect{fill:var(--main);background:var(--main)}
+.fin,.idle,.port_reused,.evicted{fill:var(--warning);background:var(--warning)}
+.reset{fill:var(--error);background:var(--error)}.open{fill:var(--info);background:var(--info)}
+svg .count{fill:var(--page);text-anchor:middle}svg .rule{font-size:10px;text-anchor:middle}
+.mark{fill:var(--page);stroke:var(--main);stroke-width:2}
 .legend span{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 .8em}
 .legend span:first-child{margin-left:0}
 @media print{body{max-width:none}.table{overflow:visible}h2,h3{break-after:avoid}}
@@ -153,6 +169,8 @@ def _rules(report: FleetReport) -> list[str]:
         out.append(_group(title, kind, known))
         out.append(_by(f"Rules by {title}", kind, found, rule))
     out.append(_by("Rules by client", "client", report.by_client, rule))
+    if plot := crossing_grid(report.crossings):
+        out.insert(1, f"<h3>Findings by client and rule</h3>{_legend(SEVERITIES)}{plot}")
     return out
 
 
@@ -189,15 +207,17 @@ def _days(report: FleetReport) -> list[str]:
     bars = [Bar(row.day, (row.errors, row.warnings, row.infos)) for row in rows]
     plot = bar_columns(bars, SEVERITIES, "findings over time")
     messages = bar_columns([Bar(row.day, (row.messages,)) for row in rows], ("messages",), "messages over time")
+    packets = bar_columns([Bar(row.day, (row.packets,)) for row in rows], ("packets",), "packets over time")
     cells = [
         Cell("from" if report.parts else "day", lambda row: row.day, "time"),
         *(
             Cell(name, lambda row, name=name: number(getattr(row, name)))  # type: ignore[misc]
-            for name in ("connections", "messages", *SEVERITIES)
+            for name in ("connections", "packets", "messages", *SEVERITIES)
         ),
     ]
     return [
         f"<h2>{each(report.part_seconds)}</h2>",
+        f"<h3>Packets</h3>{packets}" if packets else "",
         f"<h3>Findings</h3>{_legend(SEVERITIES)}{plot}" if plot else "",
         f"<h3>Messages that clients published</h3>{messages}" if messages else "",
         _table(rows, cells),
@@ -206,6 +226,12 @@ def _days(report: FleetReport) -> list[str]:
 
 def _length(value: int | None) -> str:
     return "" if value is None else duration(value)
+
+
+def _bound(value_ns: int) -> str:
+    """A length of time that is a round number."""
+    power = min(3, (len(str(value_ns)) - 1) // 3)
+    return f"{value_ns // 1_000**power} {('ns', 'µs', 'ms', 's')[power]}"
 
 
 def _spread(of: Callable[[Any], Percentiles]) -> list[Cell]:
@@ -221,6 +247,14 @@ def _spread(of: Callable[[Any], Percentiles]) -> list[Cell]:
 def _latency(report: FleetReport) -> list[str]:
     found = report.latency
     out = []
+    kinds = ("acknowledged", "delivered")
+    bars = [
+        Bar("longer" if one.below_ns is None else f"< {_bound(one.below_ns)}", (one.acknowledged, one.delivered))
+        for one in found.buckets
+    ]
+    if plot := bar_columns(bars, kinds, "messages by how long they took"):
+        note = "From PUBLISH to its acknowledgement, and from publisher to subscriber; each bar is a length of time."
+        out.append(f'<h2>How long messages take</h2>{_legend(kinds)}{plot}<p class="note">{note}</p>')
     if found.acknowledged:
         cells = [
             Cell("", lambda row: f"QoS {row.qos} from {row.sender}", "text"),
@@ -340,7 +374,26 @@ def _endings(report: FleetReport) -> list[str]:
     if not found.ways:
         return []
     ways = [Cell("how", way, "text"), Cell("connections", lambda row: number(row.connections))]
-    return ["<h2>How connections ended</h2>", _table(found.ways, ways), _ranked("By client", found.clients, cells)]
+    return [
+        "<h2>How connections ended</h2>",
+        _table(found.ways, ways),
+        _time_line(found.lanes),
+        _ranked("By client", found.clients, cells),
+    ]
+
+
+def _time_line(ranked: Ranked[Lane]) -> str:
+    """The connections of the clients that have most of them, along the time."""
+    kinds = list(dict.fromkeys(span.how for lane in ranked.rows for span in lane.spans))
+    plot = lane_rows(ranked.rows)
+    if not plot:
+        return ""
+    legend = '<p class="legend">' + "".join(
+        f'<span class="{one}"></span>{safe(way(EndingRow(one, None, 0)))} ' for one in kinds
+    )  # fmt: skip
+    left = ranked.total - len(ranked.rows)
+    more = f'<p class="note">and {left:,} more clients</p>' if left > 0 else ""
+    return f"<h3>Connections along the time</h3>{legend}</p>{plot}{more}"
 
 
 def _reconnects(report: FleetReport) -> list[str]:
@@ -488,6 +541,65 @@ def range_rows(found: Sequence[Range], label: str, *, least: str, most: str) -> 
     out.append(f'<text x="{_NAMES}" y="{below}">{safe(least)}</text>')
     if high > low:
         out.append(f'<text x="{WIDTH - 16}" y="{below}" text-anchor="end">{safe(most)}</text>')
+    return "".join(out) + "</svg>"
+
+
+def lane_rows(found: Sequence[Lane]) -> str:
+    """A row for each client, with a bar from the beginning to the end of each of its connections."""
+    ends = [one.from_ns for lane in found for one in lane.spans]
+    ends += [one.until_ns for lane in found for one in lane.spans if one.until_ns is not None]
+    if not ends:
+        return ""
+    first, last = min(ends), max(ends)
+    room = WIDTH - _NAMES - 16
+    scale = room / (last - first) if last > first else 0.0
+    out = [_begin(len(found) * _ROW + _BOTTOM, "connections along the time")]
+    for index, lane in enumerate(found):
+        top = index * _ROW
+        out.append(_name(lane.client or "(no Client Identifier)", top))
+        for one in lane.spans:
+            left = _NAMES + (one.from_ns - first) * scale
+            until = last if one.until_ns is None else one.until_ns
+            wide = max(1.5, min((until - one.from_ns) * scale, _NAMES + room - left))
+            to = "the end of the captures" if one.until_ns is None else moment(one.until_ns)
+            told = f"{moment(one.from_ns)} to {to}: {way(EndingRow(one.how, None, 0))}"
+            out.append(
+                f'<rect class="{safe(one.how)}" x="{min(left, _NAMES + room - 1.5):.1f}" y="{top + 6}" '
+                f'width="{wide:.1f}" height="12" rx="2"><title>{safe(told)}</title></rect>'
+            )
+    below = len(found) * _ROW + 16
+    out.append(f'<text x="{_NAMES}" y="{below}">{safe(moment(first))}</text>')
+    if last > first:
+        out.append(f'<text x="{WIDTH - 16}" y="{below}" text-anchor="end">{safe(moment(last))}</text>')
+    return "".join(out) + "</svg>"
+
+
+def crossing_grid(found: Sequence[Crossing]) -> str:
+    """A field for each client and rule that has findings, darker for more of them."""
+    if not found:
+        return ""
+    counts: dict[str, int] = {}
+    for one in found:
+        counts[one.rule] = counts.get(one.rule, 0) + one.findings
+    rules = sorted(counts, key=lambda rule: (-counts[rule], rule))
+    clients = list(dict.fromkeys(one.client for one in found))
+    most = log10(max(one.findings for one in found) + 1)
+    wide = min(96.0, (WIDTH - _NAMES) / len(rules))
+    out = [_begin((len(clients) + 1) * _ROW, "findings by client and rule")]
+    for place, rule in enumerate(rules):
+        out.append(f'<text class="rule" x="{_NAMES + (place + 0.5) * wide:.1f}" y="16">{safe(rule)}</text>')
+    for index, client in enumerate(clients):
+        out.append(_name(named(client, "client"), (index + 1) * _ROW))
+    for one in found:
+        left, top = _NAMES + rules.index(one.rule) * wide, (clients.index(one.client) + 1) * _ROW
+        strength = 0.35 + 0.65 * log10(one.findings + 1) / most
+        told = f"{named(one.client, 'client')}: {one.findings:,} of {one.rule}"
+        out.append(
+            f"<g><title>{_short(told)}</title>"
+            f'<rect class="{one.severity}s" x="{left + wide / 40:.1f}" y="{top + 1}" width="{wide * 0.95:.1f}" '
+            f'height="{_ROW - 2}" opacity="{strength:.2f}"/>'
+            f'<text class="count" x="{left + wide / 2:.1f}" y="{top + 16}">{one.findings:,}</text></g>'
+        )
     return "".join(out) + "</svg>"
 
 

@@ -82,6 +82,17 @@ class RuleRow:
 
 
 @dataclass(slots=True)
+class Crossing:
+    """Findings of one rule with one client."""
+
+    client: str | None
+    rule: str
+    findings: int
+    severity: str
+    """The worst of them."""
+
+
+@dataclass(slots=True)
 class GroupRow:
     """Clients that belong together."""
 
@@ -100,6 +111,7 @@ class DayRow:
     day: str
     """``2026-01-31``."""
     connections: int = 0
+    packets: int = 0
     messages: int = 0
     """Messages that clients published."""
     errors: int = 0
@@ -140,12 +152,37 @@ class ClientEndings:
 
 
 @dataclass(slots=True)
+class Span:
+    """One connection on a time line."""
+
+    from_ns: int
+    until_ns: int | None
+    """Null where the connection had not ended when the captures did."""
+    how: str
+    """As in `EndingRow`."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """The latest connections of one client."""
+
+    server: str
+    client: str
+    """Client Identifier."""
+    connections: int
+    spans: list[Span] = field(default_factory=list)
+    """Oldest first."""
+
+
+@dataclass(slots=True)
 class Endings:
     """How connections ended."""
 
     ways: list[EndingRow] = field(default_factory=list)
     clients: Ranked[ClientEndings] = field(default_factory=Ranked)
     """Clients with reconnects, or with connections that ended without DISCONNECT: most of these first."""
+    lanes: Ranked[Lane] = field(default_factory=Ranked)
+    """Clients with most connections first."""
 
 
 @dataclass(slots=True)
@@ -182,6 +219,18 @@ class DeliveryRow:
 
 
 @dataclass(slots=True)
+class LatencyBucket:
+    """Messages that took less than a length of time, and not less than that of the bucket before."""
+
+    below_ns: int | None
+    """Null in the last bucket."""
+    acknowledged: int
+    """From PUBLISH to the answer that ends its exchange."""
+    delivered: int
+    """From publisher to subscriber."""
+
+
+@dataclass(slots=True)
 class Latency:
     """How long messages take."""
 
@@ -194,6 +243,8 @@ class Latency:
     topics: Ranked[DeliveryRow] = field(default_factory=Ranked)
     """Slowest first, by the 90th percentile."""
     subscribers: Ranked[DeliveryRow] = field(default_factory=Ranked)
+    buckets: list[LatencyBucket] = field(default_factory=list)
+    """From the first bucket that holds a message to the last one."""
 
 
 @dataclass(slots=True)
@@ -392,6 +443,8 @@ class FleetReport:
     reconnects: Reconnects = field(default_factory=Reconnects)
     trust: Trust = field(default_factory=Trust)
     endings: Endings = field(default_factory=Endings)
+    crossings: list[Crossing] = field(default_factory=list)
+    """Findings of the clients and rules that have most of them, by client and rule."""
     parts: list[DayRow] = field(default_factory=list)
     """What `days` say, for shorter parts of the time, where all of it is at most two days: ``2026-01-31 12:00:00``."""
     part_seconds: int = 0

@@ -129,6 +129,7 @@ def _days(page: Page, rows: list[DayRow], title: str) -> None:
         Column("day" if len(rows[0].day) == 10 else "from", [row.day for row in rows], whole=True),
         [
             _column("connections", rows, lambda row: number(row.connections), 2),
+            _column("packets", rows, lambda row: number(row.packets), 3),
             _column("published", rows, lambda row: number(row.messages), 2),
             *(
                 _column(name, rows, lambda row, name=name: number(getattr(row, name)), style=_STYLES.get(name, ""))  # type: ignore[misc]

@@ -7,6 +7,7 @@ from mqttscope.report.fleet.model import (
     Asked,
     CaptureTrust,
     ClientEndings,
+    Crossing,
     DayRow,
     DeliveryRow,
     EndingRow,
@@ -15,7 +16,9 @@ from mqttscope.report.fleet.model import (
     FilterRow,
     FleetReport,
     GroupRow,
+    Lane,
     Latency,
+    LatencyBucket,
     Names,
     Overview,
     Percentiles,
@@ -24,6 +27,7 @@ from mqttscope.report.fleet.model import (
     Retained,
     RetainedRow,
     RuleRow,
+    Span,
     StormRow,
     Talk,
     TopicRow,
@@ -56,7 +60,7 @@ def full() -> FleetReport:
         Ranked([rule("1.4"), rule(HOSTILE)], 2),
         Ranked([GroupRow("pump-#", 30, 90, 900, 20, 80), GroupRow(HOSTILE, 1, 1, 0, 0, 0)], 5),
         Ranked([GroupRow("1.4", 30, 90, 900, 20, 80), GroupRow(None, 1, 1, 3, 0, 0)], 2),
-        [DayRow("2026-01-02", 100, 3_000, 15, 70, 900), DayRow("2026-01-03", 20, 1_000, 5, 10, 300)],
+        [DayRow("2026-01-02", 100, 9_000, 3_000, 15, 70, 900), DayRow("2026-01-03", 20, 2_000, 1_000, 5, 10, 300)],
         Latency(
             [AcknowledgeRow("client", 1, times, 3, 2, 1), AcknowledgeRow("server", 2, Percentiles(), 9, 0, 0)],
             times,
@@ -64,6 +68,7 @@ def full() -> FleetReport:
             34,
             Ranked([DeliveryRow(HOSTILE, times), DeliveryRow(LONG, times)], 8),
             Ranked([DeliveryRow("pump-1", times)], 1),
+            [LatencyBucket(10_000, 5, 0), LatencyBucket(20_000, 0, 0), LatencyBucket(None, 1, 7)],
         ),
         Talk(
             Ranked([TopicRow(SERVER, HOSTILE, 100, 300, 5_000, few, few, few)], 70),
@@ -94,7 +99,16 @@ def full() -> FleetReport:
         Endings(
             [EndingRow("disconnect", "client", 80), EndingRow("fin", "server", 30), EndingRow("idle", None, 10)],
             Ranked([ClientEndings(SERVER, HOSTILE, 12, 11, 3, 1, 6, 1, 1)], 4),
+            Ranked(
+                [
+                    Lane(SERVER, HOSTILE, 3, [Span(NOW, NOW + HOUR, "fin"), Span(NOW + 2 * HOUR, None, "open")]),
+                    Lane(SERVER, LONG, 1, [Span(NOW - HOUR, NOW + 9 * HOUR, "disconnect")]),
+                    Lane(SERVER, "", 1, [Span(NOW + HOUR, NOW + HOUR, "reset")]),
+                ],
+                9,
+            ),
         ),
+        [Crossing(HOSTILE, "PUB101", 1_234, "error"), Crossing(None, "OPS103", 1, "info")],
     )  # fmt: skip
 
 

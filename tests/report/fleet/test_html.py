@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from mqttscope.report.fleet.html import HEIGHT, WIDTH, Bar, Range, bar_columns, bar_rows, nice, range_rows, render
-from tests.report.fleet.samples import HOSTILE, LONG, empty, full
+from mqttscope.report.fleet.html import (
+    HEIGHT,
+    WIDTH,
+    Bar,
+    Range,
+    bar_columns,
+    bar_rows,
+    crossing_grid,
+    lane_rows,
+    nice,
+    range_rows,
+    render,
+)
+from mqttscope.report.fleet.model import Crossing, Lane, Span
+from tests.report.browser import picture
+from tests.report.fleet.samples import HOSTILE, HOUR, LONG, NOW, SERVER, empty, full
 
 
 def rectangles(plot: str, kind: str) -> list[dict[str, float]]:
@@ -54,11 +69,40 @@ def test_rows_and_ranges_stay_inside() -> None:
     assert same.count("<text") == 2
 
 
+def test_connections_lie_along_the_time() -> None:
+    spans = [Span(NOW, NOW + HOUR, "fin"), Span(NOW + 3 * HOUR, None, "open"), Span(NOW + 4 * HOUR, NOW, "fin")]
+    plot = lane_rows([Lane(SERVER, HOSTILE, 3, spans), Lane(SERVER, LONG, 1, [Span(NOW, NOW + 4 * HOUR, "reset")])])
+
+    first, backwards = rectangles(plot, "fin")
+    (lasting,), (whole,) = rectangles(plot, "open"), rectangles(plot, "reset")
+    assert whole["width"] == pytest.approx(4 * first["width"], abs=0.2)
+    assert lasting["x"] - first["x"] == pytest.approx(3 * first["width"], abs=0.2)
+    assert lasting["x"] + lasting["width"] == pytest.approx(whole["x"] + whole["width"], abs=0.2)
+    assert all(one["x"] + one["width"] <= WIDTH for one in (first, backwards, lasting, whole))
+    assert "the end of the captures: open" in plot
+    moment = lane_rows([Lane(SERVER, "a", 1, [Span(NOW, NOW, "fin")])])
+    assert [one["width"] for one in rectangles(moment, "fin")] == [1.5]
+
+
+def test_findings_lie_where_client_and_rule_cross() -> None:
+    found = [Crossing("a", "X1", 5, "error"), Crossing("a", "X2", 1, "info"), Crossing(None, "X2", 9, "warning")]
+    plot = crossing_grid(found)
+
+    (error,), (info,), (warning,) = (rectangles(plot, kind) for kind in ("errors", "infos", "warnings"))
+    assert info["x"] == warning["x"] < error["x"], "what is found most comes first"
+    assert error["y"] == info["y"] < warning["y"]
+    for size in (1, 50):
+        many = crossing_grid([Crossing(LONG, f"R{number}", 10**number, "error") for number in range(size)])
+        assert all(one["x"] + one["width"] <= WIDTH and one["width"] > 0 for one in rectangles(many, "errors"))
+
+
 def test_nothing_is_no_plot() -> None:
     assert (
         bar_columns([], ("infos",), "x")
         == bar_rows([Bar("a", (0,))], ("infos",), "x")
         == range_rows([], "x", least="", most="")
+        == lane_rows([])
+        == crossing_grid([])
         == ""
     )
 
@@ -124,8 +168,8 @@ def test_plots_are_xml() -> None:
     page = render(full()).decode()
     found = re.findall(r"<svg .*?</svg>", page, re.S)
 
-    # Two of groups, two of days, two of latencies, one of connecting.
-    assert len(found) == 7
+    # One of clients and rules, two of groups, three of days, three of latencies, one of endings, one of connecting.
+    assert len(found) == 11
     for one in found:
         ElementTree.fromstring(one)
 
@@ -135,7 +179,7 @@ def test_everything_is_said() -> None:
 
     for part in (
         "lakes/<b>north</b>", "Restricted to client pump-*", "PUB101", "pump-#", "1.4", "2026-01-03",
-        "QoS 1 from client",
+        "QoS 1 from client", "Connections along the time", "and 6 more clients", "OPS103", "longer",
         "12.3 ms", "Deliveries without a captured publication: 12", "Topics that nobody subscribed to: 1",
         "held", "4 had it reduced", "CONNECT packets in 60 min each", "(all clients)", "ends in the middle of a frame",
         "and 7 more", "How far this may be trusted: 1 capture error; 17 frames dropped",
@@ -150,3 +194,14 @@ def test_nothing() -> None:
     said = " ".join(read(page).said)
     assert "No findings" in said
     assert "Nothing is missing from the captures." in said
+
+
+def test_a_browser_draws_it_light_and_dark(tmp_path: Path) -> None:
+    """The page as a whole, in the colours that the system asks for, and nothing to the right of a narrow window."""
+    page = render(full())
+    for dark, paper, error in ((False, "ffffff", "c0392b"), (True, "15191e", "e2695c")):
+        drawn = picture(page, tmp_path, dark=dark, width=500, height=3_000)
+        assert {bytes.fromhex(paper), bytes.fromhex(error)} <= drawn.colours()
+        assert drawn.rows[0][:3] == bytes.fromhex(paper)
+        edge = {row[-3:] for row in drawn.rows}
+        assert edge == {bytes.fromhex(paper)}, "something sticks out"

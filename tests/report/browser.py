@@ -1,0 +1,89 @@
+"""A real browser without a window, for pages: what it draws."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+QUIET = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    # Pages need no network, and get none.
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Picture:
+    """What a page looks like: rows of pixels, each of three bytes."""
+
+    width: int
+    height: int
+    rows: list[bytes]
+
+    def colours(self) -> set[bytes]:
+        """All colours of it."""
+        return {row[at : at + 3] for row in self.rows for at in range(0, len(row), 3)}
+
+
+def picture(page: bytes, folder: Path, *, dark: bool = False, width: int = 800, height: int = 4_000) -> Picture:
+    """Draw a page; the calling test is skipped where there is no browser."""
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("there is no browser: apt-get install chromium")
+    source, target = folder / "page.html", folder / "page.png"
+    source.write_bytes(page)
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    subprocess.run(
+        [program, *QUIET, scheme, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}",
+         f"--screenshot={target}", source.as_uri()],
+        capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
+    return read_png(target.read_bytes())
+
+
+def read_png(data: bytes) -> Picture:
+    """A picture of 8 bits a channel, RGB or RGBA, as browsers write it (ISO 15948)."""
+    width, height, depth, kind = struct.unpack(">IIBB", data[16:26])
+    assert (data[:8], depth) == (b"\x89PNG\r\n\x1a\n", 8)
+    size, packed, at = {2: 3, 6: 4}[kind], b"", 8
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        if data[at + 4 : at + 8] == b"IDAT":
+            packed += data[at + 8 : at + 8 + length]
+        at += 12 + length
+    plain, line = zlib.decompress(packed), width * size
+    above, rows = bytes(line), []
+    for row in range(height):
+        start = row * (line + 1)
+        above = _unfiltered(plain[start], bytearray(plain[start + 1 : start + 1 + line]), above, size)
+        rows.append(above if size == 3 else b"".join(above[at : at + 3] for at in range(0, line, 4)))
+    return Picture(width, height, rows)
+
+
+def _unfiltered(kind: int, row: bytearray, above: bytes, size: int) -> bytes:
+    if kind == 2 and not any(row):
+        return above
+    for at in range(len(row) if kind else 0):
+        left = row[at - size] if at >= size else 0
+        corner = above[at - size] if at >= size else 0
+        if kind == 4:
+            by_left, by_above, by_corner = (
+                abs(above[at] - corner),
+                abs(left - corner),
+                abs(left + above[at] - 2 * corner),
+            )
+            near = (
+                left if by_left <= by_above and by_left <= by_corner else above[at] if by_above <= by_corner else corner
+            )
+        else:
+            near = (0, left, above[at], (left + above[at]) // 2)[kind]
+        row[at] = (row[at] + near) & 255
+    return bytes(row)
