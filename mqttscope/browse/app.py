@@ -14,6 +14,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.widgets import Static
 
 from mqttscope.browse.building import Builder
@@ -107,7 +108,7 @@ class Browser(App[None]):
     #forms { height: 7; border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+q", "quit", "quit", priority=False),
+        Binding("q,ctrl+q,ctrl+c", "quit", "quit", priority=False),
         Binding("question_mark,f1", "help", "help"),
         Binding("f", "ask_filter", "filter"),
         Binding("slash", "ask_search", "search"),
@@ -217,7 +218,7 @@ class Browser(App[None]):
         self._connection_lines = ConnectionLines(
             self.index, replace(self.view, width=max(20, self.connections.columns))
         )
-        self.connections.border_title = f"connections {self._connection_lines.heading().strip()}"
+        self.connections.border_title = Content(f"connections {self._connection_lines.heading().strip()}")
         self.connections.show(lambda: len(self.index.connections) + 1, self._connection_line, self.connections.cursor)
         self._share_height()
         self._show_rows(self.packets.cursor)
@@ -231,12 +232,7 @@ class Browser(App[None]):
             self._height = self.connections.styles.height = height
 
     def _connection_line(self, at: int) -> str:
-        if not at:
-            return "    all"
-        try:
-            return self._connection_lines.line(at - 1)
-        except Exception as error:
-            return f"{at - 1:>6} cannot be shown: {type(error).__name__}"
+        return self._connection_lines.line(at - 1) if at else "    all"
 
     def _row_line(self, at: int) -> str:
         row = self.selection[at]
@@ -253,7 +249,9 @@ class Browser(App[None]):
         told += ["with findings"] if self.only_found else []
         told += ["marked"] if self.only_marked else []
         told += ["one message"] if self.followed is not None else []
-        self.packets.border_title = cut(f"packets: {', '.join(told) or 'all'}", max(10, self.size.width - 6), "…")
+        title = cut(f"packets: {', '.join(told) or 'all'}", max(10, self.size.width - 6), "…")
+        # As it is: what stands in brackets in a filter is no markup.
+        self.packets.border_title = Content(title)
 
     @property
     def row(self) -> int | None:

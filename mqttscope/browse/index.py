@@ -86,12 +86,12 @@ class Connections:
 
     def open(self, connection: Connection) -> None:
         """Take a new one."""
+        self._open[connection.number] = connection
         while len(self.rows) <= connection.number:
             for column in (self._places, self._sizes, self.first_rows, self.last_rows, *self.findings):
                 column.append(0)
-            # Last, since a reader goes by it.
+            # Last, since readers in other threads go by it.
             self.rows.append(0)
-        self._open[connection.number] = connection
 
     def close(self, connection: Connection) -> None:
         """Put one aside that is over."""
@@ -148,12 +148,11 @@ class FoundRows:
         self._spool = spool
         self.rows = array("Q")
         self._places = array("Q")
-        self._sizes = array("I")
         self.left_out = 0
         """Findings beyond `MAX_FINDINGS`."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.rows)
 
     def add(self, row: int, finding: Finding) -> None:
         """Put one aside."""
@@ -162,12 +161,14 @@ class FoundRows:
             return
         data = pickle.dumps(finding)
         at = bisect_right(self.rows, row)
-        self._sizes.insert(at, len(data))
-        self._places.insert(at, self._spool.write(data))
+        # Whoever reads in between gets its neighbour, but never half a finding.
+        self._places.insert(at, self._spool.write(len(data).to_bytes(4, "little") + data))
         self.rows.insert(at, row)
 
     def __getitem__(self, at: int) -> Finding:
-        found: Finding = pickle.loads(self._spool.read(self._places[at], self._sizes[at]))
+        place = self._places[at]
+        size = int.from_bytes(self._spool.read(place, 4), "little")
+        found: Finding = pickle.loads(self._spool.read(place + 4, size))
         return found
 
     def of_row(self, row: int) -> list[Finding]:

@@ -145,8 +145,9 @@ class ConnectionLines:
         line.add(f"  {connection.version.text}{known}", "dim")
         if connection.transport != "tcp":
             line.add(f" {connection.transport}", "dim")
-        last = index.rows[int(index.connections.last_rows[number])].timestamp_ns
-        line.add(f"  {duration(max(0, last - connection.opened_ns), unicode=painter.unicode)}", "dim")
+        if index.connections.rows[number]:
+            last_ns = index.rows[int(index.connections.last_rows[number])].timestamp_ns
+            line.add(f"  {duration(max(0, last_ns - connection.opened_ns), unicode=painter.unicode)}", "dim")
         return str(line)
 
 

@@ -30,6 +30,7 @@ from mqttscope.lint.gate import Gate
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.report.base import View
+from mqttscope.report.escape import escape
 
 if TYPE_CHECKING:
     from mqttscope.cli.linting_settings import Settings
@@ -128,7 +129,7 @@ def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking
     """Show captures until the screens are left; returns how many could not be read to their end."""
     reading = Reading(captures, files)
     paths = [one for one in find_captures(captures) if isinstance(one, str)]
-    named = [utf8(os.path.basename(path) or path) for path in (paths or captures)]
+    named = [escape(utf8(os.path.basename(path) or path)) for path in (paths or captures)]
     title = f"{named[0]} and {len(named) - 1} more" if len(named) > 1 else named[0]
     export = FrameExport(captures, files, looking.protocol)
     return _show(
@@ -148,7 +149,7 @@ def run_live(interfaces: tuple[str, ...], bpf: str, target: str | None, looking:
         assert recorder is not None
         left.callback(recorder.close)
         return _show(
-            looking, utf8(capture.name), lambda dissector: LiveSource(capture, recorder, dissector),
+            looking, escape(utf8(capture.name)), lambda dissector: LiveSource(capture, recorder, dissector),
             FrameExport((target,), FileOptions(), looking.protocol), live=True,
         )  # fmt: skip
 

@@ -115,6 +115,12 @@ def test_choosing_packets() -> None:
         assert f"{len(browser.selection)} shown" in at.screen[0]
         assert 0 < len(browser.selection) < 4
         assert "filter type == publish" in at.text
+        # What is in brackets is no markup of the screen.
+        browser.filter_by('user_property["[bold]k[/]"] == "v" or qos == 2')
+        await at.settle()
+        assert '["[bold]k[/]"]' in at.text
+        browser.filter_by("type == publish and qos == 2")
+        await at.settle()
         # The other packets of its exchange are not among those; then all are shown.
         await at.press("p")
         assert browser.wanted is None
