@@ -59,6 +59,7 @@ Commands raise these, which are also `click.ClickException`: a message and an ex
     MqttscopeError
         BadQuestionError        a question to a lake cannot be answered
         BadScriptError          a script of a connection cannot be played
+        CannotBrowseError       there is no terminal to browse in, or textual is missing
         CannotProxyError        the proxy cannot run
         CannotReproduceError    no connection can be written as something that can be run
         CannotServeError        the stand-in cannot run
