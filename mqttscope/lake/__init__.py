@@ -1,4 +1,4 @@
-"""Tables of MQTT traffic for analysis: events as rows of Arrow, and a folder of Parquet.
+"""Tables of MQTT traffic for analysis: events as rows of Arrow, and a folder of Delta tables.
 
 =========  ================================================================================================
 table      one kind of rows with a schema that is documented and versioned (`schemas`)
@@ -8,5 +8,5 @@ state      what a flow remembers between two ingests, as bytes (`state`)
 lake       a folder of tables with a record of what was ingested (`writer`)
 =========  ================================================================================================
 
-Tables need pyarrow, state msgspec (``pip install 'mqttscope[lake]'``).
+Tables need pyarrow, state msgspec, commits deltalake (``pip install 'mqttscope[lake]'``).
 """

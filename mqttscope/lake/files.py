@@ -1,12 +1,7 @@
-"""Reads and writes the files of a lake while several processes do: unique names, one lock, one manifest.
+"""Reads and writes the files of a lake while several processes do, under names of their own.
 
-Executors write Parquet files beside those that count and report their names; the driver commits the names to the
-manifest.  A task that fails and runs again writes other names, so nothing is ever in the lake twice.
-
-Each batch of a watch and each hourly ingest writes small files of every table, which `merge_small` merges.  Only
-files with about as many rows are merged, and only when there are many of them, so that a row is rewritten a few times
-at most, however many batches there are, and a commit writes no more than `MERGED` times `SMALL_BYTES` of each table.
-Sizes in bytes would merge more often: the overhead of a small Parquet file is larger than its rows.
+Executors write Parquet files into the folders of the tables and report their names; a commit (`lake.commit`) makes them
+part of the tables.  A task that fails and runs again writes other names, so nothing is ever in the lake twice.
 
 Some captures are in the lake although their rows are not: one that cannot be opened has no content to be recognised by,
 and one with the same bytes as another is not read again.  `remember_errors` and `add_errors` give each of them its rows
@@ -16,50 +11,42 @@ in the table of errors once.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from mqttscope.capture.write import lock, make_folder, opener
-from mqttscope.lake.manifest import (
-    NAME,
-    Errors,
-    LakeError,
-    Manifest,
-    check_content,
-    checksum_of,
-    read_manifest,
-    remove_strays,
-    sync_folder,
-    write_manifest,
-)
+from mqttscope.capture.write import make_folder, opener
+from mqttscope.lake.manifest import Errors, LakeError, Manifest, is_of
 from mqttscope.lake.rows import error_row
-from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, OPEN, SCOPE_STATE, STATE, TABLES
+from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_STATE, STATE
 from mqttscope.lake.state import StateError
 from mqttscope.lake.tables import batch
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureError
 
-LOCK = ".lock"
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
 ROWS_PER_FILE = 1_000_000
 GROUP_ROWS = 65_536
 GROUP_BYTES = 8 << 20
 """So many rows or bytes of a table are written at a time, as one row group."""
-STREAM = "stream"
-"""Folder of what streams that are watched remember."""
-_INTERNAL = (STATE.name, SCOPE_STATE.name, FLOW_KEYS.name)
-_OURS = {LOCK, NAME, f"{NAME}.new", STREAM, OPEN.rstrip("/"), *TABLES, *_INTERNAL}
-"""What an ingest makes in the folder of a lake."""
+
+
+def dataset(paths: Iterable[Path], schema: pa.Schema) -> Dataset:
+    """Parquet files as one table; columns that a file does not have are null."""
+    # Loads pandas where that is installed: half a second, which executors and questions need not wait for.
+    import pyarrow.dataset as ds
+
+    return ds.dataset(list(map(str, paths)), schema=schema, format="parquet")
 
 
 @dataclass(slots=True)
@@ -174,9 +161,9 @@ class LakeFiles:
 
     def _begin(self, kind: str, schema: pa.Schema) -> _Part:
         names = self.names.setdefault(kind, [])
-        folder, _, table = kind.rpartition("/")
-        middle = f"{table}-{self._token}" if folder else self._token
-        path = f"{folder or kind}/{self._generation:010d}-{middle}-{len(names)}.parquet"
+        table = kind.removeprefix(OPEN)
+        number = f"open-{len(names)}" if table != kind else len(names)
+        path = f"{table}/{self._generation:010d}-{self._token}-{number}.parquet"
         make_folder((self._root / path).parent)
         file = _Summed(self._root / path)
         names.append(path)
@@ -233,118 +220,10 @@ def reading(path: Path) -> Iterator[None]:
         raise LakeError(f"{path} cannot be read: the lake is damaged ({why})") from None
 
 
-@contextmanager
-def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of a lake while it is written; `LakeError` where another process does, or the folder is no lake.
-
-    The lock ends with the process, however that ends.  Where the system has no such locks, `commit` is what notices.
-    """
-    root = Path(folder)
-    with writing(root):
-        make_folder(root)
-        _refuse_others(root)
-        file = open(root / LOCK, "ab", opener=opener)  # noqa: SIM115 - closed with the lock
-    with file:
-        if not lock(file.fileno()):
-            raise LakeError(f"{root} is being written by another ingest or watch")
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                # A folder that nothing came into is not left behind.
-                if os.listdir(root) == [LOCK]:
-                    (root / LOCK).unlink()
-                    root.rmdir()
-
-
-def _refuse_others(root: Path) -> None:
-    """A lake is not made among other things: its folders could be theirs."""
-    if (root / NAME).exists():
-        return
-    others = sorted(set(os.listdir(root)) - _OURS)
-    if others:
-        raise LakeError(
-            f"{root} is no lake, and not empty (it holds {others[0]}): a new lake needs a folder of its own"
-        )
-
-
-def measure_files(root: Path, manifest: Manifest) -> None:
-    """Put sizes, rows and checksums of its files into a manifest; those that it has stay."""
-    sizes, rows, checksums = manifest.sizes, manifest.rows, manifest.checksums
-    names = sorted(manifest.all_files())
-    manifest.sizes = {name: sizes[name] if name in sizes else (root / name).stat().st_size for name in names}
-    manifest.rows = {name: rows[name] if name in rows else rows_of(root / name) for name in names}
-    manifest.checksums = {name: checksums[name] if name in checksums else checksum_of(root / name) for name in names}
-
-
 def rows_of(path: Path) -> int:
     """Rows of a Parquet file; `LakeError` where it is none."""
     with reading(path):
         return int(pq.read_metadata(path).num_rows)
-
-
-def commit(root: Path, before: Manifest, after: Manifest) -> None:
-    """Make what was written count, in one step; `LakeError` where another ingest was faster, or it cannot be written.
-
-    Files that belong to no finished ingest are taken away, files that were replaced `RETIRED_S` seconds later.
-    """
-    with writing(root):
-        measure_files(root, after)
-        after.retire(before)
-        for folder in sorted({name.partition("/")[0] for name in after.all_files()}):
-            sync_folder(root / folder)
-        if read_manifest(root).generation != before.generation:
-            raise LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
-        write_manifest(root, after)
-        remove_strays(root, after)
-
-
-MERGED = 16
-"""So many files with about as many rows become one."""
-SMALL_BYTES = 4 << 20
-"""Files that are larger stay as they are."""
-_ROWS_BITS = 4
-"""Files have about as many rows where one has less than 16 times as many as the other."""
-
-
-def merge_small(root: Path, before: Manifest, after: Manifest) -> None:
-    """Merge small files of earlier ingests, table by table, and name the new ones in the manifest that is to come.
-
-    ``before``: the manifest that counts; files that it does not name are left alone.  `LakeError` where a file cannot
-    be read or written.  Nothing is taken away here: the files that were merged are those that ``after`` misses.
-    """
-    # Named after the last ingest that has rows in them, so that what the next one adds can be told apart.
-    with LakeFiles(root, before.generation) as files:
-        for table in EVENT_TABLES:
-            names = after.files.get(table, [])
-            known = set(before.files.get(table, ()))
-            chosen = _chosen((name for name in names if name in known), before)
-            if not chosen:
-                continue
-            check_content(root, before, chosen)
-            for found in _rows(root, chosen, TABLES[table].arrow()):
-                files.write(table, found)
-            first = names.index(chosen[0])
-            names[first:first] = files.names[table]
-            after.files[table] = [name for name in names if name not in chosen]
-
-
-def _chosen(names: Iterable[str], before: Manifest) -> list[str]:
-    """The first files with the fewest rows that there are enough of; none where there are not."""
-    alike: defaultdict[int, list[str]] = defaultdict(list)
-    for name in names:
-        rows = before.rows.get(name)
-        if rows is not None and before.sizes.get(name, SMALL_BYTES) < SMALL_BYTES:
-            alike[rows.bit_length() // _ROWS_BITS].append(name)
-    return next((alike[tier][:MERGED] for tier in sorted(alike) if len(alike[tier]) >= MERGED), [])
-
-
-def _rows(root: Path, names: Iterable[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows in their order, with the columns of today: files of an earlier release may have fewer."""
-    for name in names:
-        with reading(root / name):
-            source = ds.dataset(str(root / name), schema=schema, format="parquet")
-            yield from source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False)
 
 
 _ERRORS = "ingest_errors"
@@ -356,8 +235,7 @@ def remember_errors(root: Path, after: Manifest, captures: Mapping[str, str]) ->
 
     Only what has been written with this manifest counts: earlier rows are of other files that had these names.
     """
-    begins = f"{_ERRORS}/{after.generation:010d}-"
-    files = [name for name in after.files.get(_ERRORS, ()) if name.startswith(begins)] if captures else []
+    files = [name for name in after.files.get(_ERRORS, ()) if is_of(name, after.generation)] if captures else []
     found: dict[str, Errors] = {}
     for row in _errors(root, files):
         found.setdefault(row["capture"], []).append([row["message"], row["offset"], row["frames"]])

@@ -1,18 +1,20 @@
-"""What a lake consists of: one small file that names all others, replaced in one step.
+"""What a lake consists of: one small file that says which files and versions of its tables belong together.
 
     lake/
-      manifest.json                     generation, captures that are in, files of each table
+      manifest.json                     generation, captures that are in, files and version of each table
+      packets/_delta_log/...            each table is a Delta table (`lake.delta`), for readers of any kind
       packets/0000000001-TOKEN-0.parquet ...   one file or more of each generation
-      open/0000000001-packets-TOKEN-0.parquet  what is read so far of connections that are open; replaced each time
+      packets/0000000001-TOKEN-open-0.parquet  what is read so far of connections that are open; replaced each time
       state/0000000001-TOKEN-0.parquet         what flows remember, for the next ingest
       scope_state/0000000001-TOKEN-0.parquet   what rules of wider scope remember of sessions and servers
+      pending.json                      the manifest that is to come, while the tables take in what it names
 
 The manifest has a checksum of each of them, and one of itself: what a disk or a copy changed is noticed when it is
 read.  Files of large lakes are read by others than us; pages of Parquet have checksums too.
 
-A reader goes by the manifest alone.  Files of tables that a commit replaces stay for a while, for readers that have
-the manifest before.  Files that the manifest does not name are of an ingest that broke off; the next one takes them
-away.  Each writer of files has a token of its own.
+A reader goes by the manifest alone, or by the log of a table.  Files that a commit replaces stay until the tables are
+vacuumed, for readers that began before.  Files of a later generation than the manifest's are of an ingest that broke
+off; the next one takes them away.  Each writer of files has a token of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -31,10 +32,12 @@ from zlib import crc32
 from mqttscope.capture.write import opener, replace_file
 from mqttscope.errors import MqttscopeError
 
-FORMAT = 2
+FORMAT = 3
 NAME = "manifest.json"
-RETIRED_S = 600.0
-"""Seconds that a file stays which readers of an earlier manifest may still want."""
+PENDING = "pending.json"
+"""The manifest that counts as soon as all tables have what it names (`lake.commit`)."""
+EARLIER = 2
+"""The format of lakes whose tables are no Delta tables yet; it is read, and `lake.convert` makes it one of today."""
 CHECKED_BYTES = 1 << 30
 """Tables that are larger together are not read for their checksums before a query reads them."""
 _PIECE = 1 << 20
@@ -72,12 +75,12 @@ class Manifest:
     """What rules of wider scope remember."""
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of each stream that is watched: the last batch that is in, and what the next one continues with."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """The version of each table, as Delta counts them, that has these files; lakes of an earlier release have none."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of each file; older lakes do not have them."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each file; older lakes do not have them."""
-    retired: dict[str, float] = field(default_factory=dict)
-    """Files of tables that earlier manifests named, and when they were replaced: seconds since 1970."""
     faulty: dict[str, Errors] = field(default_factory=dict)
     """Captures with errors, by digest; older lakes do not have them."""
     begins: dict[str, list[int]] = field(default_factory=dict)
@@ -91,26 +94,14 @@ class Manifest:
         """Everything that belongs to the lake."""
         return {*self.table_files(), *self.state_files, *self.scope_state_files}
 
-    def kept_files(self) -> set[str]:
-        """The same, and what readers of an earlier manifest may still want."""
-        return self.all_files() | set(self.retired)
-
     def table_files(self) -> set[str]:
         """What readers of tables want."""
         return {name for names in (*self.files.values(), *self.open_files.values()) for name in names}
 
-    def retire(self, before: Manifest) -> None:
-        """Note which files of the manifest before are replaced; forget those that no reader needs any more."""
-        now = time.time()
-        replaced = before.table_files() - self.table_files()
-        # A time that lies ahead is of a clock that was wrong.
-        retired = {name: min(at, now) for name, at in before.retired.items()} | dict.fromkeys(sorted(replaced), now)
-        self.retired = {name: at for name, at in retired.items() if now - at < RETIRED_S}
 
-
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path, name: str = NAME) -> Manifest:
     """The manifest of a folder; an empty one where there is no lake yet."""
-    path = folder / NAME
+    path = folder / name
     try:
         data: Any = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -122,12 +113,14 @@ def read_manifest(folder: Path) -> Manifest:
     except (ValueError, OSError) as error:
         raise LakeError(f"{path} cannot be read: {error}") from None
     version = data.pop("format", None) if isinstance(data, dict) else None
-    if version != FORMAT:
+    if version not in (FORMAT, EARLIER):
         raise LakeError(f"{path} has format {str(version)[:20]}, this program reads {FORMAT}")
     checksum = data.pop(_CHECKSUM, None)
     if checksum is not None and checksum != _checksum(data):
         raise LakeError(f"{path} is not what was written (its checksum differs): the lake is damaged")
     try:
+        if version == EARLIER:
+            data.pop("retired", None)
         found = Manifest(**data)
     except TypeError:
         raise LakeError(f"{path} is not the manifest of a lake") from None
@@ -153,9 +146,7 @@ def _is_well_formed(manifest: Manifest) -> bool:
         and all(isinstance(name, str) for name in manifest.captures.values())
         and all(_are_files(one) for one in (*files, manifest.state_files, manifest.scope_state_files))
         and all(map(_is_stream, manifest.streams.values()))
-        and all(map(_is_count, (*manifest.sizes.values(), *manifest.rows.values(), *manifest.checksums.values())))
-        and all(type(at) in (int, float) for at in manifest.retired.values())
-        and _are_files(list(manifest.retired))
+        and all(all(map(_is_count, one.values())) for one in _counts(manifest))
         and all(map(_are_errors, manifest.faulty.values()))
         and all(_are_lists(one, 2) and all(map(_is_count, one)) for one in manifest.begins.values())
     )
@@ -163,10 +154,14 @@ def _is_well_formed(manifest: Manifest) -> bool:
 
 def _all_lists(manifest: Manifest) -> bool:
     tables = (
-        manifest.captures, manifest.files, manifest.open_files, manifest.streams, manifest.sizes, manifest.rows,
-        manifest.retired, manifest.faulty, manifest.begins, manifest.checksums,
+        manifest.captures, manifest.files, manifest.open_files, manifest.streams, manifest.faulty, manifest.begins,
+        *_counts(manifest),
     )  # fmt: skip
     return all(isinstance(one, dict) for one in tables)
+
+
+def _counts(manifest: Manifest) -> tuple[dict[str, int], ...]:
+    return manifest.sizes, manifest.rows, manifest.checksums, manifest.versions
 
 
 def _is_count(value: object) -> bool:
@@ -272,15 +267,15 @@ def open_lake(lake: str | os.PathLike[str]) -> Manifest:
             # An ingest has just taken files away that were of the generation before.
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: Manifest, name: str = NAME) -> None:
     """Make a manifest the one that counts, in one step that a crash cannot halve."""
-    new = folder / f"{NAME}.new"
+    new = folder / f"{name}.new"
     with open(new, "w", encoding="utf-8", opener=opener) as file:
         data = asdict(manifest)
         json.dump({"format": FORMAT, _CHECKSUM: _checksum(data)} | data, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    replace_file(new, folder / NAME)
+    replace_file(new, folder / name)
     sync_folder(folder)
 
 
@@ -296,9 +291,33 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
-    """Take away Parquet files that belong to no finished ingest, and that no reader waits for; returns their names."""
-    known = manifest.kept_files()
-    strays = [path for path in sorted(folder.glob("*/*.parquet")) if path.relative_to(folder).as_posix() not in known]
-    for path in strays:
-        path.unlink()
-    return [path.relative_to(folder).as_posix() for path in strays]
+    """Take away Parquet files that belong to no finished ingest; returns their names.
+
+    Of the tables only what is of a later generation: what earlier ones had and the manifest does not name is for the
+    readers of earlier versions, until the tables are vacuumed.
+    """
+    known = manifest.all_files()
+    if (folder / PENDING).exists():
+        known |= read_manifest(folder, PENDING).all_files()
+    strays = []
+    for path in sorted(folder.glob("*/*.parquet")):
+        name = path.relative_to(folder).as_posix()
+        if name not in known and (name.startswith(KEPT_APART) or _generation(path.name) > manifest.generation):
+            path.unlink()
+            strays.append(name)
+    return strays
+
+
+KEPT_APART = ("state/", "scope_state/", "flow_keys/", "open/")
+"""Folders of what is of no use to readers; the last one is of lakes of an earlier release."""
+
+
+def _generation(name: str) -> int:
+    """The generation that a file is of; 0 where its name does not say it."""
+    number = name.partition("-")[0]
+    return int(number) if len(number) == 10 and number.isdecimal() else 0
+
+
+def is_of(name: str, generation: int) -> bool:
+    """Whether a file has rows of a generation."""
+    return _generation(name.rpartition("/")[2]) == generation > 0

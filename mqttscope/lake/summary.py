@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from mqttscope.lake.files import reading, rows_of
-from mqttscope.lake.manifest import Manifest, read_manifest
+from mqttscope.lake.manifest import Manifest, is_of, read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.writer import Ingested
 from mqttscope.net.frame import CaptureError
@@ -62,8 +62,7 @@ def summarize(root: Path, before: Manifest, done: Ingested) -> Summary:
 
     def new(table: str) -> list[str]:
         # Files that were merged have new names and no new rows; they keep the number of the ingest that these are of.
-        begins = f"{table}/{after.generation:010d}-"
-        return [name for name in after.files.get(table, ()) if changed and name.startswith(begins)]
+        return [name for name in after.files.get(table, ()) if changed and is_of(name, after.generation)]
 
     def all_of(table: str) -> list[str]:
         return [*new(table), *after.open_files.get(table, ())] if changed else []

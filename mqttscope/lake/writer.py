@@ -1,6 +1,6 @@
 """Writes a lake in a local folder, in process: for small inputs, and as the reference for every other engine.
 
-An ingest is all or nothing: files are written beside those that count, then the manifest is replaced.  What is in
+An ingest is all or nothing: files are written beside those that count, then committed (`lake.commit`).  What is in
 already, by content, is not read again, so that an ingest that is repeated changes nothing; of a capture that has grown
 since, what is new is read.  A connection that is open when the captures end continues in the next ingest, from what its
 flow remembers; until then its rows so far are in the tables as well, ``closed_how`` being ``open``.  What rules
@@ -16,10 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
@@ -34,15 +33,15 @@ from mqttscope.capture.fingerprint import (
 )
 from mqttscope.capture.read import BoundedFile
 from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.lake import delta
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
+from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.files import (
     LakeFiles,
     add_errors,
     add_files,
-    commit,
+    dataset,
     known_errors,
-    lake_lock,
-    merge_small,
     reading,
     remember_errors,
 )
@@ -66,6 +65,9 @@ from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import Segment
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 _SUMS = ("topics", "clients", "sessions")
 _READ = ("messages", "connections", "ingest_errors")
@@ -186,7 +188,7 @@ def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str]
         return found.to_table(columns=wanted).rename_columns(list(columns or TABLES[name].names))
 
 
-def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
+def _dataset(root: Path, manifest: Manifest, name: str) -> Dataset:
     if name not in TABLES:
         raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
@@ -194,7 +196,7 @@ def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
     for today, then in RENAMED.get(name, {}).items() if manifest.schema == 1 else ():
         place = schema.get_field_index(today)
         schema = schema.set(place, schema.field(place).with_name(then))
-    return ds.dataset([str(root / one) for one in names], schema=schema, format="parquet")
+    return dataset([root / one for one in names], schema)
 
 
 def settings_digest(options: LakeOptions) -> str:
@@ -210,12 +212,13 @@ def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
-    if before.schema != SCHEMA_VERSION:
+    if not before.versions:
         raise LakeError(
-            f"{root} has tables of version {before.schema}, this program writes version {SCHEMA_VERSION}: "
-            "reports and questions still read it; take its captures into a new folder to add others"
+            f"{root} is a lake of an earlier release: 'mqttscope pipeline convert --lake {root}' makes its tables "
+            "Delta tables, which an ingest needs; reports and questions read it as it is"
         )
     check_files(root, before)
+    delta.check(root, before)
     # What the ingest reads: what flows and rules remember, and the tables that it makes sums of.
     check_content(root, before, [*before.state_files, *before.scope_state_files])
     check_tables(root, before, _READ)

@@ -23,7 +23,7 @@ from mqttscope.capture.fingerprint import Fingerprint, KnownFingerprints, find_p
 from mqttscope.capture.locations import PARALLEL, Location, find, open_location, why_replaced
 from mqttscope.capture.ranges import WHOLE, Settled
 from mqttscope.capture.read import NO_FRAME, BoundedFile
-from mqttscope.lake.files import commit, lake_lock, merge_small
+from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import Ingested as IngestedInProcess

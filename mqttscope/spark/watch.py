@@ -27,7 +27,8 @@ import pyarrow as pa
 
 from mqttscope.capture.fingerprint import Fingerprint
 from mqttscope.capture.write import make_folder, opener, write_file
-from mqttscope.lake.files import STREAM, add_errors, commit, known_errors, lake_lock, merge_small, reading
+from mqttscope.lake.commit import STREAM, commit, complete, lake_lock, merge_small
+from mqttscope.lake.files import add_errors, known_errors, reading
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
@@ -223,6 +224,8 @@ class Watcher:
         with self._busy:
             if self._closed:
                 raise LakeError("the watch is over")
+            # The stream may have been started again after a commit that broke off.
+            complete(self._root)
             before = read_manifest(self._root)
             seen = self._seen(before)
             if number <= seen["batch"]:

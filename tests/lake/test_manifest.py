@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,13 @@ import pytest
 from mqttscope.lake.manifest import (
     FORMAT,
     NAME,
-    RETIRED_S,
+    PENDING,
     LakeError,
     Manifest,
     check_content,
     check_files,
     checksum_of,
+    is_of,
     read_manifest,
     remove_strays,
     sync_folder,
@@ -53,7 +53,7 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
         {"files": {"packets": ["../../x.parquet"]}},
         {"files": {"packets": ["/etc/passwd"]}}, {"state_files": {}}, {"state_files": [5]}, {"streams": {"a": 5}},
         {"streams": {"a": {"batch": "1"}}}, {"streams": {"a": {"batch": 1, "faulty": {"x": []}}}}, {"sizes": {"a": -1}},
-        {"rows": {"a": 1.5}}, {"checksums": {"a": "x"}}, {"retired": {"packets/1.parquet": "x"}}, {"retired": {"x": 1}},
+        {"rows": {"a": 1.5}}, {"checksums": {"a": "x"}}, {"versions": {"packets": -1}}, {"versions": ["packets"]},
         {"faulty": {"a": [["m", 0]]}}, {"begins": {"a": [1]}}, {"schema": None},
     ],
     ids=str,
@@ -112,35 +112,28 @@ def test_files_are_compared_with_their_checksums(tmp_path: Path) -> None:
 
 
 def test_strays_are_taken_away_and_nothing_else(tmp_path: Path) -> None:
-    for name in ("packets/1.parquet", "packets/2.parquet", "state/1.parquet", "state/notes.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    later = "packets/0000000004-a-0.parquet"
+    kept = ["packets/1.parquet", "packets/0000000003-replaced-0.parquet", "state/1.parquet", "state/notes.txt"]
+    kept += ["packets/_delta_log/0000000004-a.parquet"]
+    for name in (*kept, later, "state/2.parquet", "flow_keys/0000000003-a-0.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).touch()
     write_manifest(tmp_path, FULL)
 
-    assert remove_strays(tmp_path, FULL) == ["packets/2.parquet"]
+    # What the manifest to come names is no stray.
+    write_manifest(tmp_path, replace(FULL, generation=4, files={"packets": [later]}), PENDING)
+    assert remove_strays(tmp_path, FULL) == ["flow_keys/0000000003-a-0.parquet", "state/2.parquet"]
+    (tmp_path / PENDING).unlink()
+    assert remove_strays(tmp_path, FULL) == [later]
     assert remove_strays(tmp_path, FULL) == []
-    assert (tmp_path / "state" / "notes.txt").exists()
+    assert all((tmp_path / name).exists() for name in kept)
     assert json.loads((tmp_path / "manifest.json").read_text())["format"] == FORMAT
 
 
-def test_what_is_replaced_stays_for_readers_that_began_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 10_000.0)
-    next_one = replace(FULL, files={"packets": ["packets/2.parquet"]}, state_files=["state/2.parquet"])
-    next_one.retire(FULL)
-    # What flows remember is of no use to readers.
-    assert next_one.retired == {"packets/1.parquet": 10_000.0}
-    assert next_one.kept_files() == {"packets/1.parquet", "packets/2.parquet", "state/2.parquet"}
-
-    monkeypatch.setattr(time, "time", lambda: 9_000.0)
-    corrected = replace(next_one)
-    corrected.retire(next_one)
-    assert corrected.retired == {"packets/1.parquet": 9_000.0}
-
-    monkeypatch.setattr(time, "time", lambda: 9_000.0 + RETIRED_S)
-    last = replace(corrected)
-    last.retire(corrected)
-    assert last.retired == {}
-    assert last.kept_files() == {"packets/2.parquet", "state/2.parquet"}
+def test_what_is_of_a_generation() -> None:
+    assert is_of("packets/0000000003-token-0.parquet", 3)
+    assert not is_of("packets/0000000003-token-0.parquet", 4)
+    assert not is_of("packets/part-00000-token.parquet", 0)
 
 
 def test_files_that_are_missing_or_cut_off_are_named(tmp_path: Path) -> None:

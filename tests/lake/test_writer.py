@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow.parquet as pq
 
 from mqttscope.capture import PcapngWriter, fingerprint, open_capture
-from mqttscope.lake import files
+from mqttscope.lake import commit, files
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
@@ -27,6 +27,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
+from tests.lake.earlier import make_earlier
 from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, usual
 
 SUMS = ("topics", "clients", "sessions")
@@ -250,13 +251,13 @@ def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
 ) -> None:
     parts = cut(SEVERAL[0], tmp_path, 2)
     write_lake(parts[:1], tmp_path / "lake", options())
-    before = tables_of(tmp_path / "lake")
+    before, first = tables_of(tmp_path / "lake"), read_manifest(tmp_path / "lake")
 
     def crash(*_: object, **__: object) -> None:
         raise CrashError
 
     with monkeypatch.context() as patched:
-        target: Any = next(one for one in (pq.ParquetWriter, writing, files) if hasattr(one, where))
+        target: Any = next(one for one in (pq.ParquetWriter, writing, commit) if hasattr(one, where))
         patched.setattr(target, where, crash)
         with pytest.raises(CrashError):
             write_lake(parts[1:], tmp_path / "lake", options())
@@ -265,8 +266,8 @@ def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
     write_lake(parts[1:], tmp_path / "lake", options())
     write_lake(parts, tmp_path / "whole", options())
     same(tables_of(tmp_path / "lake"), tables_of(tmp_path / "whole"))
-    named = read_manifest(tmp_path / "lake").kept_files()
-    assert {path.relative_to(tmp_path / "lake").as_posix() for path in (tmp_path / "lake").glob("*/*")} == named
+    named = read_manifest(tmp_path / "lake").all_files() | first.table_files()
+    assert {path.relative_to(tmp_path / "lake").as_posix() for path in (tmp_path / "lake").glob("*/*.parquet")} == named
 
 
 def test_rules_of_wide_scope_make_rows_and_state_where_there_are_any(tmp_path: Path) -> None:
@@ -340,13 +341,13 @@ def test_a_flipped_bit_in_any_file_is_noticed(tmp_path: Path) -> None:
     write_lake(parts[:1], lake, options())
     manifest = read_manifest(lake)
     assert manifest.checksums.keys() == manifest.all_files()
-    assert {name.partition("/")[0] for name in manifest.checksums} >= {"packets", "open", "state", "scope_state"}
+    assert {name.partition("/")[0] for name in manifest.checksums} >= {"packets", "connections", "state", "scope_state"}
     for name in sorted(manifest.checksums):
         whole = (lake / name).read_bytes()
         data = bytearray(whole)
         data[len(data) * 2 // 3] ^= 4
         (lake / name).write_bytes(data)
-        table = name.partition("/")[0] if not name.startswith("open/") else name.split("-")[1]
+        table = name.partition("/")[0]
         read_by_ingest = table in ("state", "scope_state", "messages", "connections", "ingest_errors")
         with pytest.raises(LakeError, match=r"not what was written \(its checksum differs\): the lake is damaged"):
             write_lake(parts[1:], lake, options()) if read_by_ingest else read_table(lake, table)
@@ -368,32 +369,18 @@ def test_a_lake_without_checksums_is_read_and_gets_them(tmp_path: Path) -> None:
     assert manifest.checksums.keys() == manifest.all_files()
 
 
-def of_version_1(lake: Path) -> None:
-    """Make a lake one of an earlier release: other names of columns, fewer columns, no checksums."""
-    path = lake / "manifest.json"
-    data = json.loads(path.read_text())
-    for name in [*data["files"].get("connections", []), *data["open_files"].get("connections", [])]:
-        table = pq.read_table(lake / name, partitioning=None).drop_columns(["late", "also_closed"])
-        names = [{"closed_how": "how", "closed_by": "by"}.get(one, one) for one in table.column_names]
-        pq.write_table(table.rename_columns(names), lake / name)
-        data["sizes"][name] = (lake / name).stat().st_size
-    for name in ("checksum", "checksums", "schema"):
-        del data[name]
-    path.write_text(json.dumps(data))
-
-
 def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     parts = cut(SEVERAL[0], tmp_path, 2)
     write_lake(parts[:1], lake, options())
     wanted = read_table(lake, "connections").drop_columns(["late", "also_closed"]).to_pylist()
-    of_version_1(lake)
+    make_earlier(lake, schema=1)
 
     found = read_table(lake, "connections")
     assert found.drop_columns(["late", "also_closed"]).to_pylist() == wanted
     assert found.column("late").to_pylist() == [None] * len(wanted)
     assert read_table(lake, "connections", ["closed_by", "client"]).column_names == ["closed_by", "client"]
-    with pytest.raises(LakeError, match="tables of version 1, this program writes version 2: reports"):
+    with pytest.raises(LakeError, match=f"'mqttscope pipeline convert --lake {lake}' makes its tables Delta tables"):
         write_lake(parts[1:], lake, options())
 
 

@@ -14,12 +14,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from deltalake import DeltaTable
+
 from mqttscope.analysis.fleet import add_overview
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.analysis.questions import Lake
 from mqttscope.capture.locations import Location, NoCapturesError
-from mqttscope.lake.files import lake_lock
+from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
+from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import next_generation, read_table, write_lake
 from mqttscope.report.fleet.model import Asked, FleetReport
 from mqttscope.spark import dataframes
@@ -40,7 +43,19 @@ FEW = ("v5-topic-alias-client", "planted-violations")
 
 
 def files_of(lake: Path) -> set[str]:
-    return {path.relative_to(lake).as_posix() for path in lake.rglob("*") if path.is_file()}
+    """Its files, but for those of the logs of tables."""
+    files = {path.relative_to(lake).as_posix() for path in lake.rglob("*") if path.is_file()}
+    return {name for name in files if "/_delta_log/" not in name}
+
+
+def files_of_versions(lake: Path) -> set[str]:
+    """The files that some version of a table has, and those of the manifest."""
+    found = {"manifest.json", ".lock", *read_manifest(lake).all_files()}
+    for name in TABLES:
+        for version in range(DeltaTable(str(lake / name)).version() + 1):
+            uris = DeltaTable(str(lake / name), version=version).file_uris()
+            found |= {f"{name}/{Path(one).name}" for one in uris}
+    return found
 
 
 def test_tables_of_several_ingests_are_those_that_are_written_in_process(spark: SparkSession, tmp_path: Path) -> None:
@@ -73,7 +88,7 @@ def test_tables_of_several_ingests_are_those_that_are_written_in_process(spark: 
     assert (again.captures, len(again.known)) == ([], len(captures) + 1)
     assert again.faults == {f"{tmp_path}/none.pcap": "does not exist"}
     assert {Path(one.capture).stem for one in again.known_errors} == {DAMAGED, CUT}
-    assert files_of(ours) == before == read_manifest(ours).kept_files() | {"manifest.json", ".lock"}
+    assert files_of(ours) == before == files_of_versions(ours)
 
 
 def test_of_captures_that_have_grown_the_rest_is_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -223,7 +238,7 @@ def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     ingest(spark, [other], lake, usual_options())
     write_lake([one, other], tmp_path / "whole", usual_options())
     assert tables(lake) == tables(tmp_path / "whole")
-    assert files_of(lake) == read_manifest(lake).kept_files() | {"manifest.json", ".lock"}
+    assert files_of(lake) == files_of_versions(lake)
 
 
 def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, str]], tmp_path: Path) -> None:

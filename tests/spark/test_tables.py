@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from deltalake import DeltaTable
+
 import mqttscope.spark as package
 from mqttscope.lake import schemas
 from mqttscope.lake.manifest import LakeError, read_manifest
@@ -52,11 +54,16 @@ def test_what_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_rows_are_those_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
     """Whatever its name is, and with connections that are still open."""
-    lake = tmp_path / "a [lake] {of} *ä%20?"
+    lake = tmp_path / "a [lake] {of} *ä% ?"
     first = cut(ROOT / "captures" / "session-taken-over" / "capture.pcapng", tmp_path, 2)[0]
     write_lake([first], lake, options())
     assert read_manifest(lake).open_files
     (lake / "packets" / "stray.parquet").write_bytes(b"of an ingest that broke off")
+    # A session of Spark that knows nothing of mqttscope: the files that the logs of the tables name.
+    for name in ("packets", "messages", "connections", "topics"):
+        files = [one.translate(tables._GLOB) for one in DeltaTable(str(lake / name)).file_uris()]
+        rows = spark.read.parquet(*files).toArrow()
+        assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, read_table(lake, name).to_pylist()))
 
     for name in ("packets", "connections", "findings", "ingest_errors"):
         found = getattr(package, name)(spark, lake)

@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("mqttscope.cli.pipeline.ingest:command", "Take captures into a lake, in process or with Spark."),
     "watch": ("mqttscope.cli.pipeline.watch:command", "Follow captures while they are written."),
     "report": ("mqttscope.cli.pipeline.report:command", "Report on the health of a fleet, from its lake."),
+    "convert": ("mqttscope.cli.pipeline.convert:command", "Make the tables of an older lake Delta tables."),
     "sql": ("mqttscope.cli.pipeline.sql:command", "Query the tables of a lake with SQL."),
 }
 """Command name -> its place in the notation of entry points, and its line in the overview."""
@@ -29,5 +30,5 @@ Examples:
 def command() -> None:
     """Build tables from collections of captures.
 
-    A lake is a folder of Parquet files: packets, messages, connections, sessions, findings, topics, clients.
+    A lake is a folder of Delta tables: packets, messages, connections, sessions, findings, topics, clients.
     """

@@ -80,7 +80,7 @@ Examples:
   mqttscope pipeline ingest s3://bucket/a/ --fs region=eu-central-1 --lake /shared/lake --group a
   mqttscope pipeline ingest /captures --lake lake --master 'local[4]' --conf spark.driver.memory=4g
 
-Any engine that reads Parquet can read a lake; docs/lake.md lists the columns. Exit code 3 when a
+Any engine that reads Delta can read a lake; docs/lake.md lists the columns. Exit code 3 when a
 capture could not be read to its end, or nothing could be done.
 """,
 )

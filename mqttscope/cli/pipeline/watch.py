@@ -88,7 +88,7 @@ class WatchRun:
         given = self.given
         self._check()
         try:
-            from mqttscope.lake.files import lake_lock
+            from mqttscope.lake.commit import lake_lock
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.writer import check_settings
             from mqttscope.spark.watch import watch

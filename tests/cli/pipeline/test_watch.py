@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 
 from mqttscope.cli.main import group
 from mqttscope.cli.pipeline.watch import WatchOptions, WatchRun, _signals, line
-from mqttscope.lake.files import lake_lock
+from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import write_lake
 from mqttscope.net.frame import CaptureError
