@@ -32,6 +32,8 @@ SMALL: dict[str, str] = {}
 
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
+    "browse/dialogs.py": "browse/test_app.py: the screens in use",
+    "browse/panes.py": "browse/test_app.py: the screens in use",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
 }
 """Modules without a test file of their own name, and where their tests are.

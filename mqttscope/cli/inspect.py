@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from mqttscope.cli.output import Watch
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector
-    from mqttscope.events import Event
     from mqttscope.parallel.counts import Counts
     from mqttscope.parallel.crew import Outlet
     from mqttscope.parallel.walk import Share
@@ -101,6 +99,7 @@ def command(given: InspectOptions) -> int:
     CAPTURE is a file, a glob, a directory, or - for standard input. Files are pcap or pcapng, also compressed with
     gzip, zstd or lz4. MQTT over TCP and WebSocket is found on any port.
     """
+    from mqttscope.api.reading import select
     from mqttscope.cli import advice
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
@@ -217,6 +216,7 @@ class Shared:
 
         ``dissector``: gets what was counted.
         """
+        from mqttscope.api.reading import select
         from mqttscope.cli.sharing import Sources, at_work, processes, refuse_changes, shown_progress
 
         given, watch = self.given, self.watch
@@ -259,45 +259,3 @@ class Shared:
         from mqttscope.cli.sharing import Rest
 
         return Rest(sink, self.written) if self.written else sink
-
-
-def select(
-    events: Iterable[Event], wanted: object | None, connections: tuple[int, ...], limit: int | None
-) -> Iterator[Event]:
-    """Events that the user asked for; capture errors always, and no more packets than the limit.
-
-    What identifies a connection is known when its CONNECT has come: a line "opened" that the filter does not let
-    through waits for that, and is asked for again.
-    """
-    from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent
-    from mqttscope.net.frame import CaptureError
-
-    if wanted is None and not connections and limit is None:
-        yield from events
-        return
-    matches = getattr(wanted, "matches", None)
-    left = limit
-    waiting: dict[int, ConnectionOpened] = {}
-    for event in events:
-        if not isinstance(event, CaptureError):
-            owner = getattr(event, "connection", None)
-            if connections and (owner is None or owner.number not in connections):
-                continue
-            if matches is not None:
-                opened = None if owner is None or not waiting else waiting.get(owner.number)
-                if owner is not None and opened is not None:
-                    if owner.client_identifier is not None and matches(opened):
-                        del waiting[owner.number]
-                        yield opened
-                    elif owner.connack_packet is not None or isinstance(event, ConnectionClosed):
-                        # Nothing that comes later says more of who it is.
-                        del waiting[owner.number]
-                if not matches(event):
-                    if isinstance(event, ConnectionOpened):
-                        waiting[event.connection.number] = event
-                    continue
-        yield event
-        if left is not None and isinstance(event, PacketEvent | MalformedEvent):
-            left -= 1
-            if not left:
-                return

@@ -21,6 +21,7 @@ from mqttscope import version_told
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
+    "browse": ("mqttscope.cli.browse:command", "Look through captures in an interactive screen."),
     "sniff": ("mqttscope.cli.sniff:command", "Show the MQTT packets of interfaces as they come."),
     "decode": ("mqttscope.cli.decode:command", "Decode bytes given in hexadecimal."),
     "lint": ("mqttscope.cli.lint:command", "Find violations of the MQTT specification in captures."),

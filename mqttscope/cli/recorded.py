@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, count
 from pathlib import Path
 
 import click
 
+from mqttscope.api.recorded import Matching, NothingRecordedError, Recorded, Wanted, arrange
 from mqttscope.cli import advice
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, RecordedOptions, RunOptions
@@ -21,28 +21,16 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import Options as DissectOptions
 from mqttscope.dissect.options import MQTT
 from mqttscope.errors import MqttscopeError
-from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.events import Event
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureNotice, Plaintext
 from mqttscope.net.segment import Segment
-from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.rewrite import (
-    CLIENT_TEMPLATE,
-    TOPIC_TEMPLATE,
-    Changes,
-    ConversionError,
     Moment,
     RewriteError,
     Rewrites,
-    convert,
-    multiply,
-    rewrite,
-    select,
-    span,
 )
-from mqttscope.replay.script import Entry, Script, ScriptReader
 from mqttscope.replay.script_file import PASSWORD, ScriptFileError, is_script, read_script, segments_of
 from mqttscope.report.base import Sink
 from mqttscope.report.replay.text import Limited
@@ -53,25 +41,6 @@ class NothingToReplayError(MqttscopeError, click.ClickException):
     """The captures hold no connection that could be played."""
 
     exit_code = EXIT_UNREADABLE
-
-
-@dataclass(slots=True)
-class Recorded:
-    """What is to be played."""
-
-    scripts: list[Script]
-    changes: list[str] = field(default_factory=list)
-    """What differs from the captures, as sentences."""
-    left_out: list[tuple[Script, str]] = field(default_factory=list)
-    """Connections that cannot be played, and why."""
-    truncated: bool = False
-    """A capture could not be read to its end."""
-    alterations: Alterations | None = None
-    """What the options made of it; ``None`` where it is played as it was captured."""
-    unreachable: set[Entry] = field(default_factory=set)
-    """Recorded deliveries that cannot come because of that."""
-    hides_password: str = ""
-    """A script that has asterisks in the place of a password."""
 
 
 def read(
@@ -94,6 +63,20 @@ def read(
         end = None if chosen.end is None else Moment.parse(chosen.end)
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
+    asked = Wanted(
+        clients=chosen.clients,
+        start=start,
+        end=end,
+        rewrites=rewrites,
+        convert=changing.convert,
+        lossy=changing.lossy,
+        copies=changing.copies,
+        client_template=changing.client_template,
+        topic_template=changing.topic_template,
+        topics=bool(chosen.topics or changing.topic_template),
+        names=bool(chosen.names),
+        credentials=credentials,
+    )
     written = [one for one in captures if _is_script(one)]
     reading = Reading([one for one in captures if one not in written], files)
     dissection = protocol.dissection(decrypting=reading.decrypting)
@@ -101,67 +84,21 @@ def read(
     segments, hidden = _written(written, dissection)
     dissector = Dissector(dissection)
     watch = Watch(progress=True)
-    reader = ScriptReader()
-    places: set[int] | None = None if wanted is None else set()
+    matching = Matching(wanted)
     if reading.captures:
         segments = chain(reading.segments(watch.skipped), segments)
     for event in watch.events(dissect_segments(segments, dissector=dissector)):
-        place = reader.places
-        is_wanted = places is not None and _is_packet(event) and wanted.matches(event)
-        reader.feed(event)
-        if is_wanted and reader.places > place:
-            places.add(place)  # type: ignore[union-attr]
+        matching.feed(event)
     nothing = advice.nothing_found(dissector) if not dissector.connections else None
     for told in filter(None, (nothing, *reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via))):
         warn(told)
-    found = Recorded(reader.finish(), truncated=bool(watch.errors), hides_password=hidden)
-    found.left_out = list(_unplayable(found.scripts))
-    gone = {id(script) for script, _ in found.left_out}
-    found.scripts = [script for script in found.scripts if id(script) not in gone]
-    captured = found.scripts
-    late = sum(script.late for script in captured)
-    if late:
-        found.changes.append(
-            f"{counted(late, 'packet')} of clients left out: the broker had already ended the connection"
-        )
     try:
-        found.scripts, changes = select(found.scripts, clients=chosen.clients, start=start, end=end, places=places)
-        found.changes += changes.sentences
-        if changing.convert is not None:
-            found.scripts, changes = _converted(found.scripts, changing.convert, lossy=changing.lossy)
-            found.changes += changes.sentences
-        if rewrites:
-            found.scripts, changes = rewrite(found.scripts, rewrites)
-            found.changes += changes.sentences
-        if changing.copies > 1 or changing.client_template or changing.topic_template:
-            found.scripts, changes = multiply(
-                found.scripts,
-                changing.copies,
-                changing.client_template or CLIENT_TEMPLATE,
-                changing.topic_template or TOPIC_TEMPLATE,
-            )
-            found.changes += changes.sentences
+        found = arrange(matching, asked, truncated=bool(watch.errors), note=warn)
     except RewriteError as error:
         raise click.UsageError(str(error)) from None
-    if not found.scripts:
-        reasons = sorted({why for _, why in found.left_out}) + found.changes
-        more = f": {'; '.join(reasons)}" if reasons else ""
-        raise NothingToReplayError(f"no connection can be replayed{more}")
-    if chosen != RecordedOptions() or changing != ChangeOptions() or credentials:
-        begin, finish = span(captured, start, end)
-        options = Options(
-            clients=chosen.clients,
-            filtered=wanted is not None,
-            start_ns=begin,
-            end_ns=finish,
-            topics=bool(chosen.topics or changing.topic_template),
-            names=bool(chosen.names),
-            settings=[one.target.path for one in rewrites.settings],
-            copies=changing.copies,
-            credentials=credentials,
-        )
-        found.alterations = Alterations(captured, found.scripts, options)
-        found.unreachable = found.alterations.unreachable(found.scripts)
+    except NothingRecordedError as error:
+        raise NothingToReplayError(str(error)) from None
+    found.hides_password = hidden
     return found
 
 
@@ -203,32 +140,10 @@ def _written(paths: Sequence[str], options: DissectOptions) -> tuple[Iterator[Se
     return merge(*found, key=lambda segment: segment.timestamp_ns), hidden
 
 
-def _converted(scripts: list[Script], version: ProtocolVersion, *, lossy: bool) -> tuple[list[Script], Changes]:
-    try:
-        return convert(scripts, version, lossy=lossy)
-    except ConversionError as error:
-        if version != ProtocolVersion.V3_1_1 or lossy:
-            raise
-        raise RewriteError(f"{error}\n--lossy converts the rest, and says in the report what is lost") from None
-
-
 def limit_findings(lint: LintRun, given: RunOptions, sink: Sink) -> None:
     """Let the findings of a live run end after ``--limit``, where they are for people."""
     if given.form == "text":
         lint.reporters = [Limited(one, sink, given.limit) for one in lint.reporters]
-
-
-def _is_packet(event: Event) -> bool:
-    return isinstance(event, PacketEvent | MalformedEvent)
-
-
-def _unplayable(scripts: list[Script]) -> Iterator[tuple[Script, str]]:
-    for script in scripts:
-        if not script.begins:
-            yield script, "the capture does not have its CONNECT"
-        elif script.lost_from_client:
-            lost = counted(script.lost_from_client, "byte")
-            warn(f"{script.name}: {lost} of the client are not in the capture; what is there is played")
 
 
 def _file(name: str) -> bytes:
