@@ -289,6 +289,8 @@ class Browser(App[None]):
         found = [sum(column) for column in index.connections.findings]
         signs = [f"{sign}{count}" for sign, count in zip("EWi", found[::-1], strict=True) if count]
         told += [" ".join(signs)] if signs else []
+        if index.findings.left_out:
+            told.append(f"limit: {counted(index.findings.left_out, 'more finding')} not shown")
         if not builder.done:
             told.append("paused" if self.paused else "live" if self.opened.live else self._progress())
         elif self.opened.live:

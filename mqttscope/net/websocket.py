@@ -76,9 +76,9 @@ class MessageData:
     opcode: int
     text: bool
     frame_end: bool
-    place: int = -1
+    place: int = field(default=-1, compare=False)
     """Position in the stream of its first byte, which is masked there; -1 where it was inflated."""
-    key: bytes = b""
+    key: bytes = field(default=b"", compare=False)
     """The masking key turned to that byte; empty where there is none."""
 
 

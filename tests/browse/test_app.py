@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from mqttscope.browse.app import MODES
 from mqttscope.browse.dialogs import KEYS
 from mqttscope.report.base import View
@@ -197,6 +199,16 @@ def test_searching_and_findings() -> None:
         assert "E29" in at.screen[0]
 
     drive(steps, capture("planted-violations"), lint=True)
+
+
+def test_findings_beyond_the_limit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.browse.index.MAX_FINDINGS", 20)
+
+    async def steps(at: Driver) -> None:
+        assert len(at.browser.index.findings) == 20
+        assert "limit: 10 more findings not shown" in at.screen[0]
+
+    drive(steps, capture("planted-violations"), lint=True, size=(120, 24))
 
 
 def test_help_and_exports(tmp_path: Path) -> None:
