@@ -1,4 +1,7 @@
-"""What is said to mypyc and means nothing else.  This module itself is never compiled."""
+"""What is said to mypyc and means nothing else.  This module itself is never compiled.
+
+An interpreted dataclass that derives from a compiled one with fields takes no ``slots=True``: its slots would hide those.
+"""
 
 from __future__ import annotations
 
