@@ -1,6 +1,6 @@
 """What is said to mypyc and means nothing else.  This module itself is never compiled.
 
-An interpreted dataclass that derives from a compiled one takes no ``slots=True``: its slots would hide the fields there.
+A dataclass that derives from a compiled one takes no ``slots=True``: its slots would hide the fields there.
 """
 
 from __future__ import annotations
