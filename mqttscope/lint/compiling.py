@@ -1,4 +1,7 @@
-"""What is said to mypyc and means nothing else.  This module itself is never compiled."""
+"""What is said to mypyc and means nothing else.  This module itself is never compiled.
+
+A dataclass that derives from a compiled one takes no ``slots=True``: its slots would hide the fields there.
+"""
 
 from __future__ import annotations
 

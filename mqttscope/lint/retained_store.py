@@ -461,6 +461,7 @@ declare_model(
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Judged:
     """How far a rule has looked at what each connection waits for."""

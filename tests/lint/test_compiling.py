@@ -21,7 +21,7 @@ class Counting(Model):
         self.numbers.append(len(self.numbers))
 
 
-@dataclass(slots=True)
+@dataclass
 class Watching(Watch):
     forgotten: int = 0
 
