@@ -1,15 +1,158 @@
 """mqttscope: see, check and replay MQTT traffic as it really crossed the wire.
 
+What ``import mqttscope`` offers is named in `__all__`, documented in docs/library.md, and loaded when it is asked for:
+importing this package costs nothing.  Everything else is private to the project.
+
 The folders follow the way of the bytes: ``capture`` (files and interfaces, I/O) -> ``net`` (frames, TCP, WebSocket,
 sans-IO) -> ``mqtt`` (the shared decoder, sans-IO) -> ``session`` (what both ends of a connection know) -> ``dissect``
-(the one place that joins them) -> ``report`` (text and machine formats) -> ``cli`` (one file per command).
+(the one place that joins them) -> ``report`` (text and machine formats) -> ``api`` (this library) -> ``cli`` (one file
+per command).
 """
+
+from __future__ import annotations
+
+import sys
 
 from mqttscope.errors import MqttscopeError
 
-__all__ = ["MqttscopeError", "__version__", "version_told"]
+TYPE_CHECKING = False  # true for who checks types; `typing` itself takes longer to load than everything here
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from mqttscope.api.captures import (
+        Captures,
+        ConnectionSummary,
+        Event,
+        MissingPackageError,
+        Packet,
+        open,  # noqa: A004
+    )
+    from mqttscope.api.decoding import decode
+    from mqttscope.api.expectations import Traffic
+    from mqttscope.api.linting import Findings, lint
+    from mqttscope.api.proxying import AsyncProxy
+    from mqttscope.api.reading import ArgumentError, CaptureNotFoundError, CaptureReadError, ReadingError
+    from mqttscope.api.recorded import NothingRecordedError
+    from mqttscope.api.replaying import AsyncReplay, Replay, Replayed
+    from mqttscope.api.serving import AsyncStandIn, Served, StandIn
+    from mqttscope.filter.parser import FilterError
+    from mqttscope.lint.catalogue import UnknownRuleError
+    from mqttscope.lint.finding import Finding
+    from mqttscope.net.frame import CaptureError
+    from mqttscope.proxy.service import Proxy, Seen
+
+else:
+    ModuleType = type(sys)
+
+__all__ = [
+    "ArgumentError",
+    "AsyncProxy",
+    "AsyncReplay",
+    "AsyncStandIn",
+    "CaptureError",
+    "CaptureNotFoundError",
+    "CaptureReadError",
+    "Captures",
+    "ConnectionSummary",
+    "Event",
+    "FilterError",
+    "Finding",
+    "Findings",
+    "MissingPackageError",
+    "MqttscopeError",
+    "NothingRecordedError",
+    "Packet",
+    "Proxy",
+    "ReadingError",
+    "Replay",
+    "Replayed",
+    "Seen",
+    "Served",
+    "StandIn",
+    "Traffic",
+    "UnknownRuleError",
+    "__version__",
+    "decode",
+    "lint",
+    "open",
+]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "ArgumentError": "api.reading",
+    "AsyncProxy": "api.proxying",
+    "AsyncReplay": "api.replaying",
+    "AsyncStandIn": "api.serving",
+    "CaptureError": "net.frame",
+    "CaptureNotFoundError": "api.reading",
+    "CaptureReadError": "api.reading",
+    "Captures": "api.captures",
+    "ConnectionSummary": "api.captures",
+    "Event": "api.captures",
+    "FilterError": "filter.parser",
+    "Finding": "lint.finding",
+    "Findings": "api.linting",
+    "MissingPackageError": "api.captures",
+    "NothingRecordedError": "api.recorded",
+    "Packet": "api.captures",
+    "Proxy": "proxy.service",
+    "ReadingError": "api.reading",
+    "Replay": "api.replaying",
+    "Replayed": "api.replaying",
+    "Seen": "proxy.service",
+    "Served": "api.serving",
+    "StandIn": "api.serving",
+    "Traffic": "api.expectations",
+    "UnknownRuleError": "lint.catalogue",
+    "decode": "api.decoding",
+    "open": "api.captures",
+}
+"""Where each name is, which is loaded when it is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "lint":
+        return import_module("mqttscope.lint")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mqttscope' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Lint(ModuleType):
+    """The package ``mqttscope.lint``, which is the function `api.linting.lint` when it is called."""
+
+    def __call__(self, *captures: Any, **options: Any) -> Any:
+        from importlib import import_module
+
+        return import_module("mqttscope.api.linting").lint(*captures, **options)
+
+    @property
+    def __signature__(self) -> Any:
+        from importlib import import_module
+        from inspect import signature
+
+        return signature(import_module("mqttscope.api.linting").lint)
+
+
+class _Package(ModuleType):
+    """This package: importing its folder ``lint`` takes the place of the name, so that the folder is made callable."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "lint" and type(value) is ModuleType:
+            value.__class__ = _Lint
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def version_told() -> str:

@@ -5,11 +5,14 @@ gaps).  An exception says that a caller asked for something that cannot be done.
 
     MqttscopeError
         AddressError            an address cannot be meant (also a ValueError)
+        ArgumentError           an argument of the library cannot be meant (ValueError)
         BadKeysError            a key log cannot be read
         BaselineError           a file of known findings cannot be used (ValueError)
         CannotCaptureError      frames of an interface cannot be captured
             BadCaptureFilterError   its capture filter cannot be compiled
         CaptureChangedError     a capture that was read before is another one now
+        CaptureNotFoundError    a name stands for no capture (FileNotFoundError)
+        CaptureReadError        a capture could not be read to its end
         ConfigError             a configuration of the linter cannot be used (ValueError)
         ConversionLossError     a field of a packet has no form in the other version
         DamagedError            compressed data cannot be read any further
@@ -19,24 +22,31 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         IngestFailedError       a task of an ingest failed
         LakeError               a folder of tables cannot be used (ValueError)
         LinkError               a connection to a broker was not made
+        MissingPackageError     an optional package is not installed (ImportError)
         MissingToolError        a program that is needed is not installed
         NoBrokerError           there is no broker to test that serves
         NoCapturesError         nothing that was named can be read (ValueError)
         NotApplicableError      a recorded connection lacks what a mutation needs
         NotPlayedError          a mutated flow was not played up to its mutation
         NotSerializableError    a value is no plain data (TypeError)
+        NothingRecordedError    captures hold no connection that could be played
         OptionError             an option or a column of the data source makes no sense (ValueError)
         ProfileError            a profile of a broker cannot be used (ValueError)
         RangeRefusedError       a range of a capture does not hold what it held before
+        ReadingError            captures cannot be read as asked
+            CannotDecryptError      TLS cannot be decrypted: commands raise this one
+            CannotDissectError      tshark cannot take the frames apart: commands raise this one
         RefusedError            a broker refused the CONNECT of a probe
         RewriteError            a recording cannot be changed as asked (ValueError)
             ConversionError         it cannot be said in another version
         RuleClashError          two rules have one code or name (ValueError)
         ScanFailedError         a task that reads a range of a capture failed
+        ScriptFileError         a connection cannot be written as a script, or a script cannot be read (ValueError)
         SparkUnavailableError   Spark or Java is not installed, or does not start
         StartError              a broker that was to be started did not start
         StateError              written state cannot be read (ValueError)
         TlsError                a certificate, key or CA cannot be used
+        TooMuchKeptError        captures that are compared have too much that the other lacks
         UndecodableError        a payload cannot be shown as asked
         UnknownQueryError       a statement does more than ask, or cannot be parsed (ValueError)
         UnknownRuleError        no rule has this code or name (ValueError)
@@ -48,9 +58,10 @@ Commands raise these, which are also `click.ClickException`: a message and an ex
 
     MqttscopeError
         BadQuestionError        a question to a lake cannot be answered
-        CannotDecryptError      TLS cannot be decrypted
-        CannotDissectError      tshark cannot take the frames apart
+        BadScriptError          a script of a connection cannot be played
+        CannotBrowseError       there is no terminal to browse in, or textual is missing
         CannotProxyError        the proxy cannot run
+        CannotReproduceError    no connection can be written as something that can be run
         CannotServeError        the stand-in cannot run
         CannotSniffError        there is nothing to capture from, or no right to
         CannotWriteError        an output file cannot be written

@@ -1,10 +1,11 @@
-"""The pytest plugin: a proxy between the clients and the broker of a test, and what it found when the test fails.
+"""The pytest plugin: a proxy between the clients and the broker of a test, expectations of what passes, and a stand-in.
 
 Loaded by pytest wherever mqttscope is installed, so importing it imports nothing else.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from mqttscope.api.expectations import Traffic
+    from mqttscope.api.serving import StandIn
     from mqttscope.proxy import Proxy
 
 UPSTREAM = "mqtt_upstream"
 """Name of the marker and of the setting."""
 _PROXIES = pytest.StashKey[list["Proxy"]]()
+_STAND_INS = pytest.StashKey[list["StandIn"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +66,61 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
         proxy.close()
 
 
+@pytest.fixture
+def mqtt_capture(request: pytest.FixtureRequest, mqtt_proxy: Callable[..., Proxy]) -> Callable[..., Traffic]:
+    """Makes expectations of the traffic of a test: what passes a proxy, or what a capture holds.
+
+    ``mqtt_capture()`` and ``mqtt_capture("mqtt://127.0.0.1:1883")`` return an `api.expectations.Traffic` of a proxy
+    that ``mqtt_proxy`` makes with the same arguments, ``mqtt_capture(proxy)`` that of a proxy which runs, and
+    ``mqtt_capture("device.pcapng")`` that of a capture, which is looked for beside the file of the test and in the
+    rootdir.
+    """
+    from mqttscope.api.expectations import Traffic
+    from mqttscope.proxy import Proxy
+
+    def make(source: Proxy | str | os.PathLike[str] | None = None, **options: Any) -> Traffic:
+        __tracebackhide__ = True
+        if source is None or (isinstance(source, str) and "://" in source):
+            return Traffic(mqtt_proxy(source, **options))
+        if options:
+            raise pytest.UsageError(f"{', '.join(options)}: these arguments are for the proxy that mqtt_capture makes")
+        return Traffic(source if isinstance(source, Proxy) else _beside(request, source))
+
+    return make
+
+
+@pytest.fixture
+def mqtt_replay_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., StandIn]]:
+    """Makes stand-ins for a broker, which play the server half of captures; they end with the test.
+
+    ``mqtt_replay_broker("site.pcapng")`` returns a running `mqttscope.StandIn`; further arguments go to it.  Captures
+    are looked for beside the file of the test and in the rootdir.  Answers come at once (``pace="asap"``) unless
+    another pace is given.
+    """
+    from mqttscope.api.serving import StandIn
+
+    running: list[StandIn] = request.node.stash.setdefault(_STAND_INS, [])
+
+    def make(*captures: str | os.PathLike[str], **options: Any) -> StandIn:
+        __tracebackhide__ = True
+        broker = StandIn(*(_beside(request, one) for one in captures), **{"pace": "asap", **options})
+        broker.start()
+        running.append(broker)
+        return broker
+
+    yield make
+    for broker in running:
+        broker.close()
+
+
+def _beside(request: pytest.FixtureRequest, name: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """A capture beside the file of the test, or in the rootdir; else the name itself."""
+    for folder in (request.path.parent, request.config.rootpath):
+        if (folder / name).exists():
+            return folder / name
+    return name
+
+
 def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What the project's configuration makes of `Proxy`, and what is to be said of it."""
     __tracebackhide__ = True
@@ -88,7 +147,7 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the proxies found to the report of a test that fails."""
+    """Add what the proxies found, and what the stand-ins say, to the report of a test that fails."""
     report = yield
     if report.when == "call" and report.failed:
         for proxy in item.stash.get(_PROXIES, []):
@@ -99,4 +158,7 @@ def pytest_runtest_makereport(
             shown = str(call.excinfo.value) if call.excinfo is not None else ""
             if told and told.strip() not in shown:
                 report.sections.append((f"mqttscope {proxy.address}", told))
+        for broker in item.stash.get(_STAND_INS, []):
+            if broker.notes:
+                report.sections.append((f"mqttscope stand-in {broker.address}", "\n".join(broker.notes)))
     return report

@@ -125,7 +125,9 @@ def test_the_library_example_of_the_readme_runs(
     (example,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
     exec(compile(example, "README.md", "exec"), {})
 
-    assert "plant/line1/temperature b'21.0'" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "plant/line1/temperature b'21.0'" in printed
+    assert "PUB101 error 8 ('5.0 MQTT-3.3.1-4',)" in printed
 
 
 SANS_IO = re.findall(

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests import forked
-from tests.cli.running import environment, invoke
+from tests.cli.running import capture, environment, invoke
 from tests.conftest import ROOT
 from tests.proxy import rig
+from tests.test_structure import imports
 
 PAGE = (ROOT / "docs" / "pytest.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
@@ -66,12 +67,17 @@ def run(folder: Path, test: str, *, port: int = 1, settings: str = "") -> str:
         [sys.executable, "-m", "pytest", "-p", "mqttscope.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "."],
         cwd=folder, env=alone, text=True, timeout=60,
     )  # fmt: skip
-    return done.stdout + done.stderr
+    return str(done.stdout + done.stderr)
 
 
 @pytest.mark.broker
-def test_the_example_of_the_page_works(tmp_path: Path, broker: rig.Broker) -> None:
-    assert "1 passed" in run(tmp_path, EXAMPLES[0], port=broker.port)
+def test_the_examples_of_the_page_work(tmp_path: Path, broker: rig.Broker) -> None:
+    (tmp_path / "site.pcapng").write_bytes(capture("v311-qos").read_bytes())
+    tests = [one for one in EXAMPLES if "def test_the_device" in one]
+    assert len(tests) == 3
+    said = run(tmp_path, "\n\n".join(tests), port=broker.port)
+
+    assert "3 passed" in said, said
 
 
 @pytest.mark.broker
@@ -143,11 +149,7 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
 
 
 def test_nothing_else_needs_pytest() -> None:
-    needing = [
-        path.name
-        for path in (ROOT / "mqttscope").rglob("*.py")
-        if re.search(r"^\s*(import|from) pytest\b", path.read_text("utf-8"), re.M)
-    ]
+    needing = [path.name for path in (ROOT / "mqttscope").rglob("*.py") if "pytest" in imports(path)]
     assert needing == ["pytest_plugin.py"]
 
 
@@ -265,3 +267,80 @@ def test_a_test_whose_client_never_connects_fails(tmp_path: Path) -> None:
 
     assert "1 failed, 1 passed" in said
     assert "nothing to judge: no client connected to 127.0.0.1:" in said
+
+
+EXPECTS = (
+    "def test_it(mqtt_capture, broker_port):\n"
+    "    traffic = mqtt_capture(f'mqtt://127.0.0.1:{broker_port}'%s)\n"
+    "    misbehave(traffic.port)\n"
+    "    traffic.%s\n"
+)
+
+
+@pytest.mark.broker
+def test_expectations_of_what_passes_a_proxy(tmp_path: Path, broker: rig.Broker) -> None:
+    calls = {
+        "expect('publish', topic='a/b', timeout=0.2)": "no packet passed with type 'publish', topic 'a/b'",
+        "never('PUB')": "error[PUB103]: PUBLISH topic name 'a/#' has the wildcard '#'",
+        "absent('connack')": "1 packet passed with type 'connack'",
+        "assert_conformant()": "the traffic does not conform",
+        "never('OPS')": "ArgumentError: OPS does not run",
+    }
+    cases = [EXPECTS % ("", call) for call in calls]
+    cases += [
+        EXPECTS % (", extend_select=['OPS']", "never('OPS107')"),
+        EXPECTS % ("", "expect('publish', payload='x')"),
+    ]
+    tests = [one.replace("test_it", f"test_{at}") for at, one in enumerate(cases)]
+    said = run(tmp_path, PREAMBLE + "\n".join(tests), port=broker.port)
+
+    assert f"{len(calls)} failed, 2 passed" in said, said
+    for one in calls.values():
+        assert one in said
+    assert "expectations.py" not in said, "its lines are left out of the traceback"
+
+
+def test_expectations_of_captures(tmp_path: Path) -> None:
+    (tmp_path / "device.pcapng").write_bytes(capture("planted-violations").read_bytes())
+    test = (
+        "import mqttscope, pytest\n"
+        "def test_beside(mqtt_capture):\n"
+        "    assert mqtt_capture('device.pcapng').expect('connect').client_identifier == 'faulty'\n"
+        "def test_elsewhere(mqtt_capture, tmp_path):\n"
+        "    with pytest.raises(mqttscope.CaptureNotFoundError):\n"
+        "        mqtt_capture('nix.pcapng')\n"
+        "def test_of_a_proxy(mqtt_capture, mqtt_proxy):\n"
+        "    proxy = mqtt_proxy('mqtt://127.0.0.1:1')\n"
+        "    assert mqtt_capture(proxy).proxy is proxy\n"
+        "def test_options(mqtt_capture):\n"
+        "    mqtt_capture('device.pcapng', select=['PUB'])\n"
+        "def test_fails(mqtt_capture):\n"
+        "    mqtt_capture('device.pcapng').never('PUB101')\n"
+    )
+    said = run(tmp_path, test)
+
+    assert "2 failed, 3 passed" in said, said
+    assert "select: these arguments are for the proxy that mqtt_capture makes" in said
+    assert "error[PUB101]" in said
+
+
+def test_a_stand_in_plays_the_broker(tmp_path: Path) -> None:
+    (tmp_path / "site.pcapng").write_bytes(capture("v311-qos").read_bytes())
+    test = (
+        "import mqttscope\n"
+        "def test_same(mqtt_replay_broker):\n"
+        "    broker = mqtt_replay_broker('site.pcapng', pace='causal')\n"
+        "    assert mqttscope.Replay('site.pcapng', broker=broker.url, pace='causal').run().ok\n"
+        "    assert broker.finish().differences == []\n"
+        "def test_other(mqtt_replay_broker):\n"
+        "    broker = mqtt_replay_broker('site.pcapng', match='client')\n"
+        "    misbehave(broker.port)\n"
+        "    assert broker.finish(0.1).differences == []\n"
+        "def test_not_looked_at(mqtt_replay_broker):\n"
+        "    mqtt_replay_broker('site.pcapng')\n"
+    )
+    said = run(tmp_path, PREAMBLE + test)
+
+    assert "1 failed, 2 passed" in said, said
+    assert "mqttscope stand-in 127.0.0.1:" in said
+    assert "the recording has no connection for this client" in said

@@ -32,6 +32,8 @@ SMALL: dict[str, str] = {}
 
 TESTED_ELSEWHERE = {
     "__main__.py": "cli/test_main.py: every test that starts the program goes through it",
+    "browse/dialogs.py": "browse/test_app.py: the screens in use",
+    "browse/panes.py": "browse/test_app.py: the screens in use",
     "cli/recorded.py": "cli/test_replay.py, corpus/test_replay_mosquitto.py: what is played",
 }
 """Modules without a test file of their own name, and where their tests are.
@@ -264,7 +266,9 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
-CORE = ("mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint", "replay", "broker_test")
+CORE = (
+    "mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint", "replay", "broker_test", "sanitise",
+)  # fmt: skip
 DRIVERS = ("replay/drivers/", "broker_test/drivers/")
 """Folders in packages of the core that are not as pure as the rest."""
 

@@ -145,6 +145,8 @@ def read_pcap(
     number = 0
     if memory is not None and memory.position:
         base, number = memory.position - FILE_HEADER_SIZE, memory.frames
+    if direct is not None:
+        direct.base = base
     while True:
         start = position + header_size
         if start > end:
@@ -152,6 +154,8 @@ def read_pcap(
             base, position, start, end = base + position, 0, header_size, len(buffer)
             if start > end:
                 break
+            if direct is not None:
+                direct.base = base
         seconds, fraction, captured_length, original_length = unpack(buffer, position)
         stop = start + captured_length
         if stop > end:
@@ -162,6 +166,8 @@ def read_pcap(
             stop = start + captured_length
             if stop > end:
                 break
+            if direct is not None:
+                direct.base = base
         elif captured_length > limit:
             break
         number += 1

@@ -97,11 +97,15 @@ def read_pcapng(
     if memory is not None:
         base, number, timestamp, beyond = memory.position, memory.frames, memory.timestamp_ns, memory.beyond
     message: str | None = None
+    if direct is not None:
+        direct.base = base
     try:
         while True:
             if position + _ENHANCED_HEADER_SIZE > end:
                 buffer = source.fill(buffer[position:], _ENHANCED_HEADER_SIZE)
                 base, position, end = base + position, 0, len(buffer)
+                if direct is not None:
+                    direct.base = base
             if position + _ENHANCED_HEADER_SIZE <= end:
                 kind, length, interface_id, high, low, captured, original = unpack(buffer, position)
                 stop = position + length
@@ -167,6 +171,8 @@ def read_pcapng(
             if size > end - position:
                 buffer = source.fill(buffer[position:], size)
                 base, position, end = base + position, 0, len(buffer)
+                if direct is not None:
+                    direct.base = base
                 if size > end:
                     if not more:
                         message = f"ends inside a block ({end} of {size} bytes are there)"

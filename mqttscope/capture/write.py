@@ -131,6 +131,8 @@ EARLIER_OFFSET = -(1 << 34)
 
 _OPTION_COMMENT = 1
 _OPTION_APPLICATION = 4
+_OPTION_RECEIVED = 4  # of an Interface Statistics Block, as the next
+_OPTION_DROPPED = 5
 _OPTION_TIME_RESOLUTION = 9
 _OPTION_TIME_OFFSET = 14
 _ENHANCED_OVERHEAD = 32
@@ -190,6 +192,18 @@ class PcapngWriter:
         except struct.error as error:
             raise ValueError(f"frame {frame.number} of {frame.capture} does not fit into pcapng: {error}") from error
         self._file.write(b"".join((header, frame.data, padding, options, header[4:8])))
+
+    def write_drops(self, received: int | None, dropped: int) -> None:
+        """Append an Interface Statistics Block of the first interface, if a frame was written.
+
+        ``received``: frames that the interface saw, where that is known; ``dropped``: those of them that the capture
+        lacks.
+        """
+        if not self._interfaces:
+            return
+        options = b"" if received is None else _option(_OPTION_RECEIVED, struct.pack("<Q", received))
+        options += _option(_OPTION_DROPPED, struct.pack("<Q", dropped)) + _option(0, b"")
+        self._file.write(_block(5, struct.pack("<III", 0, 0, 0) + options))
 
     def close(self) -> None:
         """Finish the file; more than once does no harm."""

@@ -26,7 +26,10 @@ READING = "Reading"
 SELECTION = "Selection"
 CHANGES = "Changes to the recording"
 PLAYING = "Playing"
+COMPARING = "What counts"
 CASES = "Cases"
+VALUES = "What is replaced"
+CHECKING = "Checking"
 RULES = "Rules"
 FAILING = "What fails, and what is shown"
 SPARK = "Spark"
@@ -34,8 +37,8 @@ OUTPUT = "Output"
 END = "End of the run"
 OTHER = "Other"
 SECTIONS = (
-    LAKE, LISTENING, LIVE, BROKER, TLS, READING, SELECTION, CHANGES, PLAYING, CASES, RULES, FAILING, SPARK, OUTPUT, END,
-    OTHER,
+    LAKE, LISTENING, LIVE, BROKER, TLS, READING, SELECTION, CHANGES, PLAYING, COMPARING, CASES, VALUES, CHECKING, RULES,
+    FAILING, SPARK, OUTPUT, END, OTHER,
 )  # fmt: skip
 """Sections of ``--help``, in their order."""
 

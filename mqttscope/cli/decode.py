@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +14,7 @@ from mqttscope.cli.options import Version, colour_option
 from mqttscope.cli.pasted import Found, lines_of, sequences
 
 if TYPE_CHECKING:
-    from mqttscope.mqtt.constants import Direction, ProtocolVersion
-    from mqttscope.mqtt.stream import StreamItem
-
-FROM_SERVER = (2, 9, 11, 13)
-"""Packet types that only servers send: CONNACK, SUBACK, UNSUBACK, PINGRESP."""
+    from mqttscope.mqtt.constants import ProtocolVersion
 
 
 @options
@@ -76,6 +72,7 @@ def command(given: DecodeOptions) -> int:
     b'\x10...', and strings and arrays of C are read as well.  Exit code 1 when a packet is malformed or incomplete, 3
     when a line holds no bytes.
     """
+    from mqttscope.api.decoding import Sequence
     from mqttscope.cli.output import Output, awaited, make_view, warn
 
     hexadecimal, from_input = given.hexadecimal, given.from_input
@@ -102,7 +99,7 @@ def command(given: DecodeOptions) -> int:
                 continue
             if found.note is not None:
                 warn(f"line {line}: {found.note}" if from_input else found.note)
-            decoder = Sequence(line if from_input else None, given.mqtt_version, given.sender)
+            decoder = Sequence(given.mqtt_version, given.sender, line if from_input else None)
             if given.form == "jsonl":
                 for shown in decoder.json(raw, given.payload_limit, show_secrets=given.show_secrets):
                     sink.write(shown)
@@ -137,110 +134,3 @@ def _json_error(line: int, problem: str) -> bytes:
     from mqttscope.report.jsonl import SCHEMA, dumps
 
     return dumps({"schema": SCHEMA, "event": "capture_error", "line": line, "message": problem}) + b"\n"
-
-
-class Sequence:
-    """One sequence of bytes: a stream of its own, with a connection state of its own."""
-
-    def __init__(self, line: int | None, version: ProtocolVersion | None, sender: str | None) -> None:
-        from mqttscope.mqtt.stream import PacketStream
-        from mqttscope.session.connection import Connection
-
-        self.line = line
-        self.sender = sender
-        self.malformed = 0
-        self.stream = PacketStream()
-        self.connection = Connection(0, "client", "server", "-", 1, 0, roles_known=sender is not None)
-        self.stream.version_source = ""
-        if version is not None:
-            self.stream.version, self.stream.version_source = version, "given"
-            self.connection.assume_version(version, "given", known=True)
-
-    def direction(self, kind: int | None) -> Direction:
-        """The direction of a packet of this type: the user's choice, else what its type demands, else to the server."""
-        from mqttscope.mqtt.constants import Direction
-
-        from_server = self.sender == "server" or (self.sender is None and kind in FROM_SERVER)
-        return Direction.SERVER_TO_CLIENT if from_server else Direction.CLIENT_TO_SERVER
-
-    def items(self, raw: bytes) -> list[StreamItem]:
-        """What the bytes hold."""
-        from mqttscope.mqtt.codec import packet_end
-        from mqttscope.redact.packets import BROKEN, CLEAR, ends_framing
-
-        connection = self.connection
-        items = self.stream.feed(raw)
-        items += self.stream.close()
-        if packet_end(raw, 0, len(raw))[1] == len(raw):
-            # One packet is given mostly, and it says itself what it is.
-            connection.client_side.doubt = connection.server_side.doubt = CLEAR
-        elif any(map(ends_framing, items)):
-            # Who knows whether what comes first is a packet, when something after it is none.
-            connection.client_side.doubt = connection.server_side.doubt = BROKEN
-            connection.doubtful = True
-        if not self.connection.version_known:
-            source = self.stream.version_source
-            self.connection.assume_version(self.stream.version, source or "none", known=source == "CONNECT")
-        return items
-
-    def events(self, raw: bytes) -> Iterator[Any]:
-        """Events as a capture would give them, at time zero."""
-        from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
-        from mqttscope.mqtt.declare import ControlPacket, Malformed
-        from mqttscope.mqtt.packets import Connect, Publish
-
-        connection = self.connection
-        number = 0
-        for item in self.items(raw):
-            direction = self.direction(item.packet_type)
-            if isinstance(item, ControlPacket):
-                connection.identify(item)
-                topic = connection.resolve_topic(item, direction) if isinstance(item, Publish) else None
-                yield PacketEvent(connection, direction, number, 1, 0, "-", item, topic)
-                connection.side(direction).stream_offset += len(item.raw)
-                connection.apply(item, direction, number, 1, 0)
-                number += 1
-            elif isinstance(item, Malformed):
-                self.malformed += 1
-                made, side = item.packet, connection.side(direction)
-                doubt = side.doubt
-                if made is not None and (item.complete or isinstance(made, Connect)):
-                    connection.identify(made, item.raw)
-                topic = connection.resolve_topic(made, direction) if isinstance(made, Publish) else None
-                yield MalformedEvent(connection, direction, number, 1, 0, "-", item, topic)
-                side.stream_offset += len(item.raw)
-                if made is not None and item.complete:
-                    connection.apply(made, direction, number, 1, 0)
-                side.doubt = doubt
-                connection.distrust(item, direction)
-                number += 1
-            else:
-                self.malformed += 1
-                yield UnparsedEvent(connection, direction, 1, 0, "-", item)
-                connection.distrust(item, direction)
-
-    def json(self, raw: bytes, limit: int, *, show_secrets: bool) -> Iterable[bytes]:
-        """JSON Lines of the events, without what only a capture has."""
-        import orjson
-
-        from mqttscope.report.jsonl import JsonLines, dumps, harmless
-
-        lines: list[bytes] = []
-
-        class Lines:
-            def write(self, data: bytes) -> None:
-                lines.append(data)
-
-        reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets)
-        for event in self.events(raw):
-            reporter.feed(event)
-            for line in lines:
-                shown = orjson.loads(line)
-                for name in ("capture", "frame", "timestamp", "timestamp_ns", "connection", "client", "server"):
-                    shown.pop(name, None)
-                if self.sender is None:
-                    shown["direction"] = None
-                if self.line is not None:
-                    shown = {"schema": shown.pop("schema"), "event": shown.pop("event"), "line": self.line, **shown}
-                yield harmless(dumps(shown)) + b"\n"
-            lines.clear()

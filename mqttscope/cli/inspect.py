@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
+from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import (
     HUMAN_FORMATS,
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from mqttscope.cli.output import Watch
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector
-    from mqttscope.events import Event
     from mqttscope.parallel.counts import Counts
     from mqttscope.parallel.crew import Outlet
     from mqttscope.parallel.walk import Share
     from mqttscope.report.base import View
+
+REPRODUCERS = (".sh", ".json", ".py")
+"""How files end that hold one connection as something that can be run."""
 
 
 @options
@@ -50,8 +52,10 @@ class InspectOptions:
     )  # fmt: skip
     view: ViewOptions = group(ViewOptions)
     output: str | None = option(
-        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
-    )
+        OUTPUT, "--output", "-o", metavar="FILE",
+        help="Write the report to this file, or one connection as FILE.sh, as FILE.json for replay, as FILE.py for "
+        "pytest. [default: standard output]",
+    )  # fmt: skip
     write: str | None = option(
         OUTPUT, "--write", "-w", metavar="FILE", help="Write the frames of the packets shown to this pcapng file."
     )
@@ -73,6 +77,11 @@ class InspectOptions:
             if self.write is not None and same_file(self.output, self.write):
                 raise click.UsageError("--output and --write name the same file")
 
+    def reproducer(self) -> str | None:
+        """The suffix of the reproducer that the output is; a format makes a report of it."""
+        suffix = os.path.splitext(self.output or "")[1].lower()
+        return suffix if suffix in REPRODUCERS and "form" not in dict(on_command_line()) else None
+
 
 @make_command(
     InspectOptions,
@@ -80,6 +89,7 @@ class InspectOptions:
 Examples:
   mqttscope inspect site.pcapng --filter 'type == publish and topic matches "plant/#" and qos > 0'
   mqttscope inspect site.pcapng --filter 'client_identifier == "pump-1"' --write pump-1.pcapng
+  mqttscope inspect site.pcapng --connection 7 --output reproduce.sh
   tcpdump -i eth0 -U -w - port 1883 | mqttscope inspect - --format ladder
 """,
 )
@@ -89,6 +99,7 @@ def command(given: InspectOptions) -> int:
     CAPTURE is a file, a glob, a directory, or - for standard input. Files are pcap or pcapng, also compressed with
     gzip, zstd or lz4. MQTT over TCP and WebSocket is found on any port.
     """
+    from mqttscope.api.reading import select
     from mqttscope.cli import advice
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
@@ -96,6 +107,14 @@ def command(given: InspectOptions) -> int:
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
     from mqttscope.report.public import make_reporter
 
+    suffix = given.reproducer()
+    if suffix is not None and given.output is not None:
+        from mqttscope.cli.inspecting import reproduce
+
+        return reproduce(
+            given.captures, given.output, suffix, given.files, given.protocol, given.selection,
+            show_secrets=given.view.show_secrets,
+        )  # fmt: skip
     captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
     wanted = compile_filter(given.selection.expression)
     export = file = None
@@ -197,6 +216,7 @@ class Shared:
 
         ``dissector``: gets what was counted.
         """
+        from mqttscope.api.reading import select
         from mqttscope.cli.sharing import Sources, at_work, processes, refuse_changes, shown_progress
 
         given, watch = self.given, self.watch
@@ -239,45 +259,3 @@ class Shared:
         from mqttscope.cli.sharing import Rest
 
         return Rest(sink, self.written) if self.written else sink
-
-
-def select(
-    events: Iterable[Event], wanted: object | None, connections: tuple[int, ...], limit: int | None
-) -> Iterator[Event]:
-    """Events that the user asked for; capture errors always, and no more packets than the limit.
-
-    What identifies a connection is known when its CONNECT has come: a line "opened" that the filter does not let
-    through waits for that, and is asked for again.
-    """
-    from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent
-    from mqttscope.net.frame import CaptureError
-
-    if wanted is None and not connections and limit is None:
-        yield from events
-        return
-    matches = getattr(wanted, "matches", None)
-    left = limit
-    waiting: dict[int, ConnectionOpened] = {}
-    for event in events:
-        if not isinstance(event, CaptureError):
-            owner = getattr(event, "connection", None)
-            if connections and (owner is None or owner.number not in connections):
-                continue
-            if matches is not None:
-                opened = None if owner is None or not waiting else waiting.get(owner.number)
-                if owner is not None and opened is not None:
-                    if owner.client_identifier is not None and matches(opened):
-                        del waiting[owner.number]
-                        yield opened
-                    elif owner.connack_packet is not None or isinstance(event, ConnectionClosed):
-                        # Nothing that comes later says more of who it is.
-                        del waiting[owner.number]
-                if not matches(event):
-                    if isinstance(event, ConnectionOpened):
-                        waiting[event.connection.number] = event
-                    continue
-        yield event
-        if left is not None and isinstance(event, PacketEvent | MalformedEvent):
-            left -= 1
-            if not left:
-                return

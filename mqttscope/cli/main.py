@@ -21,12 +21,15 @@ from mqttscope import version_told
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
+    "browse": ("mqttscope.cli.browse:command", "Look through captures in an interactive screen."),
     "sniff": ("mqttscope.cli.sniff:command", "Show the MQTT packets of interfaces as they come."),
     "decode": ("mqttscope.cli.decode:command", "Decode bytes given in hexadecimal."),
     "lint": ("mqttscope.cli.lint:command", "Find violations of the MQTT specification in captures."),
     "rules": ("mqttscope.cli.rules:command", "List and explain the rules of lint, and what they cover."),
     "explain": ("mqttscope.cli.explain:command", "Explain why connections ended, and why messages did not arrive."),
     "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
+    "redact": ("mqttscope.cli.redact:command", "Write a capture without what is private in it."),
+    "compare": ("mqttscope.cli.compare:command", "Compare two captures by meaning."),
     "replay": ("mqttscope.cli.live:replay", "Play recorded connections against a broker."),
     "serve": ("mqttscope.cli.live:serve", "Play the broker of recorded connections to devices."),
     "mutate": ("mqttscope.cli.live:mutate", "Send mutated flows to a broker, and judge its answers."),

@@ -55,17 +55,14 @@ class Port(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
         """Read a port and what is spoken there."""
-        from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
+        from mqttscope.api.reading import ArgumentError, read_port
 
         if isinstance(value, tuple):
             return value
-        number, _, protocol = str(value).partition(":")
-        protocol = {"": MQTT, "websocket": WEBSOCKET, "mqtts": TLS}.get(protocol, protocol)
-        if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65_536:
-            self.fail(f"{number!r} is not a port (1 to 65535)", param, ctx)
-        if protocol not in (MQTT, WEBSOCKET, TLS):
-            self.fail(f"{protocol!r} is not one of mqtt, ws, tls", param, ctx)
-        return int(number), protocol
+        try:
+            return read_port(str(value))
+        except ArgumentError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Version(_ParamType):

@@ -12,25 +12,25 @@ from typing import Any
 import click
 import orjson
 
+from mqttscope.api.recorded import Recorded
 from mqttscope.cli.linting import LintRun
-from mqttscope.cli.live_options import ReplayOptions, UnreachableError, target_of
+from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE, at_endings
 from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, warn
-from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
+from mqttscope.cli.recorded import limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.replay.alterations import Causes, Told, mark_later_turn, told
+from mqttscope.replay.alterations import Told, mark_later_turn, told
 from mqttscope.replay.client import ClientOptions
-from mqttscope.replay.drivers.client import cause, never_came
 from mqttscope.replay.drivers.run import BrokerTarget, Pace, Plan, Replay, make_plan
-from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify import verify
+from mqttscope.replay.script import Script
 from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import (
     Outcome,
+    compare,
     latency_lines,
     plan_document,
     render_latency,
@@ -78,6 +78,11 @@ class ReplayCommand:
             given.captures, given.files, ProtocolOptions(ports=given.ports), given.recorded, given.changes,
             credentials=bool(given.connect.user or given.connect.password_file),
         )  # fmt: skip
+        hides = self.recorded.hides_password
+        if hides and (self.manner.password is None or given.faithful) and not given.dry_run:
+            how = "--faithful would send asterisks" if given.faithful else "give one with --password-file or in"
+            more = "" if given.faithful else f" ${PASSWORD_VARIABLE}"
+            raise click.UsageError(f"{hides} hides the recorded password: {how}{more}")
         self.plan: Plan = make_plan(self.recorded.scripts)
         self.view = given.run.view()
         self.sink: Any = None
@@ -175,38 +180,9 @@ class ReplayCommand:
 
     def _take(self, outcome: Outcome, replay: Replay) -> None:
         """Add a run to what is reported."""
-        skipped: set[Entry] = set()
-        recorded, live = [], []
-        for driver in replay.drivers:
-            player = driver.player
-            recorded.append(player.script)
-            live.append(player.live.script if driver.link is not None else None)
-            outcome.add_notes(player.live.notes.items())
-            skipped |= player.skipped
-            outcome.not_kept += player.live.not_kept
-            if driver.failure:
-                outcome.failures[driver.failure] += 1
-            if driver.shortfall:
-                outcome.shortfalls[driver.shortfall] += 1
-        outcome.never_came += never_came(replay.drivers, replay.missed, replay.timeouts)
-        for (index, topic_filter), count in replay.timeouts.learned.items():
-            outcome.not_awaited[recorded[index].name, topic_filter] += count
-        outcome.recorded += recorded
-        outcome.live += live
-        outcome.sent += replay.context.sent
-        outcome.received += replay.context.received
-        outcome.seconds += replay.seconds
-        outcome.recorded_seconds += replay.recorded_ns / 1e9
-        outcome.missed += replay.context.gates.missed
-        outcome.too_long = max(outcome.too_long, replay.context.gates.order.too_long)
-        outcome.stopped = outcome.stopped or replay.stopped
+        recorded, live, skipped = outcome.take(replay)
         if self.given.verify and not self._too_much(outcome, recorded, live):
-            found = verify(zip(recorded, live, strict=True), skipped=skipped)
-            causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.drivers}
-            for difference in found.differences:
-                difference.cause = causes.get(id(difference.script), "")
-            if self.recorded.alterations is not None:
-                Causes(self.recorded.alterations).mark(found.differences)
+            found = compare(replay, recorded, live, skipped, self.recorded.alterations)
             if outcome.verification is None:
                 outcome.verification = found
                 self._first = {told(one) for one in found.differences}

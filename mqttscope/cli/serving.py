@@ -12,12 +12,13 @@ from typing import Any
 import click
 import orjson
 
+from mqttscope.api.recorded import Recorded
 from mqttscope.capture.write import write_file
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, at_endings, limit_ending
 from mqttscope.cli.output import FileSink, Output, warn
-from mqttscope.cli.recorded import Recorded, limit_findings, prepare_record, read
+from mqttscope.cli.recorded import limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError

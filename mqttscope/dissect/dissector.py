@@ -92,6 +92,19 @@ class Dissector:
         self.named_otherwise, self.other_tls = self._transports.named_otherwise, self._transports.other_tls
         self._resets: dict[tuple[str, int], bytes] = {}
         """Who sent the latest resets, by capture and frame."""
+        self._watcher: Callable[[FlowState, StreamData | StreamGap], None] | None = None
+
+    def watch(
+        self,
+        streams: Callable[[FlowState, StreamData | StreamGap], None],
+        frames: Callable[[FlowState, object], None],
+    ) -> None:
+        """Have bytes seen before they are read.
+
+        ``streams``: those of all flows of which it is known what they speak, and their gaps.  ``frames``: what the
+        frames of WebSockets give (`net.websocket.WebSocketEvent`).
+        """
+        self._watcher, self._transports.watcher = streams, frames
 
     def feed(self, segment: Segment) -> Iterator[Event]:
         """Events of one more segment."""
@@ -245,6 +258,8 @@ class Dissector:
 
     def _data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
         """Events of the next bytes of a dialogue, by what it speaks as far as that is known."""
+        if self._watcher is not None and dialogue.phase is not UNDECIDED and not dialogue.inside:
+            self._watcher(dialogue, event)
         if dialogue.connection is not None and dialogue.connection.history is not None and not dialogue.inside:
             _note_segment(dialogue, event)
         phase = dialogue.phase
@@ -290,6 +305,8 @@ class Dissector:
             if dialogue.take(event, self.options):
                 yield from self._begin(dialogue)
             return
+        if self._watcher is not None:
+            self._watcher(dialogue, event)
         from_client = event.from_initiator is dialogue.client_is_initiator
         connection = dialogue.connection
         if connection is not None:

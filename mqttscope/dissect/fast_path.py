@@ -69,10 +69,12 @@ class FastPath(FrameSink):
         *,
         order: CaptureOrder | None = None,
         counting: bool = False,
+        placing: bool = False,
     ) -> None:
         """``feed`` takes each event while its connection is in the state before it.
 
-        ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``.
+        ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``; with
+        ``placing``, `place_of` knows where the bytes of an event stand.
         """
         self.counts: dict[str, FrameCounts] = {}
         """Frames that were taken, by capture."""
@@ -83,6 +85,19 @@ class FastPath(FrameSink):
         self._feed = feed
         self._order = order
         self._counting = counting
+        self._placing = placing
+        self._data, self._start, self._end, self._frame, self._capture = b"", 0, 0, 0, ""
+        """The frame that was offered last."""
+
+    def place_of(self, raw: bytes, frame: int, capture: str) -> int:
+        """Offset in the capture, uncompressed, of bytes that a frame brought; -1 where it does not hold all of them.
+
+        It knows the frame that was offered last alone.  Wherever in it equal bytes stand is as good as any other place.
+        """
+        if frame != self._frame or capture != self._capture:
+            return -1
+        at = self._data.find(raw, self._start, self._end)
+        return at if at < 0 else self.base + at
 
     def take(
         self,
@@ -96,6 +111,8 @@ class FastPath(FrameSink):
         capture: str,
     ) -> bool:
         """As `FrameSink.take`."""
+        if self._placing:
+            self._data, self._start, self._end, self._frame, self._capture = data, start, end, number, capture
         if self.closed:
             return False
         key, sequence, acknowledgment, flags, window, options_at, payload_at, payload_end = locate(

@@ -246,6 +246,8 @@ class Transports:
         self._options = options
         self._packets = packets
         self._alarm = alarm
+        self.watcher: Callable[[FlowState, object], None] | None = None
+        """Sees what WebSockets give, before the packets in it are read."""
         self.connections = 0
         """Connections reported so far; the next one gets this number."""
         self.named_otherwise: Counter[tuple[int, str, str]] = Counter()
@@ -370,6 +372,8 @@ class Transports:
     def unwrapped(self, dialogue: FlowState, found: Iterable[object], at: Place) -> Iterator[Event]:
         """Events of what a WebSocket gave."""
         for one in found:
+            if self.watcher is not None:
+                self.watcher(dialogue, one)
             if isinstance(one, Upgrade):
                 if self._is_open(dialogue) and dialogue.connection is not None:
                     # What the client said was too much to wait for an answer that the capture shows late.

@@ -129,6 +129,14 @@ _OPERATORS: dict[FieldKind, tuple[str, ...]] = {
     FieldKind.PAIRS: (),
     FieldKind.SECRET: (),
 }
+
+
+def operators_of(field: Field) -> tuple[str, ...]:
+    """The operators that a field can be compared with."""
+    asked = _OPERATORS[field.kind]
+    return (*asked, "matches") if field.topic and asked else asked
+
+
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 

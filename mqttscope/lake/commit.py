@@ -24,11 +24,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from mqttscope.capture.write import lock, make_folder, opener
 from mqttscope.lake import delta
-from mqttscope.lake.files import GROUP_ROWS, LakeFiles, reading, rows_of, writing
+from mqttscope.lake.files import GROUP_ROWS, LakeFiles, dataset, reading, rows_of, writing
 from mqttscope.lake.manifest import (
     NAME,
     PENDING,
@@ -184,5 +183,5 @@ def _rows(root: Path, names: Iterable[str], schema: pa.Schema) -> Iterator[pa.Re
     """Rows in their order, with the columns of today: files of an earlier release may have fewer."""
     for name in names:
         with reading(root / name):
-            source = ds.dataset(str(root / name), schema=schema, format="parquet")
+            source = dataset([root / name], schema)
             yield from source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False)

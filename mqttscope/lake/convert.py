@@ -14,11 +14,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from mqttscope.capture.write import make_folder
 from mqttscope.lake.commit import commit, lake_lock
-from mqttscope.lake.files import GROUP_ROWS, LakeFiles, add_files, reading, writing
+from mqttscope.lake.files import GROUP_ROWS, LakeFiles, add_files, dataset, reading, writing
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest, remove_strays
 from mqttscope.lake.schemas import OPEN, RENAMED, TABLES, VERSION
 
@@ -94,6 +93,6 @@ def _renamed(path: Path, table: str, names: dict[str, str]) -> Iterator[pa.Recor
     today = TABLES[table].arrow()
     then = pa.schema([one.with_name(names.get(one.name, one.name)) for one in today])
     with reading(path):
-        source = ds.dataset(str(path), schema=then, format="parquet")
+        source = dataset([path], then)
         for found in source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False):
             yield pa.RecordBatch.from_arrays(found.columns, schema=today)

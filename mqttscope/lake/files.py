@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zlib import crc32
 
@@ -32,10 +32,21 @@ from mqttscope.lake.tables import batch
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureError
 
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
 ROWS_PER_FILE = 1_000_000
 GROUP_ROWS = 65_536
 GROUP_BYTES = 8 << 20
 """So many rows or bytes of a table are written at a time, as one row group."""
+
+
+def dataset(paths: Iterable[Path], schema: pa.Schema) -> Dataset:
+    """Parquet files as one table; columns that a file does not have are null."""
+    # Loads pandas where that is installed: half a second, which executors and questions need not wait for.
+    import pyarrow.dataset as ds
+
+    return ds.dataset(list(map(str, paths)), schema=schema, format="parquet")
 
 
 @dataclass(slots=True)

@@ -16,10 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
@@ -41,6 +40,7 @@ from mqttscope.lake.files import (
     LakeFiles,
     add_errors,
     add_files,
+    dataset,
     known_errors,
     reading,
     remember_errors,
@@ -65,6 +65,9 @@ from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import Segment
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 _SUMS = ("topics", "clients", "sessions")
 _READ = ("messages", "connections", "ingest_errors")
@@ -185,7 +188,7 @@ def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str]
         return found.to_table(columns=wanted).rename_columns(list(columns or TABLES[name].names))
 
 
-def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
+def _dataset(root: Path, manifest: Manifest, name: str) -> Dataset:
     if name not in TABLES:
         raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
@@ -193,7 +196,7 @@ def _dataset(root: Path, manifest: Manifest, name: str) -> ds.Dataset:
     for today, then in RENAMED.get(name, {}).items() if manifest.schema == 1 else ():
         place = schema.get_field_index(today)
         schema = schema.set(place, schema.field(place).with_name(then))
-    return ds.dataset([str(root / one) for one in names], schema=schema, format="parquet")
+    return dataset([root / one for one in names], schema)
 
 
 def settings_digest(options: LakeOptions) -> str:

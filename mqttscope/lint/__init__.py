@@ -14,4 +14,6 @@ RuleContext  one event with the state before it: what a rule looks at
 ``rule`` is the base of all rules, ``catalogue`` finds and selects them and knows the statements of the specifications,
 ``engine`` runs rules over events, ``gate`` decides which findings count, ``examples`` declares conversations and makes
 TCP segments of them.
+
+In a program ``mqttscope.lint(...)`` calls this package: that is the function `api.linting.lint` (docs/library.md).
 """

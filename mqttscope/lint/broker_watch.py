@@ -2,7 +2,7 @@
 
 A rule with the scope of a broker puts together what one client published and what another one got.  What it remembers
 is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server,
-for one rule (`BrokerRule`) or as part of a `model.Model`:
+for one rule (`BrokerRule`) or as a model that several rules read:
 
 * bytes that a client sent and the capture does not have may hold anything: all facts are forgotten;
 * a will may be published at any time while it is armed, so its topic is left alone;
@@ -10,15 +10,16 @@ for one rule (`BrokerRule`) or as part of a `model.Model`:
   has to be such a witness from before the fact until the finding;
 * facts of another capture may be of another server with the same address: what rests on them is heuristic.
 
-A rule that has such a memory of its own is a `BrokerRule`; one that several rules read is a `BrokerModel`.
+A rule that has such a memory of its own is a `BrokerRule`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mqttscope.events import GapEvent
+from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.model import Model
@@ -30,7 +31,7 @@ from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.session.connection import Connection
 
-C2S = Direction.CLIENT_TO_SERVER
+C2S: Final = Direction.CLIENT_TO_SERVER
 SECOND_NS = 1_000_000_000
 MAX_TOPICS = 10_000
 """Topics that a rule remembers of a server; the one published to longest ago is dropped first, and no longer judged."""
@@ -46,8 +47,9 @@ TORN_NS = 600 * SECOND_NS
 """How long after bytes were missing a packet of another client may have been in them."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Watch:
+class Watch(Model):
     """The connections of one server."""
 
     now_ns: int = 0
@@ -205,16 +207,7 @@ class Watch:
                 self.unanswered.pop((at.key, one.packet_identifier), None)
 
 
-class BrokerModel(Watch, Model):
-    """A `Watch` that several rules read; a subclass that follows more calls ``super().follow``."""
-
-    __slots__ = ()
-
-    def follow(self, packet: Any, at: RuleContext) -> None:
-        """Take note of the packet."""
-        self.take(packet, at)
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BrokerRule(Rule):
     """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
 

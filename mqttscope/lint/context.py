@@ -10,7 +10,7 @@ a session have nothing to remember.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -36,9 +36,12 @@ WIDE = (Scope.SESSION, Scope.BROKER)
 Kept = dict[tuple[Hashable, ...], dict[str, Any]]
 """What rules keep, by the key of their scope and their code."""
 M = TypeVar("M")
-ConnectionKey = tuple[bytes | str, int, int]
-"""What distinguishes a connection from all others, also in a later run: its flow, when it began, and the initial
-sequence number of its initiator.  Where there is no flow, since it was not captured: its capture and its number."""
+ConnectionKey = tuple[Any, ...]
+"""What distinguishes a connection from all others, also in a later run: its flow (bytes), when it began, and the
+initial sequence number of its initiator.  Where there is no flow, since it was not captured: its capture, its number,
+and 0.  Without a length in its type it stays one object once it is compiled, as a key of tables should."""
+_BROKER: Final = Scope.BROKER
+_SESSION: Final = Scope.SESSION
 
 
 class KeepsState(Protocol):
@@ -58,7 +61,9 @@ class Memories:
         self.open: dict[ConnectionKey, Connection] = {}
         """Connections that were seen and have not ended."""
         self._kept: Kept = {}
-        self._last: tuple[tuple[Hashable, ...], dict[str, Any]] = ((), {})
+        self._last_key: tuple[Hashable, ...] = ()
+        self._last: dict[str, Any] = {}
+        self._brokers: dict[str, tuple[Hashable, ...]] = {}
 
     @property
     def kept(self) -> Kept:
@@ -68,19 +73,22 @@ class Memories:
     def adopt(self, kept: Kept) -> None:
         """Continue with what another engine kept."""
         self._kept |= kept
-        self._last = (), {}
+        self._last_key, self._last = (), {}
 
     def of(self, rule: KeepsState, at: RuleContext) -> Any:
         """What a rule keeps for the key of its scope."""
-        if rule.scope not in WIDE:
+        scope = rule.scope
+        if scope is not _BROKER and scope is not _SESSION:
             memories = at.history.memories
         else:
-            key = scope_key(rule.scope, at.connection)
-            memories = self._last[1] if key == self._last[0] else self._touch(key)
-        memory = memories.get(rule.code)
+            key = at.broker if scope is _BROKER else scope_key(scope, at.connection)
+            # Identity first: nearly all packets are of the server that the last one was of.
+            memories = self._last if key is self._last_key or key == self._last_key else self._touch(key)
+        code = rule.code
+        memory = memories.get(code)
         if memory is None:
             assert rule.Memory is not None
-            memory = memories[rule.code] = rule.Memory()
+            memory = memories[code] = rule.Memory()
         return memory
 
     def _touch(self, key: tuple[Hashable, ...]) -> dict[str, Any]:
@@ -92,8 +100,23 @@ class Memories:
                 del self._kept[next(iter(self._kept))]
                 self.forgotten += 1
         self._kept[key] = found
-        self._last = key, found
+        self._last_key, self._last = key, found
         return found
+
+    def broker(self, connection: Connection) -> tuple[Hashable, ...]:
+        """The key of a server, the same object for all of its connections."""
+        if len(self._brokers) >= MAX_KEYS:
+            self._brokers.clear()
+        return self._brokers.setdefault(connection.server, scope_key(_BROKER, connection))
+
+    def of_broker(self, code: str, kind: type, at: RuleContext) -> Any:
+        """The same as `of` for what belongs to a server, given its code and class."""
+        key = at.broker
+        memories = self._last if key is self._last_key or key == self._last_key else self._touch(key)
+        memory = memories.get(code)
+        if memory is None:
+            memory = memories[code] = kind()
+        return memory
 
     def opened(self, at: RuleContext) -> None:
         """A connection is seen for the first time."""
@@ -104,14 +127,14 @@ class Memories:
         self.open.pop(at.key, None)
         # Nobody else can have what is kept for one connection alone.
         if self._kept.pop(own_key(at.connection), None) is not None:
-            self._last = (), {}
+            self._last_key, self._last = (), {}
 
 
 def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
     """The key that findings of a scope depend on: run per key, an engine finds the same."""
-    if scope is Scope.BROKER:
+    if scope is _BROKER:
         return (connection.server,)
-    if scope is Scope.SESSION:
+    if scope is _SESSION:
         known = connection.session_identifier
         name = connection.client_identifier if known is None else known
         if name:
@@ -138,7 +161,7 @@ def connection_key(connection: Connection) -> ConnectionKey:
     return connection.capture, connection.number, 0
 
 
-C2S = Direction.CLIENT_TO_SERVER
+C2S: Final = Direction.CLIENT_TO_SERVER
 
 Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionDue | ConnectionClosed
 
@@ -153,6 +176,7 @@ class RuleContext:
     __slots__ = (
         "_memories",
         "_spans",
+        "broker",
         "client",
         "connection",
         "direction",
@@ -162,6 +186,9 @@ class RuleContext:
         "key",
         "other",
         "party",
+        "planned",
+        "planned_settled",
+        "planned_version",
         "receiver",
         "sender",
         "server",
@@ -175,6 +202,8 @@ class RuleContext:
     history: History
     key: ConnectionKey
     """The connection, for memories that may not refer to it."""
+    broker: tuple[Hashable, ...]
+    """The key of the server."""
     direction: Direction
     """Of the event; the client's where an event has none."""
     from_client: bool
@@ -190,12 +219,18 @@ class RuleContext:
     topic: str | None
     """Resolved topic of a PUBLISH."""
     timestamp_ns: int
+    planned: Any
+    """What the engine asks about packets like these, as long as the version and what is settled stay the same."""
+    planned_version: ProtocolVersion | None
+    planned_settled: bool
 
     def __init__(self, memories: Memories, connection: Connection, history: History, direction: Direction) -> None:
         self._memories = memories
         self._spans: SpanIndex | None = None
+        self.planned, self.planned_version, self.planned_settled = None, None, False
         self.connection, self.history, self.direction = connection, history, direction
         self.key = connection_key(connection)
+        self.broker = memories.broker(connection)
         self.client, self.server = connection.client_side, connection.server_side
         self.from_client = direction is C2S
         if self.from_client:

@@ -18,9 +18,8 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -34,14 +33,14 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.lint.broker_watch import expires_or_retained
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
+from mqttscope.lint.dispatch import Check, Group, Plan, Question, checks_named, followers_of, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Findings, Needs, Rule, reports_of, told_failure
-from mqttscope.lint.strings import has_odd_strings
+from mqttscope.lint.signs import signs_of
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
@@ -60,33 +59,6 @@ MAX_REPORTED = 16
 MAX_INTERNAL_ERRORS = 100
 """Internal errors that are kept with their text."""
 
-Check = Callable[..., Findings]
-Condition = Callable[[Any], Any]
-Group = tuple[tuple[Rule, Check], ...]
-Checks = tuple[tuple[Condition | None, Group], ...]
-"""Checks of one packet type, grouped by what has to be true of the packet for them."""
-Abouts = tuple[tuple[type[Model], tuple[tuple[Condition, Condition | None, Group], ...]], ...]
-"""Checks of PUBLISH, by the model and its table of topics that the topic has to be in, and what has to be true."""
-Plans = dict[tuple[int, bool, int, bool], tuple[Checks, Abouts]]
-"""Both for packets of a version, a side and a type, before and after all is settled."""
-
-
-# What depends on the rules alone serves all engines that run the same ones.
-@lru_cache(maxsize=64)
-def _asked(running: tuple[Rule, ...], name: str) -> Group:
-    """The rules with a check method of their own, and that."""
-    return tuple((rule, getattr(rule, name)) for rule in running if rule.implements(name))
-
-
-@lru_cache(maxsize=16)
-def _plans(running: tuple[Rule, ...]) -> Plans:
-    """Filled by the engines as packets come."""
-    return {}
-
-
-CONDITIONS: dict[str, Condition] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
-"""What ``Rule.when`` may name beside attributes of packets."""
-
 
 @dataclass(slots=True)
 class InternalError:
@@ -103,8 +75,18 @@ class InternalError:
 class Linter:
     """Rules at work.  Feed it events, then look at ``quality`` and ``internal_errors``."""
 
-    def __init__(self, rules: Iterable[Rule], *, strict: bool = False, complete: frozenset[str] = frozenset()) -> None:
-        """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts."""
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        *,
+        strict: bool = False,
+        complete: frozenset[str] = frozenset(),
+        thorough: bool = False,
+    ) -> None:
+        """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts.
+
+        ``thorough``: ask rules about every packet, also where nothing can come of it, for tests.
+        """
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
         """Rules that run only for those which judge the reaction to a violation; their own findings are dropped."""
@@ -129,32 +111,25 @@ class Linter:
         """Findings of the packet at hand, by what those have in common that are one."""
         self.models = sorted({model for rule in self.rules for model in rule.models}, key=attrgetter("code"))
         """What rules read beyond the connection."""
-        self._followers: dict[PacketType, tuple[tuple[type[Model], Condition | None], ...]] = {
-            kind: tuple(
-                (model, attrgetter(model.when[one]) if one in model.when else None)
-                for model in self.models
-                for one in model.looks_at
-                if one.packet_type == kind
-            )
-            for kind in PacketType
-        }
+        self._followers = followers_of(self.models)
         self._told: dict[str, tuple[type[Model], ...]] = {
             what: tuple(model for model in self.models if getattr(model, what) is not getattr(Model, what))
             for what in ("opened", "gap", "unparsed", "damaged", "due", "closed")
         }
         """Models that mind something else than packets: for others no state is made where there is none yet."""
-        self._plans = _plans(running)
-        self._moments: dict[int, tuple[RuleContext, RuleContext]] = {}
-        """Of the client and of the server, by the identity of the connection while it is open."""
+        self._plans = plans_of(running, thorough=thorough)
+        self._of_clients: dict[int, RuleContext] = {}
+        """What rules look at of the clients, by the identity of the connection while it is open."""
+        self._of_servers: dict[int, RuleContext] = {}
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
-        self._openings = _asked(running, "check_opened")
-        self._gaps = _asked(running, "check_gap")
-        self._dues = {rule.code: rule for rule, _ in _asked(running, "check_due")}
-        self._closes = _asked(running, "check_close")
-        self._leftovers = _asked(running, "check_unparsed")
-        self._damaged = _asked(running, "check_damaged")
-        self._foreign = _asked(running, "check_foreign")
-        self._readers = _asked(running, "check_violation")
+        self._openings = checks_named(running, "check_opened")
+        self._gaps = checks_named(running, "check_gap")
+        self._dues = {rule.code: rule for rule, _ in checks_named(running, "check_due")}
+        self._closes = checks_named(running, "check_close")
+        self._leftovers = checks_named(running, "check_unparsed")
+        self._damaged = checks_named(running, "check_damaged")
+        self._foreign = checks_named(running, "check_foreign")
+        self._readers = checks_named(running, "check_violation")
 
     def failures_told(self) -> list[str]:
         """How often rules failed: those that come with this program, and those that are made elsewhere."""
@@ -226,7 +201,8 @@ class Linter:
                 self._due(at, findings)
                 self._run(self._closes, at, findings, event.connection)
                 self._follow("closed", event.connection, at)
-            self._moments.pop(id(event.connection), None)
+            self._of_clients.pop(id(event.connection), None)
+            self._of_servers.pop(id(event.connection), None)
             self._withheld.forget(event.connection)
             self.memories.closed(at)
         elif isinstance(event, ConnectionDue):
@@ -257,9 +233,7 @@ class Linter:
         if not history.foreign:
             if event.timestamp_ns >= history.due_ns:
                 self._due(at, findings)
-            self._check(packet, at, findings)
-            if self.models:
-                self._follow_packet(packet, at)
+            self._judge(packet, at, findings)
             history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
         return findings
 
@@ -278,8 +252,7 @@ class Linter:
         self._run(self._damaged, at, findings, found)
         self._follow("damaged", found, at)
         if found.packet is not None and found.complete:
-            self._check(found.packet, at, findings)
-            self._follow_packet(found.packet, at)
+            self._judge(found.packet, at, findings)
             at.history.apply(
                 found.packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic
             )
@@ -316,74 +289,62 @@ class Linter:
     def _move(
         self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None
     ) -> RuleContext:
-        both = self._moments.get(id(connection))
-        if both is None:
+        key = id(connection)
+        table = self._of_clients if direction is C2S else self._of_servers
+        at = table.get(key)
+        if at is None:
             history = connection.history = connection.history or History()
-            both = self._moments[id(connection)] = (
-                RuleContext(self.memories, connection, history, C2S),
-                RuleContext(self.memories, connection, history, S2C),
-            )
-            self.memories.opened(both[0])
+            self._of_clients[key] = RuleContext(self.memories, connection, history, C2S)
+            self._of_servers[key] = RuleContext(self.memories, connection, history, S2C)
+            at = table[key]
+            self.memories.opened(at)
             if connection.server in self.complete:
                 self.met.add(connection.server)
-        at = both[direction is not C2S]
         at.move(event, topic)
         return at
 
-    def _check(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
-        """All checks of one packet."""
-        key = (at.version, at.from_client, packet.packet_type, at.history.settled)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._plan(packet, at)
-        checks, abouts = plan
-        for when, group in checks:
-            if when is None or when(packet):
-                for rule, check in group:
-                    try:
-                        found = check(packet, at)
-                        if found is not None:
-                            self._take(rule, found, at, findings, None)
-                    except KeyboardInterrupt:
-                        raise
-                    except BaseException as error:  # SystemExit too: a rule does not end the run
-                        self._failed(rule, at, error)
-        for model, tables in abouts:
-            state = at.model(model)
-            for table, when, group in tables:
-                if at.topic in table(state) and (when is None or when(packet)):
-                    for rule, check in group:
-                        self._one(rule, check, at, findings, packet, None)
+    def _judge(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
+        """Ask all rules about one packet, then move the models on."""
+        planned = at.planned
+        if planned is None or at.planned_version is not at.version or at.planned_settled is not at.history.settled:
+            planned = at.planned = self._plans.of(at)
+            at.planned_version, at.planned_settled = at.version, at.history.settled
+        memories = self.memories
+        plan: Plan = planned[type(packet)]
+        signs = signs_of(packet, at)
+        for one in plan.questions.asked(signs):
+            if one.condition is None or one.condition(packet):
+                self._ask(one, packet, at, findings)
+        for about in plan.abouts:
+            state = memories.of_broker(about.code, about.model, at) if about.wide else at.model(about.model)
+            for table in about.tables:
+                if at.topic in table(state):
+                    for one in about.questions.asked(signs):
+                        if one.condition is None or one.condition(packet):
+                            self._ask(one, packet, at, findings)
+                    break
+        for follower in self._followers[type(packet)]:
+            if follower.is_asked(packet, signs):
+                model = follower.model
+                try:
+                    if not follower.asks or model.follows(packet, at):
+                        wide = follower.wide
+                        state = memories.of_broker(follower.code, model, at) if wide else at.model(model)
+                        follower.follow(state, packet, at)
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # SystemExit too: a model does not end the run
+                    self._failed(model, at, error)
 
-    def _plan(self, packet: ControlPacket, at: RuleContext) -> tuple[Checks, Abouts]:
-        groups: dict[str | None, list[tuple[Rule, Check]]] = {}
-        abouts: dict[type[Model], dict[tuple[str, str | None], list[tuple[Rule, Check]]]] = {}
-        for rule, check in _asked(self._running, "check"):
-            if (
-                isinstance(packet, rule.looks_at)
-                and at.version in rule.versions
-                and rule.sender in (None, at.direction)
-                and (rule.settled or not at.history.settled)
-            ):
-                when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
-                when = None if isinstance(packet, rule.always) else when
-                if rule.about is not None and packet.packet_type is PacketType.PUBLISH:
-                    model, table = rule.about
-                    abouts.setdefault(model, {}).setdefault((table, when), []).append((rule, check))
-                else:
-                    groups.setdefault(when, []).append((rule, check))
-        return (
-            tuple((_condition(when), tuple(group)) for when, group in groups.items()),
-            tuple(
-                (
-                    model,
-                    tuple(
-                        (attrgetter(table), _condition(when), tuple(group)) for (table, when), group in tables.items()
-                    ),
-                )
-                for model, tables in abouts.items()
-            ),
-        )
+    def _ask(self, question: Question, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
+        try:
+            found = question.check(packet, at)
+            if found is not None:
+                self._take(question.rule, found, at, findings, None)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a rule does not end the run
+            self._failed(question.rule, at, error)
 
     def _run(self, checks: Group, at: RuleContext, findings: list[Finding], subject: Any) -> None:
         for rule, check in checks:
@@ -404,11 +365,6 @@ class Linter:
         """Move models on by something else than a packet."""
         for model in self._told[what]:
             self._moved_on(model, what, subject, at)
-
-    def _follow_packet(self, packet: ControlPacket, at: RuleContext) -> None:
-        for model, when in self._followers[packet.packet_type]:
-            if (when is None or when(packet)) and model.follows(packet, at):
-                self._moved_on(model, "follow", packet, at)
 
     def _moved_on(self, model: type[Model], what: str, subject: Any, at: RuleContext) -> None:
         try:
@@ -622,10 +578,6 @@ def _unselected(rules: list[Rule]) -> Iterator[Rule]:
         for code, rule in select().items():
             if code not in known and rule.scope not in WIDE and not rule.reads_findings:
                 yield usual_rule(rule)
-
-
-def _condition(when: str | None) -> Condition | None:
-    return None if when is None else CONDITIONS.get(when) or attrgetter(when)
 
 
 def _is_located(report: Report, event: Looked) -> bool:

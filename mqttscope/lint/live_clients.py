@@ -7,12 +7,11 @@ connection is little, so that all clients of a server can be; the one that is se
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
 from mqttscope.lint.broker_watch import C2S, SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
-from mqttscope.lint.model import Model
+from mqttscope.lint.model import Model, declare_model
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection
@@ -60,10 +59,6 @@ class Unnamed:
 @dataclass(slots=True)
 class LiveClients(Model):
     """The clients of a server."""
-
-    code: ClassVar[str] = "live_clients"
-    scope: ClassVar[Scope] = Scope.BROKER
-    looks_at: ClassVar[Any] = (Connack,)
 
     names: dict[str, InUse] = field(default_factory=dict)
     """By Client Identifier."""
@@ -116,6 +111,14 @@ class LiveClients(Model):
             self.names.clear()
             self.unnamed.clear()
         self.now_ns = now_ns
+
+
+declare_model(
+    LiveClients,
+    "live_clients",
+    Scope.BROKER,
+    (Connack,),
+)
 
 
 def _kept_seconds(at: RuleContext) -> int:

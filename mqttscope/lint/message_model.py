@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
 from mqttscope.events import GapEvent
 from mqttscope.lint.broker_watch import SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Scope
-from mqttscope.lint.model import Model
+from mqttscope.lint.model import declare_model
 from mqttscope.lint.subscriber_table import MAX_HOLDERS, Held, KnownSession, SubscriberTable, plain_filter
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
@@ -197,14 +197,8 @@ class Pairing:
 
 
 @dataclass(slots=True)
-class Messages(Watch, Model):
+class Messages(Watch):
     """The messages that pass one server."""
-
-    code: ClassVar[str] = "messages"
-    scope: ClassVar[Scope] = Scope.BROKER
-    looks_at: ClassVar[Any] = (
-        Publish, Puback, Pubrec, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Connect, Connack,
-    )  # fmt: skip
 
     table: SubscriberTable = field(default_factory=SubscriberTable)
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -681,6 +675,14 @@ class Messages(Watch, Model):
         """Whether all that happened to its topic since is known."""
         known = self.topics.get(one.sent.topic)
         return known is not None and known.number == one.topic_number and not one.sent.refused
+
+
+declare_model(
+    Messages,
+    "messages",
+    Scope.BROKER,
+    (Publish, Puback, Pubrec, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Connect, Connack),
+)
 
 
 def is_doubtful(packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> bool:

@@ -10,11 +10,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerModel
+from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
+from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
+from mqttscope.lint.model import declare_model
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import (
     Connack,
@@ -159,13 +161,8 @@ class Vain:
 
 
 @dataclass(slots=True)
-class RetainedStore(BrokerModel):
+class RetainedStore(Watch):
     """Retained messages of a server, and who waits for which."""
-
-    code: ClassVar[str] = "retained_store"
-    scope: ClassVar[Scope] = Scope.BROKER
-    looks_at: ClassVar[Any] = (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack)
-    when: ClassVar[Any] = {Publish: "retain", Pubrec: "reason_code"}
 
     kept: dict[str, Kept] = field(default_factory=dict)
     waiting: dict[ConnectionKey, dict[str, Expected]] = field(default_factory=dict)
@@ -333,7 +330,7 @@ class RetainedStore(BrokerModel):
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection ends: what it waited for does not come, and what it sent is remembered in short."""
-        BrokerModel.closed(self, connection, at)
+        Watch.closed(self, connection, at)
         self._wait_no_more(at.key)
         connect, left = at.history.connect, at.history.client.disconnect
         will = None if connect is None else connect.will
@@ -352,9 +349,11 @@ class RetainedStore(BrokerModel):
                 self.gone[row.topic] = (*known, (checksum, row.timestamp_ns))[-MAX_GONE:]
                 if len(known) == MAX_GONE:
                     self.lost_ns = max(self.lost_ns, known[0][1])
-        while len(self.gone) > MAX_TOPICS:
-            dropped = self.gone.pop(next(iter(self.gone)))
-            self.lost_ns = max(self.lost_ns, dropped[-1][1])
+        if len(self.gone) > MAX_TOPICS:
+            # The first keys at once: each look for the first one goes over all that were removed before it.
+            for name in list(islice(self.gone, len(self.gone) - MAX_TOPICS)):
+                dropped = self.gone.pop(name)
+                self.lost_ns = max(self.lost_ns, dropped[-1][1])
 
     def heard_since(self, topic: str, checksum: int, since_ns: int, at: RuleContext) -> bool:
         """Whether a message with this content may have been sent since then, to the server or from it.
@@ -453,6 +452,15 @@ class RetainedStore(BrokerModel):
         return Vain(topic, one, kept, subscribed, reader)
 
 
+declare_model(
+    RetainedStore,
+    "retained_store",
+    Scope.BROKER,
+    (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack),
+    {Publish: "retain", Pubrec: "reason_code"},
+)
+
+
 @dataclass(slots=True)
 class Judged:
     """How far a rule has looked at what each connection waits for."""
@@ -461,6 +469,7 @@ class Judged:
     """What was asked for up to then."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingRule(Rule):
     """A rule about retained messages that are asked for and do not come in time (its setting ``timeout``).
 

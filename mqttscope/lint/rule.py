@@ -106,7 +106,11 @@ class Rule:
     """Call ``check`` only for packets in this direction."""
     when: ClassVar[str | dict[type[ControlPacket], str] | None] = None
     """Call ``check`` only when this attribute of the packet is true: ``qos``, ``properties``, ``retain``; or when this
-    condition of the engine's `CONDITIONS` holds.  In a table by packet class, what is not in it is always taken."""
+    condition of `dispatch.CONDITIONS` holds.  In a table by packet class, what is not in it is always taken."""
+    signs: ClassVar[tuple[str, ...] | dict[type[ControlPacket], tuple[str, ...]]] = ()
+    """Names of `signs.SIGNS` without any of which the rule has nothing to say of a packet, so that it need not be
+    asked; none: it always has to be asked.  In a table by packet class, what is not in it has none.  ``check`` must not
+    rely on them: asked about any other packet it finds nothing."""
     settled: ClassVar[bool] = True
     """Whether ``check`` has to be called as well once the connection is settled (`History.settled`)."""
     always: ClassVar[tuple[type[ControlPacket], ...]] = ()
@@ -123,8 +127,8 @@ class Rule:
     those rules for it also where they are not selected, and keeps what they find to itself."""
     models: ClassVar[tuple[type[Model], ...]] = ()
     """What it reads beside the connection (`RuleContext.model`), of its own scope."""
-    about: ClassVar[tuple[type[Model], str] | None] = None
-    """One of these models and the name of a table of topics in it: of PUBLISH, ``check`` is called for these alone."""
+    about: ClassVar[tuple[type[Model], str] | tuple[type[Model], str, str] | None] = None
+    """One of these models and the names of tables of topics in it: of PUBLISH, ``check`` is called for these alone."""
     Memory: ClassVar[type | None] = None
     """Dataclass of what the rule keeps for each key of its scope.  Plain data, bounded."""
 

@@ -12,11 +12,13 @@ from typing import Any
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import statement
-from mqttscope.lint.engine import CONDITIONS, Linter
+from mqttscope.lint.dispatch import CONDITIONS
+from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, chunkings, expected
 from mqttscope.lint.finding import Confidence, Finding, Scope, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import Needs, Rule, told_failure
+from mqttscope.lint.signs import SIGNS
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
@@ -56,6 +58,8 @@ def _either(*tests: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 _TEXT, _NOTHING, _YES_OR_NO, _PACKET = _one(str), _one(type(None)), _one(bool), _class(ControlPacket)
 _VERSION = _one(ProtocolVersion)
+_SIGN = SIGNS.__contains__
+_ABOUT = ([type, str], [type, str, str])
 DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "slug": (_TEXT, "a str"),
     "severities": (_tuple(_one(Severity)), "a tuple of Severity"),
@@ -77,6 +81,10 @@ DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "sender": (_either(_NOTHING, _one(Direction)), "a Direction or None"),
     "when": (_either(_NOTHING, _TEXT, _dict(_PACKET, _TEXT)), "a str, a dict of str by packet class, or None"),
+    "signs": (
+        _either(_tuple(_SIGN), _dict(_PACKET, _tuple(_SIGN))),
+        "a tuple of names of mqttscope.lint.signs.SIGNS, or a dict of them by packet class",
+    ),
     "settled": (_YES_OR_NO, "True or False"),
     "always": (_tuple(_PACKET), "a tuple of packet classes"),
     "malformed": (_tuple(_one(MalformedReason)), "a tuple of MalformedReason"),
@@ -89,8 +97,8 @@ DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "reads_findings": (_YES_OR_NO, "True or False"),
     "models": (_tuple(_class(Model)), "a tuple of classes of mqttscope.lint.model.Model"),
     "about": (
-        _either(_NOTHING, lambda value: _one(tuple)(value) and [*map(type, value)] == [type, str]),
-        "a tuple of one of the models and the name of a table of it, or None",
+        _either(_NOTHING, lambda value: _one(tuple)(value) and [*map(type, value)] in _ABOUT),
+        "a tuple of one of the models and the names of one or two tables of it, or None",
     ),
     "Memory": (
         _either(_NOTHING, lambda value: _one(type)(value) and dataclasses.is_dataclass(value)),

@@ -245,7 +245,11 @@ class SubscriberTable:
     def holding(self, topic: str, patterns: tuple[str, ...]) -> list[dict[tuple[str, str], Held]]:
         """Who holds a topic as it stands, and each of these filters."""
         holders = self.holders
-        found = [one for one in (holders.get(name) for name in patterns) if one]
+        found = []
+        for name in patterns:
+            one = holders.get(name)
+            if one:
+                found.append(one)
         exact = holders.get(topic)
         if exact:
             found.append(exact)

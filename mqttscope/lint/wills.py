@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
-from mqttscope.lint.broker_watch import SECOND_NS, BrokerModel
+from mqttscope.lint.broker_watch import SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
+from mqttscope.lint.model import declare_model
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.parts import Will
@@ -83,12 +84,8 @@ class StoredWill:
 
 
 @dataclass(slots=True)
-class Wills(BrokerModel):
+class Wills(Watch):
     """The wills of a server."""
-
-    code: ClassVar[str] = "wills"
-    scope: ClassVar[Scope] = Scope.BROKER
-    looks_at: ClassVar[Any] = (Publish, Connect, Connack)
 
     armed: dict[ConnectionKey, StoredWill] = field(default_factory=dict)
     ended: dict[ConnectionKey, StoredWill] = field(default_factory=dict)
@@ -260,7 +257,7 @@ class Wills(BrokerModel):
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection ends: its will is dropped, or due."""
-        BrokerModel.closed(self, connection, at)
+        Watch.closed(self, connection, at)
         connect, left = at.history.connect, at.history.client.disconnect
         if (connect is None or connect.missing) and (left is None or left.reason_code):
             self.unknown_ns = max(self.now_ns, at.timestamp_ns) + UNKNOWN_NS
@@ -286,6 +283,14 @@ class Wills(BrokerModel):
                 table.pop(will.topic, None)
         if self.by_client.get(will.client) == key:
             del self.by_client[will.client]
+
+
+declare_model(
+    Wills,
+    "wills",
+    Scope.BROKER,
+    (Publish, Connect, Connack),
+)
 
 
 def summaries(block: Properties | None) -> dict[str, int]:

@@ -47,6 +47,9 @@ class FrameSink:
     This one takes none.  No Protocol, since compiled readers call it for each frame.
     """
 
+    base: int = 0
+    """Offset in the capture, uncompressed, of the first byte of ``data``; readers set it before they offer a frame."""
+
     def take(
         self,
         data: bytes,

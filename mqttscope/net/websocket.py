@@ -76,6 +76,10 @@ class MessageData:
     opcode: int
     text: bool
     frame_end: bool
+    place: int = field(default=-1, compare=False)
+    """Position in the stream of its first byte, which is masked there; -1 where it was inflated."""
+    key: bytes = field(default=b"", compare=False)
+    """The masking key turned to that byte; empty where there is none."""
 
 
 @dataclass(slots=True)
@@ -304,7 +308,7 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
                 break
             piece = data[at : at + side.remaining]
             at += len(piece)
-            _payload(side, piece, out)
+            _payload(side, piece, start + at - len(piece), out)
             continue
         if end - at < 2:
             break
@@ -328,7 +332,8 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
             at = body + length
             piece = data[body:at]
             side.data_frames += 1
-            out.append(MessageData(from_client, unmask(piece, key) if key else piece, BINARY, False, True))
+            shown = unmask(piece, key) if key else piece
+            out.append(MessageData(from_client, shown, BINARY, False, True, start + body, key))
             continue
         side.frame_offset = start + at
         side.key = key if key != b"\0\0\0\0" else b""
@@ -400,12 +405,12 @@ def _header(side: Side, first: int, second: int, minimal: bool, out: list[WebSoc
     return None
 
 
-def _payload(side: Side, piece: bytes, out: list[WebSocketEvent]) -> None:
+def _payload(side: Side, piece: bytes, place: int, out: list[WebSocketEvent]) -> None:
     """Deliver the next payload bytes of the frame in progress, and end it with its last one."""
     side.remaining -= len(piece)
     done = not side.remaining
-    if side.key and piece:
-        key = side.key
+    key = side.key
+    if key and piece:
         piece = unmask(piece, key)
         turn = len(piece) & 3
         side.key = key[turn:] + key[:turn]
@@ -416,7 +421,7 @@ def _payload(side: Side, piece: bytes, out: list[WebSocketEvent]) -> None:
     elif side.compressed and side.inflater:
         _inflate(side, side.inflater, piece, done, out)
     else:
-        out.append(MessageData(side.from_client, piece, side.opcode, side.message == TEXT, done))
+        out.append(MessageData(side.from_client, piece, side.opcode, side.message == TEXT, done, place, key))
     if done:
         _end_frame(side, out)
 

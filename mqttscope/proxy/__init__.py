@@ -8,6 +8,6 @@ for programs and tests::
         proxy.assert_conformant()
 """
 
-from mqttscope.proxy.service import Proxy, Seen
+from mqttscope.proxy.service import Proxy, Seen, findings_text
 
-__all__ = ["Proxy", "Seen"]
+__all__ = ["Proxy", "Seen", "findings_text"]

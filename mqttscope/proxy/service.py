@@ -10,7 +10,7 @@ import tempfile
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from mqttscope.lint.gate import Baseline, Gate, Policy
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
 from mqttscope.redact.findings import Hiding, client_name
@@ -84,6 +84,11 @@ class Seen:
     """What is wrong with it, ``None`` for good packets."""
     timestamp_ns: int
     frame: int
+
+    @property
+    def payload(self) -> bytes | None:
+        """The payload of a PUBLISH; ``None`` for other packets."""
+        return self.packet.payload if isinstance(self.packet, Publish) else None
 
 
 class Proxy:
@@ -139,15 +144,15 @@ class Proxy:
         """CONNACK packets that did, whatever they say."""
         self._whole = 0
         """Packets that came to their end."""
-        self.forgotten = 0
+        self.forgotten: int = 0
         """Packets beyond `MAX_PACKETS` that were forgotten."""
-        self.forgotten_findings = 0
+        self.forgotten_findings: int = 0
         """Findings beyond `MAX_FINDINGS`, which nobody can ask for."""
         self.notes: list[str] = []
         """What went wrong with connections, in words."""
-        self.address = ""
+        self.address: str = ""
         """Where clients connect: ``127.0.0.1:41234``."""
-        self.port = 0
+        self.port: int = 0
         self._linter = Linter(self._rules)
         self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
         self._findings: list[Finding] = []
@@ -165,6 +170,11 @@ class Proxy:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def rules(self) -> list[str]:
+        """Codes of the rules that run."""
+        return [rule.code for rule in self._rules]
 
     @property
     def url(self) -> str:
@@ -241,7 +251,7 @@ class Proxy:
         """
         severity = self._policy.min_severity if fail_on is None else Severity(fail_on)
         confidence = self._policy.min_confidence if min_confidence is None else Confidence(min_confidence)
-        return self._told(self._counting(severity, confidence, ignore))
+        return findings_text(self._counting(severity, confidence, ignore), self._rules, self.address)
 
     def assert_conformant(
         self,
@@ -270,7 +280,9 @@ class Proxy:
         nothing = self._nothing(require_packets)
         if counting:
             more = f"\n\n{nothing}" if nothing else ""
-            raise AssertionError(f"the traffic does not conform\n\n{self._told(counting)}{more}")
+            raise AssertionError(
+                f"the traffic does not conform\n\n{findings_text(counting, self._rules, self.address)}{more}"
+            )
         unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
         if unjudged:
             raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too slow")
@@ -321,17 +333,6 @@ class Proxy:
         judged = [(one, gate.judge(one)) for one in self.findings() if one.rule not in ignored]
         found = [one for one, verdict in judged if verdict.shown and verdict.counts]
         return found + [one for one, verdict in gate.summed_up() if verdict.counts]
-
-    def _told(self, findings: list[Finding]) -> str:
-        if not findings:
-            return ""
-        sink = io.BytesIO()
-        reporter = make_reporter("full", sink, View(width=WIDTH, payload_limit=256))
-        for one in findings:
-            reporter.feed(one)
-        counts = Counter(one.severity for one in findings)
-        reporter.close(Summary(rules=self._linter.rules, captures=[self.address], counts=counts))
-        return sink.getvalue().decode("utf-8", "replace")
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
@@ -417,6 +418,19 @@ class Proxy:
                 before, quiet_since = recording.frames, clock()
         # In the thread that judges: after all that came before, and while nothing changes what is asked for.
         return await asyncio.wait_for(asyncio.wrap_future(recording.ask(question)), _JUDGED_S)
+
+
+def findings_text(findings: list[Finding], rules: Sequence[Rule], capture: str) -> str:
+    """Findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
+    if not findings:
+        return ""
+    sink = io.BytesIO()
+    reporter = make_reporter("full", sink, View(width=WIDTH, payload_limit=256))
+    for one in findings:
+        reporter.feed(one)
+    counts = Counter(one.severity for one in findings)
+    reporter.close(Summary(rules=list(rules), captures=[capture], counts=counts))
+    return sink.getvalue().decode("utf-8", "replace")
 
 
 def _remove(path: str) -> None:

@@ -57,6 +57,7 @@ _UNPARSED = {
     "port_reused": "of a packet cut off by a new connection on the same ports",
     "idle": "of a packet never completed",
     "evicted": "of a packet given up with its connection",
+    "capture_changed": "of a packet that cannot be read again: the capture has changed",
 }
 _CLOSED = {
     "fin": "closed",

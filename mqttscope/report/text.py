@@ -81,6 +81,11 @@ class Heads:
             return self.painter.safe(shown)
         return self.painter.name(shown, self.limit)
 
+    @property
+    def name_width(self) -> int:
+        """Columns of the name column, which grows with the names."""
+        return self._name_width
+
     def who(self, connection: Connection, direction: Direction) -> tuple[str, int]:
         """The painted name column with its width; made again only when a name changes or the column grows."""
         key = connection.number * 2 + (direction is C2S)

@@ -7,6 +7,7 @@ flag bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
@@ -238,12 +239,48 @@ MAX_COUNTED = 100_000
 """Lines of a payload that are counted when they are not shown."""
 
 
+@dataclass(slots=True)
+class TreeLine:
+    """One line of a packet in full."""
+
+    text: str
+    """Painted."""
+    start: int = -1
+    """Offset of the bytes that it is about; -1 where it is about none."""
+    end: int = -1
+    """Offset after them."""
+
+
+class _Parts:
+    """What an event consists of."""
+
+    __slots__ = ("malformed", "packet", "raw", "spans")
+
+    def __init__(self, event: PacketEvent | MalformedEvent) -> None:
+        self.packet: ControlPacket | None
+        self.malformed: Malformed | None = None
+        if isinstance(event, PacketEvent):
+            self.packet, self.raw = event.packet, event.packet.raw
+        else:
+            self.malformed = event.malformed
+            self.packet, self.raw = event.malformed.packet, event.malformed.raw
+        packet = self.packet
+        if isinstance(event, PublicPacket | PublicMalformed):
+            # Where some bytes are hidden the others do not tell.
+            self.spans = event.spans
+        else:
+            version = packet.version if isinstance(packet, Connect) else event.connection.version
+            self.spans = spans_of(self.raw, packet, version)
+
+
 class Tree(PublicReport):
     """Writes each packet as a block of lines, other events as one line."""
 
-    def __init__(self, sink: Sink, view: View) -> None:
+    def __init__(self, sink: Sink, view: View, *, bare: bool = False) -> None:
+        """``bare``: the bytes of fields stand elsewhere, so that their lines have names and values alone."""
         super().__init__(view, all_bytes=True)
         self.sink = sink
+        self._bare = bare
         self.lines = TextLines(sink, view)
         self.painter = self.lines.painter
         self.payload = PayloadView(
@@ -251,7 +288,7 @@ class Tree(PublicReport):
         )
         width = view.width
         self._bytes_shown = 8 if width <= 0 or width >= 110 else 4 if width >= 70 else 2
-        self._name_cells = 34 if width <= 0 or width >= 110 else 26 if width >= 70 else 14
+        self._name_cells = 34 if width <= 0 or width >= 110 else 26 if width >= 70 else 20 if bare else 14
 
     def show(self, event: Event) -> None:
         """Write one event in full."""
@@ -259,20 +296,22 @@ class Tree(PublicReport):
             self.lines.show(event)
             return
         lines = self.lines.preambles.of(event)
-        if isinstance(event, PacketEvent):
-            lines += self._packet(event, event.packet, None)
-        else:
-            lines += self._packet(event, event.malformed.packet, event.malformed)
-        self.sink.write(encoded([*lines, ""]))
+        parts = _Parts(event)
+        lines += (one.text for one in self._block(event, parts))
+        self.sink.write(encoded([*lines, *self._dump(event, parts), ""]))
 
-    def _packet(
-        self, event: PacketEvent | MalformedEvent, packet: ControlPacket | None, malformed: Malformed | None
-    ) -> list[str]:
-        raw = packet.raw if malformed is None and packet is not None else malformed.raw  # type: ignore[union-attr]
+    def described(self, event: PacketEvent | MalformedEvent) -> list[TreeLine]:
+        """The lines of a packet before its hexdump, with the bytes that each is about.
+
+        The event is one that may be shown: a report that is fed hides what is secret before this.
+        """
+        return self._block(event, _Parts(event))
+
+    def _block(self, event: PacketEvent | MalformedEvent, parts: _Parts) -> list[TreeLine]:
+        packet, malformed, raw, spans = parts.packet, parts.malformed, parts.raw, parts.spans
         missing = malformed.missing if malformed is not None else packet.missing if packet is not None else 0
         version = packet.version if isinstance(packet, Connect) else event.connection.version
-        out = self._header(event, raw, missing, malformed)
-        spans = event.spans if isinstance(event, PublicPacket | PublicMalformed) else spans_of(raw, packet, version)
+        out = [TreeLine(text) for text in self._header(event, raw, missing, malformed)]
         hidden = hidden_of(event)
         shown = ""
         block: list[str] = []
@@ -283,19 +322,22 @@ class Tree(PublicReport):
             line = self.painter.line()
             lost = "never came" if malformed else "was not captured" if missing == 1 else "were not captured"
             line.add(f"  {counted(missing, 'byte')} of this packet {lost}", "error")
-            out.append(str(line))
-        marks: list[Mark] = []
+            out.append(TreeLine(str(line)))
         if malformed is not None:
-            out += self._faults(malformed)
-            marks = [
-                Mark(*_place(one.offset, one.field, spans, len(raw)), str(one.reason))
-                for one in malformed.faults[:MAX_FAULTS]
-            ]
-        out += block
+            out += self._faults(malformed, spans, len(raw))
+        place = (spans[-1].start, spans[-1].end) if spans and block else (-1, -1)
+        return [*out, *(TreeLine(text, *place) for text in block)]
+
+    def _dump(self, event: PacketEvent | MalformedEvent, parts: _Parts) -> Iterator[str]:
+        packet, malformed, raw, spans = parts.packet, parts.malformed, parts.raw, parts.spans
+        hidden = hidden_of(event)
+        marks = [
+            Mark(*_place(one.offset, one.field, spans, len(raw)), str(one.reason))
+            for one in (() if malformed is None else malformed.faults[:MAX_FAULTS])
+        ]
         skip = self._skip(packet, raw, spans)
         skips = () if skip is None else (skip,)
-        out += Hexdump(raw, spans[:MAX_FIELDS], self.painter, marks=marks, hidden=hidden, skip=skips).lines()
-        return out
+        return Hexdump(raw, spans[:MAX_FIELDS], self.painter, marks=marks, hidden=hidden, skip=skips).lines()
 
     @staticmethod
     def _hides_payload(event: PacketEvent | MalformedEvent, packet: Publish, hidden: list[tuple[int, int]]) -> bool:
@@ -331,10 +373,10 @@ class Tree(PublicReport):
         spans: list[Span],
         hidden: list[tuple[int, int]],
         version: ProtocolVersion,
-    ) -> list[str]:
+    ) -> list[TreeLine]:
         kind = raw[0] >> 4 if raw else 0
         meaning = Meaning(raw, kind, version, ascii_only=not self.view.unicode, show_secrets=self.view.show_secrets)
-        out: list[str] = []
+        out: list[TreeLine] = []
         digits = len(str(max(0, len(raw) - 1)))
         offsets = 2 * digits + 1
         group = ""
@@ -342,23 +384,28 @@ class Tree(PublicReport):
             parent, _, leaf = span.field.rpartition(".")
             depth = span.field.count(".")
             if parent != group:
-                out += self._groups(group, parent, offsets)
+                out += (TreeLine(text, span.start, span.end) for text in self._groups(group, parent, offsets))
                 group = parent
             secret = any(first < span.end and span.start < behind for first, behind in hidden)
             value = payload if span.field == "payload" else self._value(event, span, meaning, hidden=secret)
-            out.append(self._field(index, span, leaf, depth, value, offsets, None if secret else raw))
+            text = self._field(index, span, leaf, depth, value, offsets, None if secret else raw)
+            out.append(TreeLine(text, span.start, span.end))
             for pattern, told in () if secret else meaning.bits(span):
                 line = self.painter.line()
-                line.add(" " * (5 + offsets + self._bytes_cells() + 2 * depth))
+                line.add(" " * (self._indent(offsets) + 2 * depth + (2 if self._bare else 0)))
                 line.add(pattern, "dim")
                 line.add(f"  {told}")
-                out.append(str(line))
+                out.append(TreeLine(str(line), span.start, span.end))
         if len(spans) > MAX_FIELDS:
-            out.append(f"  {self.painter.ellipsis} {counted(len(spans) - MAX_FIELDS, 'more field')}")
+            out.append(TreeLine(f"  {self.painter.ellipsis} {counted(len(spans) - MAX_FIELDS, 'more field')}"))
         return out
 
     def _bytes_cells(self) -> int:
         return self._bytes_shown * 3 - 1 + 2
+
+    def _indent(self, offsets: int) -> int:
+        """Columns in front of names."""
+        return 2 if self._bare else 5 + offsets + self._bytes_cells()
 
     def _groups(self, before: str, parent: str, offsets: int) -> list[str]:
         """Heading lines of the groups that begin here."""
@@ -369,19 +416,23 @@ class Tree(PublicReport):
             if before == path or before.startswith(path + "."):
                 continue
             line = self.painter.line()
-            line.add(" " * (5 + offsets + self._bytes_cells() + 2 * depth))
+            line.add(" " * (self._indent(offsets) + 2 * depth))
             line.add(parts[depth], "dim")
             out.append(str(line))
         return out
 
     def _field(self, index: int, span: Span, leaf: str, depth: int, value: str, offsets: int, raw: bytes | None) -> str:
         line = self.painter.line()
+        name = " " * (2 * depth) + leaf
+        if self._bare:
+            line.add(f"  {name:<{self._name_cells}} ", "malformed" if leaf in _BROKEN else f"span{index % 2}")
+            line.add(value)
+            return str(line).rstrip(" ")
         place = f"{span.start}" if span.end - span.start <= 1 else f"{span.start}-{span.end - 1}"
         line.add(f"  {letter(index)} {place:>{offsets}} ", "dim")
         shown = self._octets(raw[span.start : span.end]) if raw is not None else "**"
         line.add(f"{shown:<{self._bytes_cells()}}", f"span{index % 2}")
-        name = " " * (2 * depth) + leaf
-        line.add(f"{name:<{self._name_cells}} ", "malformed" if leaf in ("trailing_bytes", "unparsed") else "")
+        line.add(f"{name:<{self._name_cells}} ", "malformed" if leaf in _BROKEN else "")
         line.add(value)
         return str(line).rstrip(" ")
 
@@ -452,17 +503,20 @@ class Tree(PublicReport):
         start, stop = -(-start // 16) * 16, (len(raw) - TAIL_BYTES) // 16 * 16
         return (start, stop) if stop - start >= 32 else None
 
-    def _faults(self, malformed: Malformed) -> Iterator[str]:
+    def _faults(self, malformed: Malformed, spans: list[Span], length: int) -> Iterator[TreeLine]:
         for one in malformed.faults[:MAX_FAULTS]:
             text = Wrapped(self.painter.line())
             where = f"byte {one.offset}" + (f", {self.painter.safe(one.field)}" if one.field else "")
             text.add(f"  {one.reason} at {where}:", "malformed")
             text.add(f" {self.painter.safe(one.detail)}", "malformed")
-            yield from text.texts()
+            place = _place(one.offset, one.field, spans, length)
+            yield from (TreeLine(told, *place) for told in text.texts())
         if len(malformed.faults) > MAX_FAULTS:
-            yield f"  {counted(len(malformed.faults) - MAX_FAULTS, 'more fault')}"
+            yield TreeLine(f"  {counted(len(malformed.faults) - MAX_FAULTS, 'more fault')}")
 
 
+_BROKEN = ("trailing_bytes", "unparsed")
+"""What stands in the place of fields where the layout is broken."""
 _IN_LINE = 40
 """Longest text payload that stands beside its bytes; longer ones get lines of their own."""
 

@@ -33,11 +33,15 @@ MAX_SHARED: Final = 256
 """Packet identifiers of each side that are remembered because two exchanges had them at a time."""
 MAX_RECENT: Final = 32
 """Messages of each side that are remembered by topic and content."""
-_PUBACK: Final = PacketType.PUBACK
 _PUBREL: Final = PacketType.PUBREL
-_PUBCOMP: Final = PacketType.PUBCOMP
 _SUBSCRIBE: Final = PacketType.SUBSCRIBE
 _UNSUBACK: Final = PacketType.UNSUBACK
+_FIRST_ANSWER: Final = 4
+_LAST_ANSWER: Final = 7
+"""PUBACK to PUBCOMP as plain numbers, which are compared more quickly."""
+_FIRST_REQUEST: Final = 8
+_LAST_REQUEST: Final = 11
+"""SUBSCRIBE to UNSUBACK."""
 
 
 class Exchanging(Protocol):
@@ -219,6 +223,20 @@ class PeerHistory:
             ended = self.ended.get(before.packet_identifier)
             checksum = None if ended is None else ended.checksum
         return checksum == zlib.crc32(packet.payload)
+
+
+_new_sent, _new_message, _new_ended = Sent.__new__, Message.__new__, Ended.__new__
+
+
+def _sent(packet: int, frame: int, timestamp_ns: int, position: int, reason_code: int) -> Sent:
+    """A `Sent`, without __init__: there is one for each acknowledgment."""
+    made: Sent = _new_sent(Sent)
+    made.packet = packet
+    made.frame = frame
+    made.timestamp_ns = timestamp_ns
+    made.position = position
+    made.reason_code = reason_code
+    return made
 
 
 C2S: Final = Direction.CLIENT_TO_SERVER
@@ -422,7 +440,8 @@ class History:
                 self.early += 1
         else:
             sender, receiver = self.server, self.client
-        sender.counts[kind] += 1
+        which: int = kind
+        sender.counts[which] += 1
         sender.last_packet = number
         if sender.begun is not None:
             sender.begun = None
@@ -438,11 +457,11 @@ class History:
             self._publish(packet, sender, receiver, number, timestamp_ns, topic)
         elif kind is _PUBREL:
             self._release(packet.packet_identifier, sender, receiver, number)  # type: ignore[attr-defined]
-        elif kind <= _PUBCOMP and kind >= _PUBACK:
+        elif _FIRST_ANSWER <= which <= _LAST_ANSWER:
             answered = connection.server_side if sender is self.client else connection.client_side
-            sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)  # type: ignore[attr-defined]
+            sent = _sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)  # type: ignore[attr-defined]
             self._acknowledge(packet.packet_identifier, kind, answered, sender, receiver, sent)  # type: ignore[attr-defined]
-        elif _SUBSCRIBE <= kind <= _UNSUBACK:
+        elif _FIRST_REQUEST <= which <= _LAST_REQUEST:
             self._share(packet, connection.side(direction), sender, number)
             place = Sent(number, frame, timestamp_ns, sender.position)
             shared = connection.version is ProtocolVersion.V5
@@ -462,7 +481,15 @@ class History:
         checksum = zlib.crc32(packet.payload)
         if topic is not None:
             recent = sender.recent
-            recent.append(Message(topic, checksum, len(packet.payload), number, timestamp_ns, bool(packet.missing)))
+            # Without __init__: there is one for each message.
+            message: Message = _new_message(Message)
+            message.topic = topic
+            message.checksum = checksum
+            message.length = len(packet.payload)
+            message.packet = number
+            message.timestamp_ns = timestamp_ns
+            message.cut = packet.missing != 0
+            recent.append(message)
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
             if packet.retain and receiver is self.client and not packet.dup:
@@ -568,7 +595,15 @@ class History:
                 other.surplus = answered.in_flight - 1
             ended = other.ended
             ended.pop(identifier, None)
-            ended[identifier] = Ended(running, other.checksums.pop(identifier, 0), kind, sent.reason_code, sent)
+            # Without __init__: there is one for each message with an answer.
+            made: Ended = _new_ended(Ended)
+            made.exchange = running
+            made.checksum = other.checksums.pop(identifier, 0)
+            made.by = kind
+            made.reason_code = sent.reason_code
+            made.answer = sent
+            made.answers = 1
+            ended[identifier] = made
             other.positions.pop(identifier, None)
             if len(ended) > MAX_ENDED:
                 del ended[next(iter(ended))]
@@ -602,7 +637,7 @@ class History:
     ) -> None:
         """Packets that are few."""
         code = getattr(packet, "reason_code", None) or 0
-        sent = Sent(number, frame, timestamp_ns, sender.position, code)
+        sent = _sent(number, frame, timestamp_ns, sender.position, code)
         if isinstance(packet, packets.Connect):
             if self.connect is None:
                 self.connect = packet

@@ -1,6 +1,6 @@
 """``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|growth]``: one, or the first two.
 
-compare, stages, generate: [--frames N]... [--rounds N]
+compare, stages, generate: [--frames N]... [--rounds N]; generate: [--wrong SHARE] (of packets that break a rule)
 live: [--rate PER_SECOND] [--seconds N] [--lint]
 soak: [--connections N] [--rate PER_SECOND]
 replay: [--messages N] [--rounds N]
@@ -27,6 +27,7 @@ def main() -> int:
     )
     parser.add_argument("what", nargs="?", choices=WHAT)
     parser.add_argument("--frames", type=int, action="append", help="size of a capture; more than once for several")
+    parser.add_argument("--wrong", type=float, default=0.0, help="share of packets that break the specification")
     parser.add_argument("--rounds", type=int, help=f"default {compare.ROUNDS}")
     parser.add_argument("--rate", type=int, help="messages (live) or connections (soak) per second")
     parser.add_argument("--seconds", type=float, help="how long messages are sent")
@@ -73,7 +74,7 @@ def main() -> int:
         from tests.bench import generate
 
         for size in options.frames or compare.SIZES:
-            path, truth = generate.capture(size)
+            path, truth = generate.capture(size, wrong=options.wrong)
             compare.out(str(path))
             compare.say(f"{truth.frames:,} frames, {truth.total:,} packets")
         return 0

@@ -113,6 +113,10 @@ class Device:
                 declared = self.user_properties
         return _publish(qos, topic, identifier, declared, payload)
 
+    def publish_to(self, topic: str, payload: bytes) -> bytes:
+        """A PUBLISH of the device to any topic."""
+        return _publish(0, string(topic), b"", b"\0" if self.level == 5 else b"", payload)
+
     def delivery(self, qos: int, identifier: bytes, payload: bytes) -> bytes:
         """A PUBLISH of the server to the device."""
         declared = b"" if self.level < 5 else b"\x02\x0b\x01"

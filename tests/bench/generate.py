@@ -65,6 +65,8 @@ class Truth:
     """Segments that hold more than one packet."""
     spanning_packets: int = 0
     """Packets that take more than one segment."""
+    wrong_packets: int = 0
+    """Packets that break the specification, each in one way."""
 
     @property
     def total(self) -> int:
@@ -83,7 +85,7 @@ class Connection:
 class Traffic:
     """Writes exchanges until there are enough frames."""
 
-    def __init__(self, writer: Writer, seed: int, devices: int, giant: float = 0.0) -> None:
+    def __init__(self, writer: Writer, seed: int, devices: int, giant: float = 0.0, wrong: float = 0.0) -> None:
         self.random = Random(seed)
         self.writer = writer
         self.truth = Truth()
@@ -107,11 +109,14 @@ class Traffic:
         self.giant = giant
         """The share of exchanges that belong to the first device, which then never disconnects."""
         self.giant_exchanges = self.exchanges + [self.large_publish] * LARGE_IN_GIANT
+        self.wrong = wrong
+        """The share of packets that break the specification."""
+        self.mistakes = (self.dup_of_qos_0, self.control_character, self.wildcard, self.ping_answer, self.empty_topic)
 
     def run(self, frames: int) -> Truth:
         """Write that many frames."""
         random, writer = self.random.random, self.writer
-        count, giant = len(self.devices), self.giant
+        count, giant, truth = len(self.devices), self.giant, self.truth
         while writer.frames < frames - LONGEST_EXCHANGE:
             number = 0 if giant and random() < giant else int(random() * count)
             connection = self.connections[number]
@@ -122,6 +127,9 @@ class Traffic:
             elif random() < 0.004:
                 self.disconnect(connection)
                 self.connections[number] = None
+            elif truth.wrong_packets < self.wrong * truth.total:
+                self.mistakes[truth.wrong_packets % len(self.mistakes)](connection)
+                truth.wrong_packets += 1
             else:
                 self.exchanges[int(random() * len(self.exchanges))](connection)
         while writer.frames < frames:
@@ -302,6 +310,30 @@ class Traffic:
         self.pieces(connection.link, 0, [whole[:cut], whole[cut:]])
         self.acknowledge(connection, 1)
 
+    def dup_of_qos_0(self, connection: Connection) -> None:
+        """DUP with QoS 0, which 3.1 has nothing against."""
+        if connection.device.level == 3:
+            self.wildcard(connection)
+        else:
+            packet = self.published(connection)
+            self.send(connection, 0, [bytes((packet[0] | 8,)) + packet[1:]])
+
+    def control_character(self, connection: Connection) -> None:
+        """A control character in the topic."""
+        self.send(connection, 0, [connection.device.publish_to("status/\x07", self.payload())])
+
+    def wildcard(self, connection: Connection) -> None:
+        """A wildcard in the topic."""
+        self.send(connection, 0, [connection.device.publish_to("status/#", self.payload())])
+
+    def ping_answer(self, connection: Connection) -> None:
+        """A PINGRESP that nobody has asked for."""
+        self.send(connection, 1, [PINGRESP])
+
+    def empty_topic(self, connection: Connection) -> None:
+        """No topic, and no alias for one."""
+        self.send(connection, 0, [connection.device.publish_to("", self.payload())])
+
     def large_publish(self, connection: Connection) -> None:
         """A packet of several full segments; every second one is acknowledged."""
         payload = self.large[int(self.random.random() * len(self.large))]
@@ -324,31 +356,36 @@ class Traffic:
             self.maybe_acknowledge(connection, 0)
 
 
-def generate(path: Path, frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0) -> Truth:
-    """Write a capture of exactly that many frames; returns what is in it."""
+def generate(
+    path: Path, frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0, wrong: float = 0.0
+) -> Truth:
+    """Write a capture of exactly that many frames; returns what is in it.
+
+    ``wrong``: the share of packets that break the specification, so that a linter has something to report.
+    """
     with path.open("wb") as file:
         writer = Writer(file, START_NS)
         writer.start()
-        truth = Traffic(writer, seed, devices, giant).run(frames)
+        truth = Traffic(writer, seed, devices, giant, wrong).run(frames)
         writer.flush()
     return truth
 
 
 def capture(
-    frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0, cache: Path = CACHE
+    frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0, wrong: float = 0.0, cache: Path = CACHE
 ) -> tuple[Path, Truth]:
     """A capture from the cache, made when it is not there, and its truth."""
     code = hashlib.sha256()
     for name in ("frames.py", "devices.py", "generate.py"):
         code.update((Path(__file__).parent / name).read_bytes())
     cache.mkdir(parents=True, exist_ok=True)
-    name = f"{frames}-{seed}-{devices}-" + (f"giant{giant:g}-" if giant else "")
+    name = f"{frames}-{seed}-{devices}-" + (f"giant{giant:g}-" if giant else "") + (f"wrong{wrong:g}-" if wrong else "")
     path = cache / f"{name}{code.hexdigest()[:12]}.pcapng"
     manifest = path.with_suffix(".json")
     if manifest.exists():
         return path, Truth(**json.loads(manifest.read_text()))
     for outdated in cache.glob(f"{name}????????????.*"):
         outdated.unlink()
-    truth = generate(path, frames, seed=seed, devices=devices, giant=giant)
+    truth = generate(path, frames, seed=seed, devices=devices, giant=giant, wrong=wrong)
     manifest.write_text(json.dumps({row.name: getattr(truth, row.name) for row in fields(truth)}, indent=1) + "\n")
     return path, truth

@@ -11,6 +11,8 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect
 from mqttscope.events import ConnectionOpened, PacketEvent
+from mqttscope.lint.catalogue import select, usual_rule
+from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import Connect, Publish
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
@@ -110,6 +112,18 @@ def test_the_same_seed_gives_the_same_capture_and_the_cache_gives_it_back(tmp_pa
     before = path.stat().st_mtime_ns
     assert capture(3_000, seed=3, devices=30, cache=tmp_path) == (path, truth)
     assert path.stat().st_mtime_ns == before
+
+
+def test_one_in_so_many_packets_breaks_the_specification(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.pcapng"
+    truth = generate(path, FRAMES // 2, seed=7, devices=120, wrong=0.1)
+    linter = Linter([usual_rule(rule) for rule in select().values()], strict=True)
+    found = Counter(one.rule for event in dissect(open_capture([path])) for one in linter.feed(event))
+    mistakes = [found[code] for code in ("PUB102", "ENC103", "PUB103", "KAL206", "PUB104")]
+
+    assert 0.09 < truth.wrong_packets / truth.total < 0.11
+    assert sum(mistakes) == truth.wrong_packets
+    assert min(mistakes) > truth.wrong_packets // 6
 
 
 def test_a_giant_connection_has_its_share(tmp_path: Path) -> None:

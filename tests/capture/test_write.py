@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture.read import read_capture
 from mqttscope.capture.write import (
     LINK_TYPE_RAW,
     Recorder,
@@ -24,7 +25,7 @@ from mqttscope.capture.write import (
     replace_file,
     write_file,
 )
-from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment, endpoints
 from tests.capture.test_pcap import read
@@ -472,3 +473,16 @@ def test_checksums_are_right(addresses: tuple[bytes, bytes], tmp_path: Path) -> 
     fields = ("-T", "fields", "-e", "ip.checksum.status", "-e", "tcp.checksum.status")
     good = "1\t1" if addresses is V4 else "\t1"
     assert tshark(path, *fields) == [good] * 5
+
+
+def test_frames_that_an_interface_dropped_are_told() -> None:
+    out = io.BytesIO()
+    with PcapngWriter(out) as writer:
+        writer.write_drops(9, 1)
+        writer.write(Frame(1, 5, 1, b"frame", 5, "a"))
+        writer.write_drops(100, 7)
+        writer.write_drops(None, 9)
+    out.seek(0)
+    told = [one for one in read_capture(out, "b") if isinstance(one, CaptureDrops)]
+
+    assert [(one.interface, one.received, one.dropped) for one in told] == [(0, 100, 7), (0, None, 2)]

@@ -98,7 +98,7 @@ def tshark(paths: tuple[Path, ...], *preferences: str, decode_as: tuple[int, ...
     counts = []
     with PcapngWriter(data) as out:
         for number, path in enumerate(paths):
-            frames = [_moved(one, number) for one in open_capture([path]) if isinstance(one, Frame)]
+            frames = [moved(one, number) for one in open_capture([path]) if isinstance(one, Frame)]
             counts.append(len(frames))
             for frame in frames:
                 out.write(frame)
@@ -113,7 +113,7 @@ def tshark(paths: tuple[Path, ...], *preferences: str, decode_as: tuple[int, ...
     return found
 
 
-def _moved(frame: Frame, number: int) -> Frame:
+def moved(frame: Frame, number: int) -> Frame:
     """The frame with addresses that no other capture has."""
     found = segment(frame)
     if not isinstance(found, Segment):

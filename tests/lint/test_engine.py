@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, ClassVar
 
 import pytest
@@ -15,7 +14,7 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint import engine
 from mqttscope.lint.catalogue import all_rules, instances, usual_rule
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import CONDITIONS, MAX_RUNS, PREFACES, Linter, Withheld, foreign_protocol, scope_key
+from mqttscope.lint.engine import MAX_RUNS, PREFACES, Linter, Withheld, foreign_protocol, scope_key
 from mqttscope.lint.examples import (
     Conversation,
     Step,
@@ -554,41 +553,6 @@ def test_tcp_proves_what_the_sender_had_received(crosses: bool) -> None:
     talk = conversation("proof", *opened(connack=Properties(maximum_qos=1)), crossing(step) if crosses else step)
 
     assert messages(Knows(), talk) == [str(not crosses)]
-
-
-class Thorough(Linter):
-    """Asks about every packet what the engine leaves out where nothing can come of it."""
-
-    def _plan(self, packet: ControlPacket, at: RuleContext) -> Any:
-        groups = []
-        for rule in self.rules:
-            if (
-                rule.implements("check")
-                and isinstance(packet, rule.looks_at)
-                and at.version in rule.versions
-                and rule.sender in (None, at.direction)
-            ):
-                when = rule.when.get(type(packet)) if isinstance(rule.when, dict) else rule.when
-                needless = when is None or when in CONDITIONS or isinstance(packet, rule.always)
-                groups.append((None if needless else attrgetter(str(when)), ((rule, rule.check),)))
-        return tuple(groups), ()
-
-
-THOROUGH = instances(all_rules().values())
-"""Rules of their own, since engines share the plans of the rules that they share."""
-
-
-@pytest.mark.interpreted
-@pytest.mark.parametrize("talk", [one for rule in all_rules().values() for one in (*rule.good, *rule.bad)][::3])
-def test_rules_are_asked_whenever_they_have_something_to_say(talk: Conversation) -> None:
-    quick, thorough = Linter(map(usual_rule, all_rules().values())), Thorough(THOROUGH)
-    found: list[list[tuple[str, int, str]]] = []
-    for linter in (quick, thorough):
-        events = dissect_segments(segments(talk))
-        found.append([(one.rule, one.frame, one.message) for event in events for one in linter.feed(event)])
-
-    assert sorted(found[0]) == sorted(found[1])
-    assert not quick.internal_errors
 
 
 def test_faults_of_one_list_are_one_finding() -> None:

@@ -71,7 +71,7 @@ def like(**changes: Any) -> type[Rule]:
         ({"about": (RetainedStore, "topics")}, "about has to begin with one of its models, and RetainedStore is none"),
         (
             {"about": (RetainedStore,)},
-            "about has to be a tuple of one of the models and the name of a table of it, or None",
+            "about has to be a tuple of one of the models and the names of one or two tables of it, or None",
         ),
         ({"once": Severity.INFO}, "it has no method sum_up"),
         ({"Memory": dict}, "Memory has to be a dataclass or None"),

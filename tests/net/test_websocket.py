@@ -717,3 +717,22 @@ def test_after_a_loss_compressed_messages_inflate_to_the_truth_or_to_an_error(
             assert message.startswith(got)
         else:
             assert got == message
+
+
+def test_application_bytes_have_their_place_in_the_stream_and_their_key() -> None:
+    head, key = request(), b"\x01\x02\x03\x04"
+    stream = head + frame(b"first", key=key) + frame(b"second one", 0x02, key) + frame(b"-third", 0x80, b"abcd")
+    for size in (1, 7, len(stream)):
+        websocket = WebSocket()
+        found: list[WebSocketEvent] = websocket.feed(SERVER, response())
+        for at in range(0, len(stream), size):
+            found += websocket.feed(CLIENT, stream[at : at + size])
+        pieces = [one for one in found if isinstance(one, MessageData) and one.data]
+        assert b"".join(one.data for one in pieces) == b"firstsecond one-third"
+        for one in pieces:
+            masked = stream[one.place : one.place + len(one.data)]
+            assert unmask(masked, one.key) == one.data
+    websocket = opened("")
+    (inflated,) = websocket.feed(CLIENT, frame(deflate([b"text"])[0], 0xC2, key))
+    assert isinstance(inflated, MessageData)
+    assert inflated.place == -1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope import filter as filters
-from mqttscope.cli.inspect import select
+from mqttscope.api.reading import select
 from mqttscope.parallel.lines import SHARES
 from mqttscope.parallel.walk import IndivisibleError
 from tests.parallel.shared import CAPTURES, by_one, by_several, items_of, mixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from mqttscope.cli.decode import Sequence
+from mqttscope.api.decoding import Sequence
 from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
 from mqttscope.events import Event
@@ -172,10 +172,10 @@ def decoded(raw: bytes, sender: str) -> Iterator[tuple[str, bytes]]:
         return
     sink = Text()
     tree = Tree(sink, View(width=100, time="none"))
-    for event in Sequence(None, None, sender).events(raw):
+    for event in Sequence(None, sender).events(raw):
         tree.feed(event)
     yield "decode", sink.whole()
-    yield "decode jsonl", b"".join(Sequence(None, None, sender).json(raw, 4096, show_secrets=False))
+    yield "decode jsonl", b"".join(Sequence(None, sender).json(raw, 4096, show_secrets=False))
 
 
 def events(made: Mutant) -> list[Event]:

@@ -9,7 +9,7 @@ from dataclasses import fields
 
 import pytest
 
-from mqttscope.cli.decode import Sequence
+from mqttscope.api.decoding import Sequence
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.mqtt.packets import Connect
@@ -28,7 +28,7 @@ def says(made: Mutant, secrets: Secrets) -> bool:
     """Whether a well-formed packet names a run of a secret as something that is none: a user name, a topic."""
     found = list(dissect_segments(made.segments, READING))
     for sender, side in (("client", made.client), ("server", made.server)):
-        found += Sequence(None, None, sender).events(b"".join(side))
+        found += Sequence(None, sender).events(b"".join(side))
     for event in found:
         if isinstance(event, PacketEvent) and secrets.inside(b"\0".join(_open_values(event))) is not None:
             return True

@@ -91,7 +91,7 @@ _FLAGS = ("dup", "retain", "resume", "present")
 
 def record(text: str, version: ProtocolVersion = V5) -> list[Script]:
     """Scripts of a conversation."""
-    return _build(text, version)
+    return speak(Builder(START_NS), text, version)
 
 
 def replay(recorded: list[Script], text: str, version: ProtocolVersion = V5) -> list[tuple[Script, Script | None]]:
@@ -156,8 +156,8 @@ def _same(recorded: Entry, live: Entry) -> bool:
     return recorded.type == live.type
 
 
-def _build(text: str, version: ProtocolVersion) -> list[Script]:
-    builder = Builder(START_NS)
+def speak(builder: Builder, text: str, version: ProtocolVersion = V5) -> list[Script]:
+    """Have a builder hold a conversation."""
     for line in text.splitlines():
         words = line.split()
         if not words:

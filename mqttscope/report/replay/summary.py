@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.replay.drivers.run import Plan
+from mqttscope.replay.alterations import Alterations, Causes
+from mqttscope.replay.drivers.client import cause, never_came
+from mqttscope.replay.drivers.run import Plan, Replay
 from mqttscope.replay.drivers.serve import Served, ServerRun
 from mqttscope.replay.live import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL, Note, NoteKind
-from mqttscope.replay.script import Script
+from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.server.recorded import said_identifier
+from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.replay.verify.latency import HANDSHAKES, Quantiles, side_by_side
@@ -75,6 +78,36 @@ class Outcome:
         for note, count in notes:
             self.notes[note] += count
 
+    def take(self, replay: Replay) -> tuple[list[Script], list[Script | None], set[Entry]]:
+        """Add a run that is over; returns its recorded and live connections, and what was left out on purpose."""
+        skipped: set[Entry] = set()
+        recorded: list[Script] = []
+        live: list[Script | None] = []
+        for driver in replay.drivers:
+            player = driver.player
+            recorded.append(player.script)
+            live.append(player.live.script if driver.link is not None else None)
+            self.add_notes(player.live.notes.items())
+            skipped |= player.skipped
+            self.not_kept += player.live.not_kept
+            if driver.failure:
+                self.failures[driver.failure] += 1
+            if driver.shortfall:
+                self.shortfalls[driver.shortfall] += 1
+        self.never_came += never_came(replay.drivers, replay.missed, replay.timeouts)
+        for (index, topic_filter), count in replay.timeouts.learned.items():
+            self.not_awaited[recorded[index].name, topic_filter] += count
+        self.recorded += recorded
+        self.live += live
+        self.sent += replay.context.sent
+        self.received += replay.context.received
+        self.seconds += replay.seconds
+        self.recorded_seconds += replay.recorded_ns / 1e9
+        self.missed += replay.context.gates.missed
+        self.too_long = max(self.too_long, replay.context.gates.order.too_long)
+        self.stopped = self.stopped or replay.stopped
+        return recorded, live, skipped
+
     @property
     def short(self) -> bool:
         """Whether it could not be done as it was recorded."""
@@ -89,6 +122,26 @@ class Outcome:
     def performed(self) -> int:
         """Connections that were made."""
         return sum(one is not None for one in self.live)
+
+
+def compare(
+    replay: Replay,
+    recorded: Iterable[Script],
+    live: Iterable[Script | None],
+    skipped: set[Entry],
+    alterations: Alterations | None,
+) -> Verification:
+    """What the live run did otherwise than recorded (`Outcome.take`), with the causes of that as far as they are known.
+
+    ``alterations``: what the user changed in the recording before it was played.
+    """
+    found = verify(zip(recorded, live, strict=True), skipped=skipped)
+    causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.drivers}
+    for difference in found.differences:
+        difference.cause = causes.get(id(difference.script), "")
+    if alterations is not None:
+        Causes(alterations).mark(found.differences)
+    return found
 
 
 MAX_ROWS = 20

@@ -43,6 +43,7 @@ class AckOutOfOrder(Rule):
     }
     also = {V3_1_1: ("MQTT-4.6.0-6",)}
     looks_at = (Puback, Pubrec, Pubrel)
+    signs = ("out_of_order",)
     needs = Needs.WHOLE
     Memory = Told
 

@@ -41,6 +41,7 @@ class AckUnknownPacketId(Rule):
         V3_1: ("V31-SUBACK-answer", "V31-UNSUBACK-answer"),
     }
     looks_at = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback)
+    signs = ("odd_answer",)
     needs = Needs.OPENING | Needs.WHOLE
 
     good = examples(

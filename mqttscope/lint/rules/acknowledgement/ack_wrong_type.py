@@ -39,6 +39,7 @@ class AckWrongType(Rule):
         V3_1: ("V31-PUBLISH-response",),
     }
     looks_at = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback)
+    signs = ("odd_answer",)
     needs = Needs.WHOLE
 
     good = examples(

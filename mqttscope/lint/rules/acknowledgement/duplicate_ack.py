@@ -23,6 +23,7 @@ class DuplicateAck(Rule):
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
     looks_at = (Puback, Pubrec, Pubcomp)
+    signs = ("odd_answer",)
     needs = Needs.WHOLE
 
     good = examples(

@@ -41,6 +41,7 @@ class PacketIdInUse(Rule):
     looks_at = (Publish, Subscribe, Unsubscribe)
     when = "qos"
     always = (Subscribe, Unsubscribe)
+    signs = {Publish: ("taken",)}
     needs = Needs.WHOLE
 
     good = examples(

@@ -42,6 +42,7 @@ class PacketIdZero(Rule):
     looks_at = (Publish, Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback)
     when = "qos"
     always = (Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback)
+    signs = ("zero_identifier",)
 
     good = examples(
         lambda: [

@@ -22,6 +22,7 @@ class PubrelAfterNegativePubrec(Rule):
     versions = (V5,)
     also = {V5: ("MQTT-4.3.3-4",)}
     looks_at = Pubrel
+    signs = ("odd_answer",)
     needs = Needs.WHOLE
 
     good = examples(

@@ -27,6 +27,7 @@ class ResendOnLiveConnection(Rule):
     looks_at = (Publish, Pubrel)
     when = "dup"
     always = (Pubrel,)
+    signs = {Pubrel: ("odd_answer",)}
     needs = Needs.WHOLE
 
     good = examples(

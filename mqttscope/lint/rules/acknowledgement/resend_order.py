@@ -42,6 +42,7 @@ class ResendOrder(Rule):
     }
     looks_at = Publish
     when = "dup"
+    signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)
 

@@ -38,6 +38,7 @@ class ResendPacketIdChanged(Rule):
     also = {V5: ("MQTT-4.4.0-1",), V3_1_1: ("MQTT-4.4.0-1",)}
     looks_at = Publish
     when = "dup"
+    signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
 

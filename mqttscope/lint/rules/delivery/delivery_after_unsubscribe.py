@@ -31,6 +31,7 @@ class DeliveryAfterUnsubscribe(Rule):
     statements = {V5: {"MQTT-3.10.4-2": ""}, V3_1_1: {"MQTT-3.10.4-1": "", "MQTT-3.10.4-2": ""}}
     also = {V5: ("MQTT-3.10.4-1",)}
     looks_at = Publish
+    signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
     settings = {"grace": 5}

@@ -63,6 +63,7 @@ class DeliveryOrder(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)
+    about = (Messages, "topics")
     Memory = Newest
 
     good = examples(

@@ -32,6 +32,7 @@ class DeliveryQosAboveGranted(Rule):
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "qos"
+    signs = ("above_granted",)
     needs = ALL_SUBSCRIPTIONS
 
     good = examples(

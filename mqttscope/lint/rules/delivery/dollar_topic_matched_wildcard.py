@@ -28,6 +28,7 @@ class DollarTopicMatchedWildcard(Rule):
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.7.2-1": ""}, V3_1_1: {"MQTT-4.7.2-1": ""}}
     looks_at = Publish
+    signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
 

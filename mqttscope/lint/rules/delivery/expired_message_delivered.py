@@ -45,6 +45,7 @@ class ExpiredMessageDelivered(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     settings = {"tolerance": 2}
     models = (Messages,)
+    about = (Messages, "topics")
 
     good = examples(
         lambda: [

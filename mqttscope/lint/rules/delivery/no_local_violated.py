@@ -37,6 +37,7 @@ class NoLocalViolated(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.8.3-3": ""}}
     looks_at = Publish
+    signs = ("no_local",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
     settings = {"window": 60}

@@ -41,6 +41,7 @@ class PropertyAltered(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
+    about = (Messages, "topics")
 
     good = examples(
         lambda: [

@@ -32,6 +32,7 @@ class PublishMatchesNoSubscription(Rule):
         V3_1_1: {"MQTT-3.3.2-3": ""},
     }
     looks_at = Publish
+    signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
 

@@ -54,6 +54,7 @@ class Qos2DeliveredTwice(Rule):
     when = "qos"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)
+    about = (Messages, "topics")
 
     good = examples(
         lambda: [

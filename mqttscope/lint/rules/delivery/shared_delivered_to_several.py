@@ -36,6 +36,7 @@ class SharedDeliveredToSeveral(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)
+    about = (Messages, "topics")
 
     good = examples(
         lambda: [

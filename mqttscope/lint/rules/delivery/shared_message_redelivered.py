@@ -67,6 +67,8 @@ class SharedMessageRedelivered(Rule):
     when = {Puback: "reason_code", Pubrec: "reason_code"}
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)
+    about = (Messages, "topics")
+    signs = {Publish: ("from_server",)}
     Memory = Refusals
 
     good = examples(

@@ -64,6 +64,7 @@ class StaleSubscriptionUsed(Rule):
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-3.8.4-3": ""}, V3_1_1: {"MQTT-3.8.4-3": ""}}
     looks_at = Publish
+    signs = ("replaced",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}

@@ -43,6 +43,7 @@ class SubscriptionIdForeign(Rule):
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
+    signs = ("foreign_identifier",)
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
 

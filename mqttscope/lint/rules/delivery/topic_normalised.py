@@ -31,6 +31,7 @@ class TopicNormalised(Rule):
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.7.3-4": ""}, V3_1_1: {"MQTT-4.7.3-4": ""}}
     looks_at = Publish
+    signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
 

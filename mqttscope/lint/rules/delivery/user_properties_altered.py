@@ -37,6 +37,7 @@ class UserPropertiesAltered(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
+    about = (Messages, "topics")
 
     good = examples(
         lambda: [

@@ -35,6 +35,7 @@ class BomStripped(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
+    about = (Messages, "topics", "marked")
 
     good = examples(
         lambda: [

@@ -28,6 +28,7 @@ class Utf8BomPresent(Rule):
     also = {V5: ("MQTT-1.5.4-3",), V3_1_1: ("MQTT-1.5.3-3",)}
     looks_at = WITH_STRINGS
     when = "odd_strings"
+    signs = ("unprintable",)
 
     good = examples(
         lambda: [

@@ -32,6 +32,7 @@ class Utf8ControlCharacter(Rule):
     statements = {V5: {"V5-STRING-control-characters": ""}, V3_1_1: {"V311-STRING-control-characters": ""}}
     looks_at = WITH_STRINGS
     when = "odd_strings"
+    signs = ("unprintable",)
 
     good = examples(
         lambda: [

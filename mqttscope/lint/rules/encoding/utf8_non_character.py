@@ -31,6 +31,7 @@ class Utf8NonCharacter(Rule):
     also = {V3_1_1: ("V311-STRING-control-characters",)}
     looks_at = WITH_STRINGS
     when = "odd_strings"
+    signs = ("unprintable",)
 
     good = examples(
         lambda: [

@@ -25,6 +25,7 @@ class VarintNotMinimal(Rule):
     reason_code = 0x81
     statements = {V5: {"MQTT-1.5.5-1": ""}}
     looks_at = ControlPacket
+    signs = ("not_minimal",)
     malformed = (MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,)
 
     good = examples(

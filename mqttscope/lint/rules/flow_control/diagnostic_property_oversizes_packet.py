@@ -67,6 +67,7 @@ class DiagnosticPropertyOversizesPacket(Rule):
     }
     looks_at = ANSWERS
     when = "properties"
+    signs = ("oversized",)
     needs = Needs.OPENING
 
     good = examples(

@@ -28,6 +28,7 @@ class MaxPacketSizeExceeded(Rule):
     statements = {V5: {"MQTT-3.1.2-24": "server", "MQTT-3.2.2-15": "client"}}
     also = {V5: ("MQTT-3.1.2-25",)}
     looks_at = ControlPacket
+    signs = ("oversized",)
     needs = Needs.OPENING
 
     good = examples(

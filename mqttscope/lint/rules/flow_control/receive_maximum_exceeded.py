@@ -42,6 +42,7 @@ class ReceiveMaximumExceeded(Rule):
     looks_at = (Publish, Connack)
     when = "qos"
     always = (Connack,)
+    signs = {Publish: ("window_full",)}
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
     good = examples(

@@ -78,6 +78,7 @@ class FixedHeaderFlags(Rule):
         Pingresp,
         Disconnect,
     )
+    signs = ("header_flags",)
 
     good = examples(
         lambda: [

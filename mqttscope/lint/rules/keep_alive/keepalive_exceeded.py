@@ -36,6 +36,7 @@ class KeepaliveExceeded(Rule):
         V3_1: {"V31-KEEPALIVE-client": ""},
     }
     looks_at = ControlPacket
+    signs = ("silent",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     settings = {"tolerance_percent": 10}

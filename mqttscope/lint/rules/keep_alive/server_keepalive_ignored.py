@@ -33,6 +33,7 @@ class ServerKeepaliveIgnored(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-21": "", "MQTT-3.2.2-21": ""}}
     looks_at = ControlPacket
+    signs = ("silent",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     settings = {"tolerance_percent": 10}

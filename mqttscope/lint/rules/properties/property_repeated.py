@@ -59,6 +59,7 @@ class PropertyRepeated(Rule):
     looks_at = WITH_STRINGS
     when = "properties"
     always = (Connect,)
+    signs = ("repeated",)
 
     good = examples(
         lambda: [

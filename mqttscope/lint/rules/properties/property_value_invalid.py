@@ -6,12 +6,10 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.signs import NOT_ZERO, YES_OR_NO
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties, property_name
-
-_FLAGS = frozenset({0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A})
-_NOT_ZERO = {0x0B: "1 to 268,435,455", 0x21: "1 to 65,535", 0x27: "1 and more"}
 
 
 class PropertyValueInvalid(Rule):
@@ -50,6 +48,7 @@ class PropertyValueInvalid(Rule):
     looks_at = (Connect, Connack, Publish, Subscribe)
     when = "properties"
     always = (Connect,)
+    signs = {Publish: ("odd_value",)}
 
     good = examples(
         lambda: [
@@ -145,17 +144,17 @@ class PropertyValueInvalid(Rule):
             will = None if packet.will is None else packet.will.properties
             return self._block(packet.properties, "", "CONNECT") + self._block(will, "will.", "Will")
         for number, value in packet.properties.items:
-            if (value == 0 and number in _NOT_ZERO) or (number in _FLAGS and value > 1):
+            if (value == 0 and number in NOT_ZERO) or (number in YES_OR_NO and value > 1):
                 return self._block(packet.properties, "", packet_name(packet))
         return None
 
     def _block(self, block: Properties | None, prefix: str, kind: str) -> list[Report]:
         found: dict[str, Report] = {}
         for number, value in () if block is None else block.items:
-            if number in _FLAGS and value > 1:
+            if number in YES_OR_NO and value > 1:
                 allowed = "0 or 1"
-            elif value == 0 and number in _NOT_ZERO:
-                allowed = _NOT_ZERO[number]
+            elif value == 0 and number in NOT_ZERO:
+                allowed = NOT_ZERO[number]
             else:
                 continue
             field = f"{prefix}properties.{property_name(number)}"

@@ -26,6 +26,7 @@ class PayloadNotUtf8(Rule):
     looks_at = (Publish, Connect)
     when = "properties"
     always = (Connect,)
+    signs = {Publish: ("payload_format_indicator",)}
 
     good = examples(
         lambda: [

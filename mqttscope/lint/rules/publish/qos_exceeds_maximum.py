@@ -28,6 +28,7 @@ class QosExceedsMaximum(Rule):
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
+    signs = ("above_maximum",)
     needs = Needs.OPENING
 
     good = examples(

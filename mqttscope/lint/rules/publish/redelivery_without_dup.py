@@ -43,6 +43,7 @@ class RedeliveryWithoutDup(Rule):
     }
     looks_at = Publish
     when = "qos"
+    signs = ("taken", "carries")
     needs = Needs.WHOLE
     models = (SessionModel,)
 

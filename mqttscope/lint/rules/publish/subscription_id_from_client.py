@@ -28,6 +28,7 @@ class SubscriptionIdFromClient(Rule):
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
+    signs = ("subscription_identifier",)
 
     good = examples(
         lambda: [

@@ -25,6 +25,7 @@ class TopicEmpty(Rule):
     also = {V3_1: ("V31-PUBLISH-topic-length",)}
     looks_at = Publish
     when = "odd_strings"
+    signs = ("nameless",)
 
     good = examples(
         lambda: [

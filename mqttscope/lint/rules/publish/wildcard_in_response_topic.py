@@ -26,6 +26,7 @@ class WildcardInResponseTopic(Rule):
     looks_at = (Publish, Connect)
     when = "properties"
     always = (Connect,)
+    signs = {Publish: ("response_topic",)}
 
     good = examples(
         lambda: [

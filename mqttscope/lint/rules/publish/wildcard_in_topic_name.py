@@ -27,6 +27,7 @@ class WildcardInTopicName(Rule):
     }
     looks_at = Publish
     when = "odd_strings"
+    signs = ("wildcard",)
 
     good = examples(
         lambda: [

@@ -45,6 +45,7 @@ class CleanStartIgnored(Rule):
         V3_1: {"V31-CONNECT-clean-session": ""},
     }
     looks_at = (Publish, Pubrel)
+    signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)
     Memory = Seen

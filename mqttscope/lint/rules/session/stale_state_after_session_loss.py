@@ -30,6 +30,7 @@ class StaleStateAfterSessionLoss(Rule):
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
     always = (Puback, Pubrec, Pubrel, Pubcomp)
+    signs = ("state_lost",)
     needs = Needs.OPENING | Needs.WHOLE
 
     good = examples(

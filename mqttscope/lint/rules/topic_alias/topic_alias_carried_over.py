@@ -49,6 +49,7 @@ class TopicAliasCarriedOver(Rule):
     statements = {V5: {"MQTT-3.3.2-7": ""}}
     looks_at = (Publish, Puback, Pubrec)
     when = {Publish: "properties"}
+    signs = {Publish: ("unresolved",), Puback: ("odd_aliases",), Pubrec: ("odd_aliases",)}
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)
     Memory = Waiting

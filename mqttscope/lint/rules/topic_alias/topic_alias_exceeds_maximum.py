@@ -36,6 +36,7 @@ class TopicAliasExceedsMaximum(Rule):
     }
     looks_at = Publish
     when = "properties"
+    signs = ("odd_alias",)
     needs = Needs.OPENING
 
     good = examples(

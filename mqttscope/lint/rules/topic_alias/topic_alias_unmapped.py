@@ -25,6 +25,7 @@ class TopicAliasUnmapped(Rule):
     also = {V5: ("MQTT-3.3.2-7",)}
     looks_at = Publish
     when = "properties"
+    signs = ("unresolved",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER
 
     good = examples(

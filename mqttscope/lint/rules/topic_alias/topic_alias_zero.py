@@ -24,6 +24,7 @@ class TopicAliasZero(Rule):
     also = {V5: ("V5-PUBLISH-alias-range",)}
     looks_at = Publish
     when = "properties"
+    signs = ("odd_alias",)
 
     good = examples(
         lambda: [

@@ -1,0 +1,309 @@
+"""What a test expects of the traffic that it makes: packets that have to pass, and findings that must not be.
+
+The traffic is what passes a `Proxy`, while the test runs, or what a capture holds.  The fixture ``mqtt_capture`` of the
+pytest plugin makes it (docs/pytest.md).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Protocol
+
+from mqttscope.api.captures import Captures, Path, Source
+from mqttscope.api.linting import judge
+from mqttscope.api.reading import ArgumentError
+from mqttscope.lint.catalogue import all_rules, expand
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.topics import matches
+from mqttscope.mqtt.wire import counted
+from mqttscope.proxy import Proxy, findings_text
+from mqttscope.redact.credentials import starred_name
+
+LOOK_S = 0.02
+"""So often it is looked whether a packet has passed."""
+TIMEOUT_S = 5.0
+"""How long a packet is waited for."""
+MAX_SHOWN = 20
+"""Packets that a message names; further ones are counted."""
+TYPES = frozenset(kind.name.lower() for kind in PacketType)
+
+
+class Passed(Protocol):
+    """One packet that passed: a `proxy.Seen`, or a `Packet` of a capture."""
+
+    @property
+    def connection(self) -> int | None:
+        """Number of its connection, from 0."""
+
+    @property
+    def client_identifier(self) -> str | None:
+        """That of its connection."""
+
+    @property
+    def direction(self) -> str | None:
+        """``client_to_server`` or ``server_to_client``."""
+
+    @property
+    def type(self) -> str | None:
+        """Name of the packet type: ``publish``."""
+
+    @property
+    def topic(self) -> str | None:
+        """Resolved topic of a PUBLISH."""
+
+    @property
+    def payload(self) -> bytes | None:
+        """The payload of a PUBLISH."""
+
+    @property
+    def packet(self) -> ControlPacket | None:
+        """The decoded fields."""
+
+    @property
+    def malformed(self) -> Malformed | None:
+        """What is wrong with it; ``None`` for good packets."""
+
+    @property
+    def frame(self) -> int | None:
+        """Number of the frame that completed it."""
+
+    @property
+    def timestamp_ns(self) -> int | None:
+        """When it passed, in nanoseconds since 1970."""
+
+
+class Traffic:
+    """The traffic of a test.
+
+    Questions about a running proxy are answered with all that clients had sent before.  Each raises `AssertionError`
+    where it does not hold, and says what passed instead.
+    """
+
+    def __init__(self, source: Proxy | Path | Sequence[Path]) -> None:
+        """``source``: a proxy that runs, or one or more captures; errors as of `open`."""
+        self.proxy: Proxy | None = source if isinstance(source, Proxy) else None
+        """The proxy; ``None`` for captures."""
+        names = [source] if isinstance(source, str | os.PathLike) else source
+        self._source = None if isinstance(names, Proxy) else Source(names)
+
+    @property
+    def port(self) -> int:
+        """Where clients connect; :class:`RuntimeError` for captures."""
+        return self._running().port
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, as a URL; :class:`RuntimeError` for captures."""
+        return self._running().url
+
+    def packets(
+        self,
+        type: str | None = None,  # noqa: A002 - the word of the JSON form
+        *,
+        topic: str | None = None,
+        payload: str | bytes | None = None,
+        direction: str | None = None,
+        client_identifier: str | None = None,
+        where: Callable[[Passed], object] | None = None,
+    ) -> list[Passed]:
+        """What has passed, oldest first, as far as it matches.
+
+        ``type``: name of a packet type, ``publish``.  ``topic``: a topic or a Topic Filter.  ``payload``: bytes, or
+        text that is UTF-8.  ``direction``: ``client_to_server`` or ``server_to_client``.  ``where``: asked about each
+        packet that matches otherwise.  `ArgumentError` for a type that does not exist.
+        """
+        if type is not None and type not in TYPES:
+            raise ArgumentError(f"{type!r} is no packet type: {', '.join(sorted(TYPES))}")
+        wanted = payload.encode() if isinstance(payload, str) else payload
+
+        def is_wanted(one: Passed) -> bool:
+            return (
+                type in (None, one.type)
+                and (topic is None or (one.topic is not None and (one.topic == topic or matches(topic, one.topic))))
+                and wanted in (None, one.payload)
+                and direction in (None, one.direction)
+                and client_identifier in (None, one.client_identifier)
+                and (where is None or bool(where(one)))
+            )
+
+        return [one for one in self._all() if is_wanted(one)]
+
+    def expect(
+        self,
+        type: str | None = None,  # noqa: A002 - the word of the JSON form
+        *,
+        topic: str | None = None,
+        payload: str | bytes | None = None,
+        direction: str | None = None,
+        client_identifier: str | None = None,
+        where: Callable[[Passed], object] | None = None,
+        count: int | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> Passed:
+        """The first packet that matches, as for `packets`; it is waited for up to ``timeout`` seconds.
+
+        ``count``: how many there have to be, at least one unless given.  See `absent` for none at all.
+        """
+        __tracebackhide__ = True
+        if count is not None and count < 1:
+            raise ArgumentError(f"count is {count}: absent() is for packets that must not pass")
+        asked = {
+            "topic": topic, "payload": payload, "direction": direction, "client_identifier": client_identifier,
+        }  # fmt: skip
+        end = time.monotonic() + timeout
+        while True:
+            found = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
+            if len(found) >= (count or 1) or self.proxy is None or time.monotonic() >= end:
+                break
+            time.sleep(LOOK_S)
+        if len(found) < (count or 1) or (count is not None and len(found) > count):
+            what = _described(type, where=where, **asked)
+            wanted = "no packet" if not found else f"{counted(len(found), 'packet')}, not {count or 1},"
+            raise AssertionError(f"{wanted} passed with {what}\n{self._seen()}")
+        return found[0]
+
+    def absent(
+        self,
+        type: str | None = None,  # noqa: A002 - the word of the JSON form
+        *,
+        topic: str | None = None,
+        payload: str | bytes | None = None,
+        direction: str | None = None,
+        client_identifier: str | None = None,
+        where: Callable[[Passed], object] | None = None,
+    ) -> None:
+        """No packet matches, as for `packets`, of all that have passed so far; and some have."""
+        __tracebackhide__ = True
+        asked = {
+            "topic": topic, "payload": payload, "direction": direction, "client_identifier": client_identifier,
+        }  # fmt: skip
+        found = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
+        if found:
+            what = _described(type, where=where, **asked)
+            raise AssertionError(f"{counted(len(found), 'packet')} passed with {what}\n{_shown(found)}")
+        self._require_packets()
+
+    def never(self, *rules: str) -> None:
+        """No finding of these rules, of any severity and confidence; and some packets have passed.
+
+        ``rules``: codes, prefixes or names of rules.  `UnknownRuleError` for one that does not exist, `ArgumentError`
+        for one that the proxy does not run: ``extend_select`` makes it run.
+        """
+        __tracebackhide__ = True
+        if not rules:
+            raise ArgumentError("never() needs the code, prefix or name of a rule")
+        codes: set[str] = set()
+        for name in rules:
+            codes.update(self._codes(name))
+        found = [one for one in self._findings_of(rules) if one.rule in codes]
+        if found:
+            raise AssertionError(f"there are findings of {', '.join(rules)}\n\n{self._told(found)}")
+        self._require_packets()
+
+    def findings(self) -> list[Finding]:
+        """What the linter has found, of any severity."""
+        return self._findings_of(())
+
+    def assert_conformant(
+        self,
+        *,
+        fail_on: str | None = None,
+        min_confidence: str | None = None,
+        ignore: Iterable[str] = (),
+        require_packets: int = 1,
+    ) -> None:
+        """Nothing breaks the specification, as `Proxy.assert_conformant` has it.
+
+        ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence: ``error`` and
+        ``certain`` unless given, or what the policy of the proxy says.
+        """
+        __tracebackhide__ = True
+        if self.proxy is not None:
+            self.proxy.assert_conformant(
+                fail_on=fail_on, min_confidence=min_confidence, ignore=ignore, require_packets=require_packets
+            )
+            return
+        ignored = {code for name in ignore for code in expand(name)}
+        lowest, surest = Severity(fail_on or "error").rank, Confidence(min_confidence or "certain").rank
+        found = [
+            one
+            for one in self.findings()
+            if one.severity.rank >= lowest and one.confidence.rank >= surest and one.rule not in ignored
+        ]
+        if found:
+            raise AssertionError(f"the traffic does not conform\n\n{self._told(found)}")
+        if require_packets > 0:
+            self._require_packets(require_packets)
+
+    def _running(self) -> Proxy:
+        if self.proxy is None:
+            raise RuntimeError("a capture has no place to connect to")
+        return self.proxy
+
+    def _all(self) -> Sequence[Passed]:
+        return self._captured if self.proxy is None else self.proxy.packets()
+
+    @cached_property
+    def _captured(self) -> Sequence[Passed]:
+        assert self._source is not None
+        self._source.raise_errors = True
+        return list(Captures(self._source))
+
+    def _findings_of(self, rules: Sequence[str]) -> list[Finding]:
+        if self.proxy is not None:
+            return self.proxy.findings()
+        assert self._source is not None
+        return list(judge(self._source, extend_select=rules))
+
+    def _codes(self, name: str) -> list[str]:
+        __tracebackhide__ = True
+        codes = expand(name)
+        if self.proxy is not None and not set(codes) & set(self.proxy.rules):
+            raise ArgumentError(f"{name} does not run, so that it finds nothing: extend_select=[{name!r}] makes it run")
+        return codes
+
+    def _require_packets(self, least: int = 1) -> None:
+        __tracebackhide__ = True
+        passed = len(self._all())
+        if not passed:
+            raise AssertionError("nothing to judge: no MQTT packet has passed")
+        if passed < least:
+            raise AssertionError(f"too little to judge: {counted(passed, 'packet')}, {least:,} are required")
+
+    def _told(self, findings: list[Finding]) -> str:
+        where = self.proxy.address if self.proxy is not None else ", ".join(self._source.names if self._source else ())
+        codes = dict.fromkeys(one.rule for one in findings)
+        return findings_text(findings, [all_rules()[code]() for code in codes if code in all_rules()], where)
+
+    def _seen(self) -> str:
+        notes = self.proxy.notes if self.proxy is not None else []
+        return "\n".join([_shown(self._all()), *notes[-MAX_SHOWN:]])
+
+
+def _described(type: str | None, *, where: object = None, **asked: object) -> str:  # noqa: A002 - as above
+    said = {"type": type, **asked}
+    words = [f"{name} {value!r}" for name, value in said.items() if value is not None]
+    return ", ".join([*words, *(["what where asks for"] if where is not None else [])]) or "any type"
+
+
+def _shown(packets: Sequence[Passed]) -> str:
+    """Packets on a line each, the last ones, without secrets."""
+    if not packets:
+        return "nothing passed at all"
+    lines = []
+    for one in packets[-MAX_SHOWN:]:
+        arrow = "->" if one.direction == "client_to_server" else "<-"
+        name = starred_name(one.client_identifier) if one.client_identifier else "?"
+        topic = f" {starred_name(one.topic)!r}" if one.topic is not None else ""
+        wrong = f" malformed: {one.malformed.reason}" if one.malformed is not None else ""
+        lines.append(f"  {name!r} {arrow} {(one.type or '?').upper()}{topic}{wrong}")
+    left = len(packets) - len(lines)
+    counts = Counter(one.type or "?" for one in packets)
+    total = ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
+    return "\n".join([f"passed: {total}", *([f"  {left:,} more before"] if left else []), *lines])

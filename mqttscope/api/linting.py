@@ -1,0 +1,191 @@
+"""Findings of captures: what breaks the specification, by whom, where, of which statement, and how certain.
+
+for finding in mqttscope.lint("a.pcapng", select=["PUB"]):
+print(finding.rule, finding.severity, finding.message, finding.statements)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path as FilePath
+from typing import Any, overload
+
+from mqttscope.api.captures import Path, Ports, Source
+from mqttscope.api.reading import ArgumentError
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lint.catalogue import all_rules, instances
+from mqttscope.lint.catalogue import select as select_rules
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.profile import load, rules_of
+from mqttscope.lint.quality import Quality
+from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule_check import faults_of_declarations
+from mqttscope.net.frame import CaptureError
+from mqttscope.redact.findings import Hiding, conceal
+from mqttscope.redact.secrets import LENGTH
+
+SECRETS = "SEC104"
+"""The rule whose setting is the length from which on random text counts as a secret."""
+
+
+class Findings(Sequence[Finding]):
+    """Findings in the order in which they were found, and what is to be known of the captures."""
+
+    def __init__(self, found: list[Finding], errors: list[CaptureError], linter: Linter, packets: int) -> None:
+        self._found = found
+        self.errors: list[CaptureError] = errors
+        """What could not be read: findings are of what could."""
+        self.packets: int = packets
+        """MQTT packets that were judged; 0 says that the captures hold no MQTT, which is no good news."""
+        self.rules: list[str] = [rule.code for rule in linter.rules]
+        """Codes of the rules that ran."""
+        self.withheld: dict[str, int] = dict(linter.withheld)
+        """Findings by rule that the captures are not good enough for."""
+        self.quality: Quality = linter.quality
+        """How good the captures are: what was lost, joined late or could not be read."""
+        self.failed: dict[str, str] = {one.rule: one.error for one in linter.internal_errors}
+        """Rules that failed on some packet, with the reason: rules of one's own may."""
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Finding]: ...
+    def __getitem__(self, index: int | slice) -> Finding | list[Finding]:
+        return self._found[index]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return f"Findings({len(self)} of {len(self.by_rule)} rules in {self.packets} packets)"
+
+    @property
+    def by_rule(self) -> dict[str, list[Finding]]:
+        """Findings by the code of their rule."""
+        found: dict[str, list[Finding]] = {}
+        for one in self._found:
+            found.setdefault(one.rule, []).append(one)
+        return found
+
+    def at_least(
+        self, severity: Severity | str = Severity.INFO, confidence: Confidence | str = Confidence.HEURISTIC
+    ) -> list[Finding]:
+        """Those of this severity and confidence, or higher ones.
+
+        ``at_least("error", "certain")`` are those for which ``mqttscope lint`` ends with exit code 1.
+        """
+        try:
+            lowest, surest = Severity(severity), Confidence(confidence)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from None
+        return [one for one in self._found if one.severity.rank >= lowest.rank and one.confidence.rank >= surest.rank]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The JSON forms: what ``mqttscope lint --format jsonl`` writes (docs/findings.md)."""
+        import orjson
+
+        from mqttscope.report.findings.json import finding_view, line
+
+        return [orjson.loads(line(finding_view(one))) for one in self._found]
+
+
+def lint(
+    *captures: Path,
+    select: Iterable[str] = (),
+    extend_select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    rules: Iterable[type[Rule]] = (),
+    profile: Path | None = None,
+    complete: Iterable[str] = (),
+    filter: str | None = None,  # noqa: A002 - the word of the option
+    keys: Path | None = None,
+    ports: Ports = (),
+    version: str | None = None,
+    show_secrets: bool = False,
+    raise_errors: bool = False,
+) -> Findings:
+    """Judge captures; returns all findings, of every severity and confidence.
+
+    ``captures``, ``filter``, ``keys``, ``ports``, ``version`` and ``raise_errors`` are as for `open`; a filter chooses
+    findings by their packets.  ``select``, ``extend_select`` and ``ignore`` take codes, prefixes and names of rules as
+    ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules of one's own that run as well (docs/adding-a-rule.md).
+    ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
+    which the captures hold every connection.  No configuration file is read.
+
+    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` for a rule of one's own that
+    lacks something, beside the errors of `open`.
+    """
+    source = Source(captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors)
+    return judge(
+        source,
+        select=_names(select),
+        extend_select=_names(extend_select),
+        ignore=_names(ignore),
+        rules=[*_own(rules), *(() if profile is None else rules_of(load(str(profile), FilePath.cwd())))],
+        complete=frozenset(complete),
+        show_secrets=show_secrets,
+    )
+
+
+def judge(
+    source: Source,
+    *,
+    select: Sequence[str] = (),
+    extend_select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
+    complete: frozenset[str] = frozenset(),
+    show_secrets: bool = False,
+) -> Findings:
+    """As `lint`; ``rules`` run beside those that are selected."""
+    chosen = [*instances(select_rules(select, extend_select, ignore).values()), *rules]
+    reading = source.reading()
+    judging = _Judging(Linter(chosen, complete=complete), source, show_secrets=show_secrets)
+    for event in source.events(reading, source.dissector(reading), judging.feed):
+        judging.feed(event)
+    return Findings(judging.found, source.errors, judging.linter, judging.packets)
+
+
+class _Judging:
+    """The linter at work."""
+
+    def __init__(self, linter: Linter, source: Source, *, show_secrets: bool) -> None:
+        self.linter = linter
+        self.found: list[Finding] = []
+        self.packets = 0
+        self._wanted = source.filter()
+        length = next((int(rule.set["length"]) for rule in linter.rules if rule.code == SECRETS), LENGTH)
+        self._hiding = Hiding(length, show_secrets=show_secrets)
+
+    def feed(self, event: Event) -> None:
+        """Judge one event."""
+        found = self.linter.feed(event)
+        is_wanted = self._wanted is None or self._wanted.matches(event)
+        if is_wanted and isinstance(event, PacketEvent | MalformedEvent):
+            self.packets += 1
+        if found and is_wanted:
+            self.found += (conceal(one, self._hiding) for one in found)
+
+
+def _own(rules: Iterable[type[Rule]]) -> list[Rule]:
+    """Rules that were made elsewhere; `ArgumentError` says what one lacks that the engine relies on."""
+    found: dict[str, Rule] = {}
+    for rule in rules:
+        if not (isinstance(rule, type) and issubclass(rule, Rule)):
+            raise ArgumentError(f"{rule!r} is no class of a rule")
+        code = getattr(rule, "code", None)
+        faults = [] if isinstance(code, str) and code else ["it has no code, such as OWN101"]
+        if not isinstance(getattr(rule, "severity", None), Severity):
+            faults.append("it has no severity: a member of mqttscope.lint.finding.Severity")
+        if code in all_rules() or code in found:
+            faults.append(f"{code} is the code of another rule")
+        faults += faults_of_declarations(rule)
+        if faults:
+            raise ArgumentError(f"{rule.__name__}: {'; '.join(faults)}")
+        found[rule.code] = rule()
+    return list(found.values())
+
+
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

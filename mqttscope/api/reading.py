@@ -1,0 +1,329 @@
+"""Captures as the library and the commands read them: segments, and what is inside TLS where the keys are known."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import BinaryIO, cast
+
+from mqttscope.capture import open_capture
+from mqttscope.capture.files import STDIN
+from mqttscope.dissect import CaptureOrder, FastPath, segments
+from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
+from mqttscope.errors import MqttscopeError
+from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.fragments import Fragments
+from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
+from mqttscope.net.segment import Segment
+
+Tap = Callable[[Iterator[Frame | CaptureNotice]], Iterator[Frame | CaptureNotice]]
+MAX_NAMED = 5
+"""Captures that are named in one sentence; further ones are counted."""
+
+
+class ReadingError(MqttscopeError):
+    """Captures cannot be read as asked: keys cannot be used, or a program is missing that would be needed."""
+
+
+class CaptureNotFoundError(MqttscopeError, FileNotFoundError):
+    """A name stands for no capture: no file, no file that a pattern matches, or a directory without captures."""
+
+
+class CaptureReadError(MqttscopeError):
+    """A capture could not be read, or not to its end; ``error`` says where and why."""
+
+    def __init__(self, error: CaptureError) -> None:
+        place = "" if error.offset is None else f" (at byte {error.offset:,}, after {counted(error.frames, 'frame')})"
+        super().__init__(f"{error.capture}: {error.message}{place}")
+        self.error = error
+
+
+class ArgumentError(MqttscopeError, ValueError):
+    """An argument cannot be meant; the text says why."""
+
+
+class Reading:
+    """The captures of one run, decrypted where a key log or secrets in the captures allow it.
+
+    `ReadingError` for keys that cannot be used and programs that are missing: from the constructor, and from
+    `segments` before anything comes out of it.
+    """
+
+    cannot_decrypt: type[ReadingError] = ReadingError
+    """Raised where the keys cannot be used."""
+    cannot_dissect: type[ReadingError] = ReadingError
+    """Raised where tshark is to dissect the frames and cannot be had."""
+
+    def __init__(
+        self,
+        captures: Sequence[str],
+        *,
+        keylog: str | None = None,
+        via: tuple[str, ...] | None = None,
+        stdin: BinaryIO | None = None,
+        fragments: Fragments | None = None,
+    ) -> None:
+        """``keylog``: a file with keys of TLS sessions (format of NSS).
+
+        ``via``: preferences of tshark, where that is to dissect the frames.  ``fragments``: the table that reassembles
+        IP fragments, where the caller wants to see it.
+        """
+        self.captures = captures
+        self.via = via
+        self.fragments = fragments
+        self.keys: bytes | None = None
+        self.records = 0
+        """Records of TLS that were decrypted."""
+        self.order = CaptureOrder()
+        """Which captures begin before the end of one that was read before."""
+        self._fast_path: FastPath | None = None
+        self._stdin = stdin
+        self._spool: BinaryIO | None = None
+        self._keylog = keylog
+        self._failed = False
+        self.notes: list[str] = []
+        """What the library has to say of keys in the captures, as sentences."""
+        if self.via is not None:
+            self._need_tshark()
+        if keylog is not None:
+            self.keys = self._read_keys(keylog)
+
+    def note(self, sentence: str) -> None:
+        """Say something about the captures; a command says it to people."""
+        self.notes.append(sentence)
+
+    @property
+    def decrypting(self) -> bool:
+        """Whether keys were given."""
+        return self.keys is not None
+
+    @property
+    def takes_fast_path(self) -> bool:
+        """Whether a fast path may take frames: nobody else has to see them."""
+        return self.keys is None and self.via is None
+
+    def segments(
+        self, skipped: Counter[str], tap: Tap | None = None, fast_path: FastPath | None = None
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well.
+
+        What ``fast_path`` takes of the frames does not come out here.
+        """
+        if self.takes_fast_path:
+            self._fast_path = fast_path
+        if self.keys is not None and STDIN in self.captures:
+            # It has to be read twice.
+            try:
+                self._spool = _spooled(self._stdin)
+            except OSError as error:
+                raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
+        frames = self._open(self._fast_path)
+        items = self._segments(frames if tap is None else tap(frames), skipped, self.fragments)
+        found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
+        several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
+        yield from self._compared(found) if several else found
+
+    def _compared(
+        self, items: Iterator[Segment | CaptureNotice | Plaintext]
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        """Pass everything on, and note captures that overlap in time with one that was read before."""
+        order = self.order
+        for item in items:
+            if type(item) is Segment:
+                order.see(item.capture, item.timestamp_ns)
+            yield item
+
+    def _segments(
+        self,
+        frames: Iterator[Frame | CaptureNotice],
+        skipped: Counter[str] | None = None,
+        fragments: Fragments | None = None,
+    ) -> Iterator[Segment | CaptureNotice]:
+        """The segments of frames, by the front end that was asked for."""
+        if self.via is None:
+            return segments(frames, skipped, fragments)
+        from mqttscope.capture.via_tshark import Dissection
+
+        waiting = STDIN in self.captures and self._spool is None
+        try:
+            return Dissection(frames, self.via, skipped, waiting=waiting).segments()
+        except OSError as error:
+            raise self.cannot_dissect(f"tshark cannot be started: {error.strerror or error}") from None
+
+    def advice(self) -> Iterator[str]:
+        """The messages at the end: captures that overlap, keys that decrypted nothing."""
+        overlapping = self.order.overlapping
+        names = [utf8(one) for one in overlapping[:MAX_NAMED]]
+        left = len(overlapping) - len(names)
+        more = f" and {left:,} more" if left else ""
+        if len(overlapping) == 1:
+            yield (
+                f"{names[0]} overlaps in time with an earlier capture and is read after it, so times go back;"
+                " mergecap makes one of them"
+            )
+        elif names:
+            yield (
+                f"{', '.join(names)}{more} overlap in time with earlier captures and are read after them, so"
+                " times go back; mergecap makes one of them"
+            )
+        keys = self.unopened()
+        if keys is not None:
+            yield keys
+
+    def unopened(self) -> str | None:
+        """The message where the keys decrypted nothing."""
+        if self._keylog is None or self.records or self._failed:
+            return None
+        return f"no TLS record could be decrypted with the keys in {self._keylog}"
+
+    def _open(self, direct: FrameSink | None = None) -> Iterator[Frame | CaptureNotice]:
+        if self._spool is None:
+            return open_capture(self.captures, stdin=self._stdin, direct=direct)
+        return open_capture(self.captures, stdin=open(self._spool.name, "rb"))
+
+    def _again(self) -> Iterator[Segment | CaptureNotice]:
+        return self._segments(self._open())
+
+    def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        for item in items:
+            yield item
+            if type(item) is not CaptureSecrets:
+                continue
+            from mqttscope.capture.tls import TLS_KEY_LOG
+            from mqttscope.capture.tshark import MissingToolError, find_tshark
+
+            if item.secrets_type == TLS_KEY_LOG:
+                if STDIN in self.captures:
+                    self.note(f"{item.capture}: holds keys of TLS, which are used where the capture is a file")
+                    continue
+                try:
+                    find_tshark()
+                except MissingToolError as error:
+                    self.note(f"{item.capture}: holds keys of TLS; {error}")
+                    continue
+                if self._fast_path is not None:
+                    self._fast_path.closed = True
+                yield from self._joined(b"", items)
+                return
+
+    def _joined(
+        self, keys: bytes, items: Iterator[Segment | CaptureNotice]
+    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        from mqttscope.capture.tls import Decryption
+        from mqttscope.capture.tshark import MissingToolError
+
+        try:
+            decryption = Decryption(self._open if self.via is None else self._again, keys)
+        except MissingToolError as error:
+            raise self.cannot_decrypt(str(error)) from None
+        except OSError as error:
+            raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
+        for item in decryption.join(items):
+            self.records, self._failed = decryption.records, decryption.fault is not None
+            yield item
+
+    def _need_tshark(self) -> None:
+        """Report that tshark is missing before anything is written."""
+        from mqttscope.capture.tshark import MissingToolError
+        from mqttscope.capture.via_tshark import find_tshark
+
+        try:
+            find_tshark()
+        except MissingToolError as error:
+            raise self.cannot_dissect(str(error)) from None
+
+    def _read_keys(self, path: str) -> bytes:
+        from mqttscope.capture.keylog import BadKeysError, read_keys
+
+        try:
+            return read_keys(path)
+        except BadKeysError as error:
+            raise self.cannot_decrypt(str(error)) from None
+
+
+def _spooled(source: BinaryIO | None) -> BinaryIO:
+    """Standard input as a temporary file, which goes when it is closed."""
+    file = tempfile.NamedTemporaryFile(prefix="mqttscope-")  # noqa: SIM115 - open as long as the run
+    if source is None and sys.stdin is not None:
+        source = sys.stdin.buffer
+    while source is not None and (data := source.read1(1 << 20)):  # type: ignore[attr-defined]
+        file.write(data)
+    file.flush()
+    return cast(BinaryIO, file)
+
+
+def select(
+    events: Iterable[Event], wanted: object | None, connections: tuple[int, ...], limit: int | None
+) -> Iterator[Event]:
+    """Events that the user asked for; capture errors always, and no more packets than the limit.
+
+    What identifies a connection is known when its CONNECT has come: a line "opened" that the filter does not let
+    through waits for that, and is asked for again.
+    """
+    if wanted is None and not connections and limit is None:
+        yield from events
+        return
+    matches = getattr(wanted, "matches", None)
+    left = limit
+    waiting: dict[int, ConnectionOpened] = {}
+    for event in events:
+        if not isinstance(event, CaptureError):
+            owner = getattr(event, "connection", None)
+            if connections and (owner is None or owner.number not in connections):
+                continue
+            if matches is not None:
+                opened = None if owner is None or not waiting else waiting.get(owner.number)
+                if owner is not None and opened is not None:
+                    if owner.client_identifier is not None and matches(opened):
+                        del waiting[owner.number]
+                        yield opened
+                    elif owner.connack_packet is not None or isinstance(event, ConnectionClosed):
+                        # Nothing that comes later says more of who it is.
+                        del waiting[owner.number]
+                if not matches(event):
+                    if isinstance(event, ConnectionOpened):
+                        waiting[event.connection.number] = event
+                    continue
+        yield event
+        if left is not None and isinstance(event, PacketEvent | MalformedEvent):
+            left -= 1
+            if not left:
+                return
+
+
+_SPOKEN = {"": MQTT, MQTT: MQTT, WEBSOCKET: WEBSOCKET, "websocket": WEBSOCKET, TLS: TLS, "mqtts": TLS}
+"""What is said of a port, and what is spoken there then."""
+
+
+def read_port(text: str) -> tuple[int, str]:
+    """``1884``, ``8080:ws`` or ``8883:tls``: a port and what is spoken there; `ArgumentError` for others."""
+    number, _, protocol = text.partition(":")
+    if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65_536:
+        raise ArgumentError(f"{number!r} is not a port (1 to 65535)")
+    if protocol not in _SPOKEN:
+        raise ArgumentError(f"{protocol!r} is not one of mqtt, ws, tls")
+    return int(number), _SPOKEN[protocol]
+
+
+def read_ports(given: Mapping[int, str] | Iterable[int | str]) -> dict[int, str]:
+    """Ports with what is spoken there: of a mapping, or of entries as `read_port` takes them."""
+    if isinstance(given, str):
+        raise ArgumentError(f"ports are a list, as [{given!r}]")
+    entries = (f"{port}:{spoken}" for port, spoken in given.items()) if isinstance(given, Mapping) else map(str, given)
+    return dict(map(read_port, entries))
+
+
+def read_version(text: str | None) -> ProtocolVersion | None:
+    """``3.1``, ``3.1.1`` or ``5.0``; ``None`` and ``auto`` leave it open."""
+    if text is None or text == "auto":
+        return None
+    try:
+        return ProtocolVersion.from_text(str(text))
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None

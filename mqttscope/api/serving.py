@@ -1,0 +1,282 @@
+"""A stand-in for a broker: it plays the server half of recorded connections to a device under test.
+
+    with mqttscope.StandIn("a.pcapng") as broker:
+        ...  # let the device connect to broker.port
+        broker.wait(10)
+    print(broker.served.differences)
+
+`AsyncStandIn` is the same inside a running event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from mqttscope.api.captures import Nowhere, Path, Ports, Source
+from mqttscope.api.reading import ArgumentError
+from mqttscope.api.recorded import RECORDED, Wanted, read_pace, read_recorded
+from mqttscope.net.frame import CaptureError
+from mqttscope.replay.drivers.serve import ServerRun
+from mqttscope.replay.rewrite import Moment
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
+from mqttscope.replay.server.recorded import Match
+from mqttscope.report.base import View
+from mqttscope.report.replay.json import ReplayJson
+from mqttscope.report.replay.summary import ServedOutcome, served_document
+from mqttscope.transport.target import parse_listen, shown
+from mqttscope.transport.tls import listen_context
+
+MAX_NOTES = 1_000
+ANSWER_S = 30.0
+"""How long the thread of a stand-in may take to begin and to end."""
+LOOK_S = 0.005
+"""So often it is looked whether everything has been played."""
+
+
+@dataclass(slots=True, frozen=True)
+class Served:
+    """What a stand-in did, and what the devices did otherwise than the recorded clients."""
+
+    recorded: int
+    """Recorded connections that could be played."""
+    played: int
+    """Connections of devices that were given one of them."""
+    sent: int
+    """MQTT packets that were sent."""
+    received: int
+    """MQTT packets that came."""
+    complete: bool
+    """Whether every recorded connection was played to its end."""
+    differences: list[dict[str, Any]]
+    """What devices did otherwise: the lines ``difference`` of ``mqttscope serve --verify --format jsonl``, without
+    secrets (docs/serve.md)."""
+    errors: list[CaptureError]
+    """What of the captures could not be read."""
+    _document: dict[str, Any] = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: the line ``serve`` of ``mqttscope serve --format jsonl``."""
+        return dict(self._document)
+
+
+class _Recording:
+    """The recorded connections of a stand-in, and what devices made of them."""
+
+    def __init__(
+        self,
+        *captures: Path,
+        listen: str = "127.0.0.1:0",
+        pace: str | float = RECORDED,
+        match: str = "auto",
+        unexpected: str = "answer",
+        repeat: bool = False,
+        patience: float = 5.0,
+        clients: Iterable[str] = (),
+        start: str | None = None,
+        end: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word of the option
+        keys: Path | None = None,
+        ports: Ports = (),
+        version: str | None = None,
+        listen_cert: str | None = None,
+        listen_key: str | None = None,
+        websocket: bool = False,
+    ) -> None:
+        self._host, self._port = parse_listen(listen)
+        speed, causal = read_pace(pace)
+        try:
+            matching, otherwise = Match(match), Unexpected(unexpected)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from None
+        tls = None if listen_cert is None else listen_context(listen_cert, listen_key)
+        source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
+        wanted = Wanted(
+            clients=(clients,) if isinstance(clients, str) else tuple(clients),
+            start=None if start is None else Moment.parse(start),
+            end=None if end is None else Moment.parse(end),
+        )
+        self._recorded = read_recorded(source, wanted)
+        self._errors = source.errors
+        self._pace = pace if isinstance(pace, str) else f"{pace:g}x"
+        self._by_order = matching is not Match.CLIENT
+        self._schemes = ("wss" if tls else "ws") if websocket else ("mqtts" if tls else "mqtt")
+        self._serving = ServerRun(
+            self._recorded.scripts,
+            ConnectionMatcher(self._recorded.scripts, matching, repeat),
+            ServerOptions(speed=speed, unexpected=otherwise, patience_ns=int(patience * 1e9)),
+            causal=causal,
+            keep_running=True,
+            tls=tls,
+            websocket=websocket,
+            note=self._note,
+        )
+        self.notes: list[str] = []
+        """What happened with connections that the recording does not have, in words."""
+        self.address: str = ""
+        """Where devices connect: ``127.0.0.1:41234``; empty before it listens."""
+        self.port: int = 0
+        self._served: Served | None = None
+
+    @property
+    def url(self) -> str:
+        """Where devices connect, as a URL."""
+        return f"{self._schemes}://{self.address}"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every recorded connection has been played to its end."""
+        return self._serving.complete
+
+    @property
+    def served(self) -> Served:
+        """What devices did, once it is closed; :class:`RuntimeError` before."""
+        if self._served is None:
+            raise RuntimeError("the stand-in still runs: what devices did is known once it is closed")
+        return self._served
+
+    async def _listen(self) -> None:
+        await self._serving.start(self._host, self._port)
+        server = self._serving.server
+        assert server is not None
+        self.port = server.port
+        self.address = shown(self._host or server.addresses[0][0], server.port)
+
+    def _finish(self) -> None:
+        """Compare, when everything has ended."""
+        outcome = ServedOutcome.of(self._serving, self._pace, self._recorded.changes)
+        outcome.left_out.update(why for _, why in self._recorded.left_out)
+        found = outcome.verify(by_order=self._by_order)
+        writer = ReplayJson(Nowhere(), View())
+        self._served = Served(
+            outcome.recorded, outcome.played, outcome.sent, outcome.received, outcome.complete,
+            [writer.difference(one) for one in found.counting], self._errors, served_document(outcome),
+        )  # fmt: skip
+
+    def _note(self, sentence: str) -> None:
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(sentence)
+
+
+class StandIn(_Recording):
+    """A stand-in for a broker, in a thread of its own; a context manager that runs while its body does.
+
+    ``captures``, ``filter``, ``keys``, ``ports`` and ``version`` are as for `open`.  ``listen``: ``HOST:PORT``, any
+    free port of this host unless given.  ``pace``, ``clients``, ``start`` and ``end`` are as for `Replay`.  ``match``:
+    how a recorded connection is found for a device: ``client`` by its Client Identifier, ``order`` in recorded order,
+    ``auto`` in both ways.  ``unexpected``: what becomes of packets that the recording does not have: ``answer``,
+    ``ignore`` or ``close``.  ``repeat``: start over with a client whose connections have all been played.
+    ``patience``: seconds to wait for a late device before the next delivery.  ``listen_cert`` and ``listen_key``: speak
+    TLS with devices.  ``websocket``: speak WebSocket with devices.
+
+    The constructor reads the captures.  `AddressError` for an address that cannot be meant, `NothingRecordedError`
+    where no connection can be played, `ArgumentError` for words that are none of those above, and :class:`OSError` from
+    `start` when it cannot listen.
+    """
+
+    _thread: threading.Thread | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        if self._thread is None:
+            self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Listen; returns once devices can connect."""
+        if self._thread is not None:
+            raise RuntimeError("a stand-in runs only once")
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(started)), name="mqttscope stand-in", daemon=True
+        )
+        self._thread.start()
+        try:
+            started.result(ANSWER_S)
+        except BaseException:
+            self._thread.join(ANSWER_S)
+            raise
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every recorded connection has been played to its end; returns whether that is so.
+
+        ``timeout``: seconds, ``None`` for as long as it takes.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self.complete and self._thread is not None and self._thread.is_alive():
+            if end is not None and time.monotonic() >= end:
+                break
+            time.sleep(LOOK_S)
+        return self.complete
+
+    def close(self) -> None:
+        """End all connections and listen no more; then `served` says what devices did."""
+        thread, loop = self._thread, self._loop
+        if thread is None:
+            raise RuntimeError("the stand-in was not started")
+        if loop is not None and thread.is_alive():
+            with suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(self._serving.stop)
+        thread.join(ANSWER_S)
+        if self._served is None:
+            self._finish()
+
+    def finish(self, timeout: float = 10.0) -> Served:
+        """`wait`, then `close`; returns what devices did.  ``timeout``: seconds."""
+        self.wait(timeout)
+        self.close()
+        return self.served
+
+    async def _run(self, started: Future[None]) -> None:
+        try:
+            await self._listen()
+        except BaseException as error:
+            await self._serving.close()
+            started.set_exception(error)
+            return
+        self._loop = asyncio.get_running_loop()
+        started.set_result(None)
+        try:
+            await self._serving.stopping.wait()
+        finally:
+            await self._serving.close()
+
+
+class AsyncStandIn(_Recording):
+    """The same in the running event loop, as an asynchronous context manager; the arguments are those of `StandIn`."""
+
+    async def __aenter__(self) -> Self:
+        await self._listen()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every recorded connection has been played to its end; returns whether that is so."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not self.complete:
+                    await asyncio.sleep(LOOK_S)
+        return self.complete
+
+    async def close(self) -> None:
+        """End all connections and listen no more; then `served` says what devices did."""
+        await self._serving.close()
+        if self._served is None:
+            self._finish()
+
+    async def finish(self, timeout: float = 10.0) -> Served:
+        """`wait`, then `close`; returns what devices did.  ``timeout``: seconds."""
+        await self.wait(timeout)
+        await self.close()
+        return self.served

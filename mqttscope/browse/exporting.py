@@ -1,0 +1,126 @@
+"""What marked packets are exported as: JSON Lines, hexadecimal, and lines for a shell that send them again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from mqttscope.browse.details import Collected
+from mqttscope.browse.index import Index
+from mqttscope.browse.selection import as_shown
+from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.wire import counted
+from mqttscope.report.base import View
+from mqttscope.report.escape import escape
+from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.public import hidden_of
+
+FORMS: Final = ("pcapng", "jsonl", "hex", "mosquitto_pub", "nc")
+"""What packets can be exported as, and the ends of the files' names."""
+ENDINGS: Final = {"pcapng": "pcapng", "jsonl": "jsonl", "hex": "txt", "mosquitto_pub": "sh", "nc": "sh"}
+_VERSIONS: Final = {ProtocolVersion.V3_1: "mqttv31", ProtocolVersion.V3_1_1: "mqttv311", ProtocolVersion.V5: "5"}
+
+
+def exported(index: Index, rows: Iterable[int], form: str, view: View) -> Iterator[str]:
+    """The lines of an export, in the order of the rows; all forms but pcapng, which is made of frames."""
+    events = (index.event(number) for number in rows)
+    if form == "jsonl":
+        sink = Collected()
+        writer = JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
+        for event in events:
+            writer.feed(event)
+        writer.close()
+        yield from sink.lines
+        return
+    make = {"hex": _hex, "mosquitto_pub": _mosquitto_pub, "nc": _nc}[form]
+    if form != "hex":
+        yield "#!/bin/sh"
+    for event in events:
+        yield from make(as_shown(event, show_secrets=view.show_secrets))
+
+
+def _about(event: PacketEvent | MalformedEvent | UnparsedEvent) -> str:
+    """A comment that says which packet it is."""
+    what = "bytes" if isinstance(event, UnparsedEvent) else (event.type or "packet").upper()
+    number = "" if isinstance(event, UnparsedEvent) else f"packet {event.number}, "
+    who = escape(event.connection.client_identifier or event.connection.client, ascii_only=True)
+    told = f"# {what}: {number}frame {event.frame}, {who}, {str(event.direction).replace('_', ' ')}"
+    hidden = sum(end - start for start, end in hidden_of(event))
+    return f"{told}; {counted(hidden, 'byte')} hidden as asterisks (--show-secrets)" if hidden else told
+
+
+def _raw(event: Event) -> bytes:
+    if isinstance(event, PacketEvent):
+        return event.packet.raw
+    if isinstance(event, MalformedEvent):
+        return event.malformed.raw
+    return event.unparsed.raw if isinstance(event, UnparsedEvent) else b""
+
+
+def _hex(event: Event) -> Iterator[str]:
+    raw = _raw(event)
+    if raw and isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
+        yield _about(event)
+        yield raw.hex(" ")
+
+
+def _nc(event: Event) -> Iterator[str]:
+    """The bytes as they are, to the broker that the connection had: nothing waits for an answer."""
+    raw = _raw(event)
+    if raw and isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
+        yield _about(event)
+        host, port = _place(event.connection.server)
+        yield f"echo {raw.hex()} | xxd -r -p | nc -w 2 {shlex.quote(host)} {port}"
+
+
+def _mosquitto_pub(event: Event) -> Iterator[str]:
+    """A command that publishes the same message as a client of its own."""
+    if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
+        return
+    yield _about(event)
+    if not isinstance(event, PacketEvent) or not isinstance(event.packet, Publish):
+        yield "# no message to publish"
+        return
+    packet, topic = event.packet, event.topic or event.packet.topic_name
+    if not topic or "\0" in topic:
+        yield "# its topic is not known"
+        return
+    host, port = _place(event.connection.server)
+    words = ["mosquitto_pub", "-h", host, "-p", str(port), "-V", _VERSIONS[event.connection.version]]
+    words += ["-t", topic, "-q", str(packet.qos), *(["-r"] if packet.retain else [])]
+    if event.connection.version == ProtocolVersion.V5 and packet.properties is not None:
+        words += _properties(packet)
+    line = " ".join(map(shlex.quote, words))
+    if not packet.payload:
+        yield f"{line} -n"
+    else:
+        # Whatever it holds: no shell, and no end of an argument, has a say in it.
+        yield f"echo {packet.payload.hex()} | xxd -r -p | {line} -s"
+
+
+_NAMES: Final = {
+    "payload_format_indicator": "payload-format-indicator",
+    "message_expiry_interval": "message-expiry-interval",
+    "content_type": "content-type",
+    "response_topic": "response-topic",
+}
+
+
+def _properties(packet: Publish) -> list[str]:
+    block, words = packet.properties, list[str]()
+    for name, told in _NAMES.items():
+        value = getattr(block, name, None)
+        if value is not None and "\0" not in str(value):
+            words += ["-D", "publish", told, str(value)]
+    for key, value in getattr(block, "user_property", None) or ():
+        if "\0" not in f"{key}{value}":
+            words += ["-D", "publish", "user-property", key, value]
+    return words
+
+
+def _place(endpoint: str) -> tuple[str, int]:
+    host, _, port = endpoint.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdecimal() else 1883

@@ -1,0 +1,163 @@
+"""What is shown of rows and connections: a line each, and times as the user wants them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Final
+
+from mqttscope.browse.index import Index
+from mqttscope.browse.selection import as_shown
+from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, Event, PacketEvent
+from mqttscope.redact.credentials import starred_name
+from mqttscope.report import notices
+from mqttscope.report.base import View
+from mqttscope.report.text import TextLines
+from mqttscope.report.when import TimeColumn, duration
+from mqttscope.session.connection import Connection
+
+TIMES: Final = ("iso", "local", "relative", "delta", "epoch")
+"""How times can be shown, in the order in which a key goes through them."""
+MAX_LINES: Final = 4_096
+"""Lines that are kept ready."""
+WIDE_ENOUGH: Final = 100
+"""Columns from which on a line has room for the endpoint of a client that has a name."""
+SIGNS: Final = (" ", "i", "W", "E")
+"""What says that there is a finding about a row."""
+SIGN_STYLES: Final = ("", "dim", "note", "error")
+PHASES: Final = {
+    "opening": "joined", "connecting": "connecting", "connected": "connected", "refused": "refused",
+    "disconnected": "disconnected",
+}  # fmt: skip
+CLOSED: Final = {
+    "fin": "closed", "reset": "reset", "port_reused": "replaced", "idle": "silent", "evicted": "forgotten",
+    "capture_end": "open",
+}  # fmt: skip
+"""How connections ended, in a word."""
+
+
+class _Nowhere:
+    """A sink for reports that only make lines."""
+
+    def write(self, data: bytes, /) -> object:
+        """Drop the bytes."""
+        return len(data)
+
+
+class RowLines:
+    """The lines of a table of rows, as ``inspect`` would write them, with what the browser knows before them.
+
+    A line begins with a sign for the worst finding about it and a star where it is marked.  What `inspect` wraps is one
+    line, which may be longer than the screen.
+    """
+
+    def __init__(self, index: Index, view: View) -> None:
+        self.index = index
+        self.view = view
+        self.text = TextLines(_Nowhere(), replace(view, width=view.width - 2 if view.width > 2 else view.width))
+        self.painter = self.text.painter
+        self._kept: OrderedDict[tuple[int, int, int, bool], str] = OrderedDict()
+
+    def line(self, number: int, before: int | None = None, *, marked: bool = False) -> str:
+        """The line of a row, painted; ``before`` is the row above it, from which a delta counts."""
+        row = self.index.rows[number]
+        key = number, -1 if before is None else before, row.severity, marked
+        known = self._kept.get(key)
+        if known is not None:
+            return known
+        event = as_shown(self.index.event(number, row), show_secrets=self.view.show_secrets)
+        heads = self.text.heads
+        width = heads.name_width
+        made = self._made(event, before)
+        if heads.name_width != width:
+            # The columns have moved, those of all lines.
+            self._kept.clear()
+            made = self._made(event, before)
+        paint = self.painter.paint
+        sign = paint(SIGNS[row.severity], SIGN_STYLES[row.severity])
+        line = f"{sign}{paint('*', 'note') if marked else ' '}{made}"
+        if len(self._kept) >= MAX_LINES:
+            self._kept.popitem(last=False)
+        self._kept[key] = line
+        return line
+
+    def _made(self, event: Event, before: int | None) -> str:
+        time = self.text.heads.time
+        if time.mode == "delta" and before is not None:
+            time.text(self.index.rows[before].timestamp_ns)
+        elif time.mode in ("delta", "relative"):
+            self.text.heads.time = time = TimeColumn(self.view)
+            if time.mode == "relative":
+                time.text(self.index.first_ns)
+        if isinstance(event, PacketEvent):
+            return str(self.text.packet(event)).rstrip(" ")
+        if isinstance(event, ConnectionEnding | ConnectionClosed):
+            text = self.text.heads.rule(event.timestamp_ns)
+            notices.closed(text, event, self.painter)
+        elif isinstance(event, ConnectionOpened):
+            text = self.text.heads.rule(event.timestamp_ns)
+            notices.opened(text, event, self.painter)
+        else:
+            # What would be wrapped is cut by the pane.
+            return " ".join(line.strip() if at else line for at, line in enumerate(self.text.other(event)))
+        return " ".join(line.strip() if at else line for at, line in enumerate(text.texts()))
+
+
+class ConnectionLines:
+    """The lines of a table of connections: number, state, findings, client, broker, packets and how long it lasted."""
+
+    def __init__(self, index: Index, view: View) -> None:
+        self.index = index
+        self.view = view
+        self.painter = TextLines(_Nowhere(), view).painter
+
+    def heading(self) -> str:
+        """The names of the columns."""
+        return f"{'#':>6} {'state':<12} {'findings':<11} {'packets':>8}  client {self.painter.to_server} broker"
+
+    def line(self, number: int) -> str:
+        """The line of a connection, painted."""
+        index, painter = self.index, self.painter
+        connection = index.connections[number]
+        line = painter.line(self.view.width)
+        errors, warnings, notes = (index.connections.findings[at][number] for at in (2, 1, 0))
+        line.add(f"{number:>6} ", "dim")
+        state, style = _state(connection, is_open=index.connections.is_open(number))
+        line.add(f"{state:<12} ", style)
+        told = 0
+        for count, sign, look in ((errors, "E", "error"), (warnings, "W", "note"), (notes, "i", "dim")):
+            if count:
+                text = f"{sign}{count} "
+                line.add(text, look)
+                told += len(text)
+        line.add(" " * max(0, 12 - told))
+        packets = connection.client_side.packets + connection.server_side.packets
+        line.add(f"{packets:>8}  ")
+        name = connection.client_identifier
+        if name is not None and not self.view.show_secrets:
+            name = starred_name(name)
+        line.add(painter.name(name or connection.client, 32), "client")
+        if name and self.view.width >= WIDE_ENOUGH:
+            line.add(f"  {painter.safe(connection.client)}", "dim")
+        line.add(f" {painter.to_server} ", "dim")
+        line.add(painter.safe(connection.server), "server")
+        known = "" if connection.version_known else "?"
+        line.add(f"  {connection.version.text}{known}", "dim")
+        if connection.transport != "tcp":
+            line.add(f" {connection.transport}", "dim")
+        if index.connections.rows[number]:
+            last_ns = index.rows[int(index.connections.last_rows[number])].timestamp_ns
+            line.add(f"  {duration(max(0, last_ns - connection.opened_ns), unicode=painter.unicode)}", "dim")
+        return str(line)
+
+
+def _state(connection: Connection, *, is_open: bool) -> tuple[str, str]:
+    how = connection.closed_how
+    if how is not None and not (is_open and how == "capture_end"):
+        word = CLOSED.get(how, how)
+        if connection.phase == "refused":
+            return "refused", "error"
+        if how in ("fin", "reset") and connection.phase == "connected":
+            return ("reset" if how == "reset" else "dropped"), "error" if how == "reset" else "note"
+        return word, "error" if how == "reset" else ""
+    return PHASES.get(connection.phase, str(connection.phase)), ""

@@ -1,0 +1,126 @@
+"""``mqttscope browse``: look through captures in an interactive screen."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from mqttscope.cli.command import LIVE, RULES, group, make_command, option, options
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.options import (
+    ConfigurationOptions,
+    FileOptions,
+    JudgingOptions,
+    ProtocolOptions,
+    RuleOptions,
+    SelectionOptions,
+    ViewOptions,
+    captures_argument,
+    colour_option,
+    compile_filter,
+    profile_option,
+)
+from mqttscope.errors import MqttscopeError
+
+if TYPE_CHECKING:
+    from mqttscope.cli.linting_settings import Settings
+
+EXTRA = "pip install 'mqttscope[browse]'"
+
+
+class CannotBrowseError(MqttscopeError, click.ClickException):
+    """There is nothing to browse with, or nothing to browse."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+@options
+class BrowseOptions:
+    """The options of ``browse``."""
+
+    captures: tuple[str, ...] = captures_argument(required=False)
+    interfaces: tuple[str, ...] = option(
+        LIVE, "--interface", "-i", multiple=True, metavar="NAME",
+        help="Capture from this interface instead of reading captures; may be repeated.",
+    )  # fmt: skip
+    bpf: str = option(
+        LIVE, "--bpf", metavar="FILTER", default="",
+        help="Capture only this (pcap-filter syntax), in addition to --port.",
+    )  # fmt: skip
+    target: str | None = option(
+        LIVE, "--write", "-w", metavar="FILE", help="With -i: write all captured frames to this pcapng file."
+    )
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    files: FileOptions = group(FileOptions)
+    selection: SelectionOptions = group(SelectionOptions)
+    no_lint: bool = option(RULES, "--no-lint", is_flag=True, help="Look for no findings, which reads faster.")
+    rules: RuleOptions = group(RuleOptions)
+    profile: str | None = profile_option(envvar="MQTTSCOPE_PROFILE")
+    configuration: ConfigurationOptions = group(ConfigurationOptions)
+    view: ViewOptions = group(ViewOptions)
+    colour: bool | None = colour_option()
+
+    def __post_init__(self) -> None:
+        if not self.captures and not self.interfaces:
+            raise click.UsageError("name captures, or an interface with -i")
+        if self.captures and self.interfaces:
+            raise click.UsageError("captures and -i exclude each other")
+        if "-" in self.captures:
+            raise click.UsageError("standard input is the keyboard here; write the capture to a file first")
+        for name, value in (("--bpf", self.bpf), ("--write", self.target is not None)):
+            if value and not self.interfaces:
+                raise click.UsageError(f"{name} needs -i")
+        if len(self.selection.connection) > 1:
+            raise click.UsageError("--connection names one connection here; --filter 'connection in {1, 2}' names more")
+        if self.interfaces and (self.files.via is not None or self.files.keylog is not None):
+            raise click.UsageError("-i takes neither --keylog nor --via")
+
+    def settings(self) -> Settings:
+        """How to lint."""
+        from mqttscope.cli.linting_settings import resolve
+
+        judging = JudgingOptions(rules=self.rules, profile=self.profile, configuration=self.configuration)
+        return resolve(judging, protocol=self.protocol)
+
+
+@make_command(
+    BrowseOptions,
+    epilog="""\b
+Examples:
+  mqttscope browse site.pcapng
+  mqttscope browse site.pcapng --filter 'topic matches "plant/#"' --time relative
+  mqttscope browse -i eth0 --port 1883
+
+Press ? for the keys, q to quit. docs/browse.md shows the screens.
+""",
+)
+def command(given: BrowseOptions) -> int:
+    """Look through captures in an interactive screen.
+
+    CAPTURE is a file, a glob or a directory. Connections, packets with findings, fields with their bytes, payloads and
+    ladders are shown while a large capture is still being read.
+    """
+    compile_filter(given.selection.expression)
+    settings = None if given.no_lint else given.settings()
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        # The screens are written to standard error, and keys are read from standard input.
+        raise CannotBrowseError(
+            "browse needs a terminal, for its output and its keys; inspect writes to files and pipes"
+        )
+    try:
+        import textual  # noqa: F401 - to see whether it is there
+    except ImportError:
+        raise CannotBrowseError(f"browse needs textual, which is not installed: {EXTRA}") from None
+    from mqttscope.cli.browsing import Looking, run_captures, run_live
+
+    connection = given.selection.connection[0] if given.selection.connection else None
+    looking = Looking(
+        given.protocol, given.view.view(colour=given.colour), settings, given.selection.expression or "", connection
+    )
+    if given.interfaces:
+        failed = run_live(given.interfaces, given.bpf, given.target, looking)
+    else:
+        failed = run_captures(given.captures, given.files, looking)
+    return EXIT_UNREADABLE if failed else EXIT_CLEAN

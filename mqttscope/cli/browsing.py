@@ -1,0 +1,199 @@
+"""Runs ``browse``: opens captures or interfaces, builds the index, and shows the screens."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mqttscope.browse.app import Opened, browse
+from mqttscope.browse.building import Builder, CaptureFiles, Item, Source, TemporarySpool
+from mqttscope.browse.index import Index
+from mqttscope.capture.files import find_captures
+from mqttscope.capture.live import BUFFER_MIB, LiveCapture
+from mqttscope.capture.write import Recorder
+from mqttscope.cli.options import FileOptions, ProtocolOptions
+from mqttscope.cli.output import warn
+from mqttscope.cli.reading import Reading
+from mqttscope.cli.sniffing import SILENCE_NS, capturing, choose, record
+from mqttscope.dissect import Dissector, FastPath, segments
+from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.gate import Gate
+from mqttscope.mqtt.view import utf8
+from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.report.base import View
+from mqttscope.report.escape import escape
+
+if TYPE_CHECKING:
+    from mqttscope.cli.linting_settings import Settings
+
+
+SWITCH_SECONDS = 0.001
+"""So long the thread that reads keeps the screens waiting, where Python's own 5 ms would be felt."""
+
+
+YOUNG_OBJECTS = (10_000, 20, 500)
+"""So many objects before cycles are looked for: often, since each time all threads wait."""
+
+
+class CaptureSource:
+    """Segments of captures."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+
+    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
+        """All segments, but those that ``fast_path`` takes."""
+        return self.reading.segments(skipped, fast_path=fast_path)
+
+    def stop(self) -> None:
+        """Nothing waits for anything."""
+
+
+class FrameExport:
+    """Reads captures again, and writes the frames of some packets."""
+
+    def __init__(self, captures: tuple[str, ...], files: FileOptions, protocol: ProtocolOptions) -> None:
+        self.captures, self.files, self.protocol = captures, files, protocol
+
+    def __call__(self, packets: Sequence[int], path: str) -> int:
+        """Write the frames of the packets with these numbers to a pcapng file; returns how many these are."""
+        from mqttscope.cli.export import Export
+
+        wanted = set(packets)
+        export = Export(self.captures, path)
+        reading = Reading(self.captures, self.files, export.stdin, export.fragments)
+        dissector = Dissector(self.protocol.dissection(decrypting=reading.decrypting))
+        for event in export.events(reading.segments(Counter()), dissector):
+            if isinstance(event, PacketEvent | MalformedEvent) and event.number in wanted:
+                export.note(event)
+        export.write()
+        return export.frames
+
+
+class LiveSource:
+    """Segments of interfaces as they come, whose frames are recorded on their way."""
+
+    def __init__(self, capture: LiveCapture, recorder: Recorder, dissector: Dissector) -> None:
+        self.capture = capture
+        self.recorder = recorder
+        self.dissector = dissector
+        self.feed: Callable[[Event], None] = lambda event: None
+        """Takes the events of a time in which nothing comes."""
+        capture.waiting = self._wait
+
+    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
+        """All segments; nothing is left to ``fast_path``, since there is no file whose offsets it could tell."""
+        return segments(self._recorded(), skipped)
+
+    def stop(self) -> None:
+        """End the capture."""
+        self.capture.stop(settle=False)
+
+    def _recorded(self) -> Iterator[Frame | CaptureNotice]:
+        for item in self.capture.frames():
+            if isinstance(item, Frame):
+                self.recorder.write(item)
+            yield item
+
+    def _wait(self) -> None:
+        self.recorder.flush()
+        if self.capture.silent:
+            # The last frames may still be on their way.
+            for event in self.dissector.advance(time.time_ns() - SILENCE_NS):
+                self.feed(event)
+
+
+@dataclass(slots=True)
+class Looking:
+    """How is read, linted and shown what the screens show."""
+
+    protocol: ProtocolOptions
+    view: View
+    settings: Settings | None
+    """How to lint, ``None`` for not at all."""
+    wanted: str = ""
+    """A filter to begin with."""
+    connection: int | None = None
+
+
+def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking) -> int:
+    """Show captures until the screens are left; returns how many could not be read to their end."""
+    reading = Reading(captures, files)
+    paths = [one for one in find_captures(captures) if isinstance(one, str)]
+    named = [escape(utf8(os.path.basename(path) or path)) for path in (paths or captures)]
+    title = f"{named[0]} and {len(named) - 1} more" if len(named) > 1 else named[0]
+    export = FrameExport(captures, files, looking.protocol)
+    return _show(
+        looking, title, lambda dissector: CaptureSource(reading), export, decrypting=reading.decrypting,
+        size=sum(map(_size, paths)),
+    )  # fmt: skip
+
+
+def run_live(interfaces: tuple[str, ...], bpf: str, target: str | None, looking: Looking) -> int:
+    """Show interfaces until the screens are left; returns how much went wrong."""
+    capture = capturing(choose(interfaces), bpf, [port for port, _ in looking.protocol.ports], BUFFER_MIB)
+    with ExitStack() as left:
+        if target is None:
+            folder = left.enter_context(tempfile.TemporaryDirectory(prefix="mqttscope-"))
+            target = os.path.join(folder, "live.pcapng")
+        recorder = record(target, None, None)
+        assert recorder is not None
+        left.callback(recorder.close)
+        return _show(
+            looking, escape(utf8(capture.name)), lambda dissector: LiveSource(capture, recorder, dissector),
+            FrameExport((target,), FileOptions(), looking.protocol), live=True,
+        )  # fmt: skip
+
+
+def _show(
+    looking: Looking, title: str, source: Callable[[Dissector], Source], export: FrameExport, *,
+    decrypting: bool = False, live: bool = False, size: int = 0,
+) -> int:  # fmt: skip
+    view, settings = looking.view, looking.settings
+    if not view.colour:
+        os.environ["NO_COLOR"] = "1"
+    linter = gate = None
+    options = looking.protocol.dissection()
+    if settings is not None:
+        linter, gate = Linter(settings.rules, complete=settings.complete), Gate(settings.policy(), rules=settings.rules)
+        view.secret_length = settings.secret_length
+        options = settings.options
+    options.decrypting = decrypting
+    dissector = Dissector(options)
+    spool, files = TemporarySpool(), CaptureFiles()
+    segments_of = source(dissector)
+    builder = Builder(Index(spool, files), files, segments_of, dissector, linter=linter, gate=gate)
+    if isinstance(segments_of, LiveSource):
+        segments_of.feed = builder.feed
+    opened = Opened(
+        title, builder, view, export, live=live, wanted=looking.wanted, connection=looking.connection, size=size
+    )
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*YOUNG_OBJECTS)
+    try:
+        browse(opened)
+    finally:
+        sys.setswitchinterval(switching)
+        builder.stop()
+        spool.close()
+        files.close()
+    if builder.failure:
+        warn(builder.failure)
+    return builder.errors + bool(builder.failure)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

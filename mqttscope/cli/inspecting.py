@@ -1,0 +1,154 @@
+"""The reproducer that ``inspect --output reproduce.sh`` writes: one connection as something that can be run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from mqttscope.cli import advice
+from mqttscope.cli.command import on_command_line
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.options import FileOptions, ProtocolOptions, SelectionOptions, compile_filter
+from mqttscope.cli.output import FileSink, Watch, warn
+from mqttscope.cli.reading import Reading
+from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.errors import MqttscopeError
+from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
+from mqttscope.redact.credentials import starred_name
+from mqttscope.replay.script import Script, ScriptReader
+from mqttscope.replay.script_file import ScriptFile, ScriptFileError, script_file
+from mqttscope.report.reproduce import json_script, pytest_file, shell_script
+
+WRITERS: dict[str, Callable[[ScriptFile], bytes]] = {".sh": shell_script, ".json": json_script, ".py": pytest_file}
+MAX_NAMED = 10
+"""Connections that are named where several are meant."""
+MAX_KEPT_BYTES = 256 << 20
+PACKET_COST = 1_000
+"""What each packet counts beside its bytes."""
+_TAKEN = {"captures", "output", "expression", "connection", "show_secrets", "ports", "mqtt_version", "keylog", "via",
+          "tshark_options", "colour", "jobs"}  # fmt: skip
+"""Options that a reproducer goes by."""
+
+
+class CannotReproduceError(MqttscopeError, click.ClickException):
+    """No connection can be written as something that can be run."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+def reproduce(
+    captures: Sequence[str],
+    output: str,
+    suffix: str,
+    files: FileOptions,
+    protocol: ProtocolOptions,
+    selection: SelectionOptions,
+    *,
+    show_secrets: bool,
+) -> int:
+    """Write the connection that the options select to a file; returns the exit code.
+
+    ``suffix``: one of `WRITERS`.  A usage error where several connections are selected, `CannotReproduceError` where
+    there is none, or where the capture does not have what its client sent.
+    """
+    idle = next((spelled for name, spelled in on_command_line() if name not in _TAKEN), None)
+    if idle is not None:
+        raise click.UsageError(
+            f"--output {output} is a reproducer of a connection: {idle} changes nothing there; with --format it is a"
+            " report"
+        )
+    wanted = compile_filter(selection.expression)
+    reading = Reading(captures, files)
+    dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
+    watch = Watch(progress=True)
+    events = dissect_segments(reading.segments(watch.skipped), dissector=dissector)
+    chosen = _choose(watch.events(events), wanted, selection.connection)
+    for told in (*reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via)):
+        if told:
+            warn(told)
+    if not dissector.connections:
+        if watch.errors:
+            return EXIT_UNREADABLE
+        raise CannotReproduceError(advice.nothing_found(dissector))
+    if not chosen:
+        absent = advice.selected_nothing(
+            dissector, selection.connection, filtered=wanted is not None, matched=False, whole=True
+        )
+        raise CannotReproduceError(absent or "no packet of a connection can be read")
+    if len(chosen) > 1:
+        raise click.UsageError(_several(chosen))
+    script = chosen[0]
+    try:
+        made = script_file(script, show_secrets=show_secrets)
+    except ScriptFileError as error:
+        raise CannotReproduceError(f"connection {script.connection.number} cannot be reproduced: {error}") from None
+    _tell(script, made, suffix)
+    sink = FileSink(output, captures)
+    sink.write(WRITERS[suffix](made))
+    sink.flush()
+    sink.close()
+    if suffix == ".sh" and os.path.isfile(output):
+        # For whom it may be read, it may be run.
+        mode = os.stat(output).st_mode
+        os.chmod(output, mode | (mode & 0o444) >> 2)
+    return EXIT_UNREADABLE if watch.errors else EXIT_CLEAN
+
+
+def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) -> list[Script]:
+    """The connections that are selected: by number, and with a packet that matches.
+
+    Where numbers are given, nothing is read after the end of the last of them.
+    """
+    reader, matched, kept = ScriptReader(), set[int](), 0
+    left = set(connections)
+    for event in events:
+        connection = getattr(event, "connection", None)
+        if connection is None or (connections and connection.number not in connections):
+            continue
+        if isinstance(event, PacketEvent | MalformedEvent):
+            packet = event.packet if isinstance(event, PacketEvent) else event.malformed
+            kept += PACKET_COST + 2 * len(packet.raw)
+            if kept > MAX_KEPT_BYTES:
+                raise CannotReproduceError(
+                    f"more than {MAX_KEPT_BYTES >> 20} MiB of packets would have to be kept: name the connection with"
+                    " --connection N"
+                )
+        if wanted is None or wanted.matches(event):
+            matched.add(connection.number)
+        reader.feed(event)
+        if isinstance(event, ConnectionClosed) and connections:
+            left.discard(connection.number)
+            if not left:
+                break
+    return [one for one in reader.finish() if one.entries and one.connection.number in matched]
+
+
+def _several(chosen: list[Script]) -> str:
+    lines = [f"{one.connection.number:>6}  {_called(one)}" for one in chosen[:MAX_NAMED]]
+    if len(chosen) > MAX_NAMED:
+        lines.append(f"and {len(chosen) - MAX_NAMED:,} more")
+    told = "\n".join(lines)
+    return (
+        f"a reproducer holds one connection, and {len(chosen):,} are selected: choose one with --connection N\n{told}"
+    )
+
+
+def _called(script: Script) -> str:
+    return f"{utf8(starred_name(script.name))}, {counted(len(script.entries), 'packet')}"
+
+
+def _tell(script: Script, made: ScriptFile, suffix: str) -> None:
+    """What whoever runs it has to know."""
+    if script.connection.transport == "websocket" and suffix != ".json":
+        warn("the connection was recorded over WebSocket; the file sends the same packets over TCP")
+    if made.lost:
+        warn(f"{counted(made.lost, 'byte')} of the client are not in the capture, and not in the file")
+    fields = sum(len(names) for index, names in made.hidden if made.steps[index].from_client)
+    if fields:
+        hidden = "1 field is" if fields == 1 else f"{fields} fields are"
+        warn(f"{hidden} hidden in the file, which says what to do about that; --show-secrets shows everything")

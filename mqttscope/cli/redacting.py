@@ -1,0 +1,284 @@
+"""A run of ``redact``: captures in, one pcapng file out that may leave the house, and a report of what was replaced."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import BinaryIO, cast
+
+import click
+import orjson
+
+from mqttscope.capture import open_capture
+from mqttscope.capture.files import find_captures
+from mqttscope.capture.read import may_be_compressed
+from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
+from mqttscope.cli import advice
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from mqttscope.cli.output import CannotWriteError, Output, Progress, Watch, warn
+from mqttscope.cli.redacting_options import RedactOptions
+from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame
+from mqttscope.net.segment import UNREAD
+from mqttscope.sanitise.check import SHORTEST, Check, Hit
+from mqttscope.sanitise.kinds import Choice
+from mqttscope.sanitise.redaction import Redaction
+
+KEY_BYTES = 32
+PIECE_BYTES = 1 << 20
+MAX_TOLD = 20
+"""Hits of a check that are shown."""
+_REASONS = {
+    "no_mqtt": "of TCP without MQTT",
+    "not_tcp": "without TCP",
+    "not_ip": "without IP",
+    "fragments": "with parts of a datagram that was joined, or never complete",
+}
+
+
+class RedactRun:
+    """One run."""
+
+    def __init__(self, given: RedactOptions) -> None:
+        self.given = given
+        self.secrets = _secrets(given)
+        self.watch = Watch(progress=False)
+        self.progress = Progress()
+        self.keys = 0
+        """Blocks with keys of TLS that were left out."""
+        self.drops: list[CaptureDrops] = []
+        self.hits: list[Hit] = []
+
+    def execute(self) -> int:
+        """Write the capture, or look through those that are named; returns the exit code."""
+        try:
+            if self.given.output is None:
+                return self._check_captures()
+            return self._redact(self.given.output)
+        finally:
+            self.progress.clear()
+
+    def _redact(self, target: str) -> int:
+        given = self.given
+        choice = Choice.of(given.keep, given.blank)
+        with tempfile.TemporaryFile(prefix="mqttscope-") as spool:
+            run = Redaction(
+                _key(given), choice, cast(BinaryIO, spool), ip_frame, given.protocol.dissection(),
+                keep_others=given.keep_other_frames,
+            )  # fmt: skip
+            try:
+                for frame in self._frames():
+                    run.feed(frame)
+                run.close()
+            except OSError as error:
+                raise CannotWriteError(f"cannot write a temporary file: {error.strerror or error}") from None
+            written = self._write(run, target)
+        self._tell(run, target, written=written)
+        if given.report:
+            sink = Output()
+            sink.write(self._json(run) if given.form == "json" else self._text(run).encode())
+            sink.flush()
+        if not written:
+            return EXIT_FINDINGS
+        return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN
+
+    def _frames(self) -> Iterator[Frame]:
+        """The frames of the captures; what else they hold is not copied."""
+        read = 0
+        for item in open_capture(self.given.captures):
+            if isinstance(item, Frame):
+                read += 1
+                if self.progress.due(read):
+                    self.progress.show(f"{read:,} frames of {utf8(os.path.basename(item.capture))} read")
+                yield item
+            elif isinstance(item, CaptureSecrets):
+                self.keys += 1
+            elif isinstance(item, CaptureError | CaptureDrops):
+                if isinstance(item, CaptureDrops):
+                    self.drops.append(item)
+                self.watch.note(item)
+
+    def _write(self, run: Redaction, target: str) -> bool:
+        """Write the frames; whether nothing of what was looked for is in them.  Else there is no file."""
+        plain = not os.path.exists(target) or os.path.isfile(target)
+        there = os.path.realpath(target) if plain else target
+        new = f"{there}.{os.getpid()}.new" if plain else there
+        try:
+            try:
+                file = open(new, "w+b", opener=opener) if plain else os.fdopen(open_alone(new), "wb")  # noqa: SIM115
+                with file:
+                    self._write_frames(run, cast(BinaryIO, file))
+                    if self.secrets and plain:
+                        file.flush()
+                        self.hits = self._looked_through(new)
+                if self.hits:
+                    return False
+                if plain:
+                    replace_file(new, there)
+            finally:
+                if plain:
+                    with suppress(OSError):
+                        os.unlink(new)
+        except (OSError, ValueError) as error:
+            raise CannotWriteError(f"--output: {target}: {getattr(error, 'strerror', None) or error}") from None
+        return True
+
+    def _write_frames(self, run: Redaction, file: BinaryIO) -> None:
+        with PcapngWriter(file) as writer:
+            for number, frame in enumerate(run.results(), 1):
+                assert frame.data is not None
+                data = bytes(frame.data)
+                writer.write(Frame(number, frame.timestamp_ns, frame.link_type, data, frame.original_length, ""))
+                if self.progress.due(number):
+                    self.progress.show(f"{number:,} frames written")
+            for one in self.drops:
+                writer.write_drops(one.received, one.dropped)
+
+    def _looked_through(self, path: str) -> list[Hit]:
+        """What of the texts of ``--check`` is in a capture."""
+        check = Check(self.secrets, self.given.protocol.dissection())
+        with open(path, "rb") as file:
+            offset = 0
+            packed = False
+            while data := file.read(PIECE_BYTES):
+                packed = packed or (not offset and may_be_compressed(data))
+                check.take_bytes(data, offset)
+                offset += len(data)
+                if self.progress.due(0):
+                    self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} looked through")
+        for item in open_capture([path]):
+            if isinstance(item, Frame):
+                if packed:
+                    check.take_compressed(item)
+                check.take_frame(item)
+            elif isinstance(item, CaptureError):
+                self.watch.note(item)
+        return check.close()
+
+    def _check_captures(self) -> int:
+        """Look through captures that are there."""
+        found: list[Hit] = []
+        for path in find_captures(self.given.captures):
+            if isinstance(path, CaptureError):
+                self.watch.note(path)
+                continue
+            try:
+                hits = self._looked_through(path)
+            except (OSError, ValueError) as error:
+                warn(f"{utf8(path)}: cannot be read: {getattr(error, 'strerror', None) or error}")
+                self.watch.errors += 1
+                continue
+            for hit in hits[:MAX_TOLD]:
+                warn(f"{utf8(path)}: {_told(hit)}")
+            found += hits
+        if found:
+            return EXIT_FINDINGS
+        return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN
+
+    def _tell(self, run: Redaction, target: str, *, written: bool) -> None:
+        """Say what was done, and what the user has to know of it."""
+        if not written:
+            for hit in self.hits[:MAX_TOLD]:
+                warn(_told(hit))
+            warn(f"{target} is not written: {counted(len(self.hits), 'text')} of --check would be in it")
+            return
+        left = sum(run.dropped.values())
+        dropped = f"; {counted(left, 'frame')} left out: {_reasons(run)}" if left else ""
+        warn(f"wrote {run.written:,} of {run.read:,} {'frame' if run.read == 1 else 'frames'} to {target}{dropped}")
+        if not run.dissector.connections and not self.watch.errors:
+            warn(advice.nothing_found(run.dissector) or "")
+        if self.given.keep_other_frames:
+            warn(
+                "frames of other protocols are in it as they were, but for addresses in their headers: names, addresses"
+                " and secrets in their content are not replaced"
+            )
+        differing = run.packets.differing + run.unfit
+        if differing:
+            warn(
+                f"lint may find other faults than before in {counted(differing, 'packet')} that could not keep the form"
+            )
+
+    def _text(self, run: Redaction) -> str:
+        choice = run.choice
+        rows = [("what", "values", "bytes")]
+        rows += [(name, f"{choice.counts[name]:,}", f"{choice.sizes[name]:,}") for name in sorted(choice.counts)]
+        widths = [max(len(row[index]) for row in rows) for index in range(3)]
+        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
+        lines += ["", f"frames read {run.read:,}, written {run.written:,}"]
+        lines += [f"left out: {count:,} {_reason(name)}" for name, count in sorted(run.dropped.items())]
+        if run.frames.rebuilt:
+            lines.append(f"taken out of tunnels and other link layers: {run.frames.rebuilt:,}")
+        lines.append(f"blocks with keys of TLS left out: {self.keys:,}")
+        lines.append("comments, names, descriptions of interfaces and unknown blocks are never copied")
+        return "\n".join(lines) + "\n"
+
+    def _json(self, run: Redaction) -> bytes:
+        choice, given = run.choice, self.given
+        found = {
+            "schema": 1,
+            "captures": [utf8(one) for one in given.captures],
+            "output": utf8(given.output or ""),
+            "replaced": {
+                str(name): {"values": choice.counts[name], "bytes": choice.sizes[name]}
+                for name in sorted(choice.counts)
+            },
+            "kept": sorted(given.keep),
+            "blank": sorted(given.blank),
+            "frames": {"read": run.read, "written": run.written, "rebuilt": run.frames.rebuilt},
+            "left_out": dict(sorted(run.dropped.items())),
+            "tls_key_blocks": self.keys,
+            "differing_packets": run.packets.differing + run.unfit,
+        }
+        return orjson.dumps(found) + b"\n"
+
+
+def _told(hit: Hit) -> str:
+    return f"text {hit.number + 1} of --check is there: {hit.form}, {hit.place}"
+
+
+def _reason(name: str) -> str:
+    known = UNREAD.get(name)
+    return f"frames {known.words if known else _REASONS.get(name, name)}"
+
+
+def _reasons(run: Redaction) -> str:
+    return ", ".join(f"{count:,} {_reason(name).removeprefix('frames ')}" for name, count in run.dropped.most_common())
+
+
+def _key(given: RedactOptions) -> bytes:
+    if given.key_file is not None:
+        key = _read(given.key_file, "--key-file").strip()
+    elif given.key is not None:
+        key = given.key.encode("utf-8", "surrogateescape")
+    else:
+        return secrets.token_bytes(KEY_BYTES)
+    if not key:
+        raise click.UsageError("the key is empty")
+    return key
+
+
+def _secrets(given: RedactOptions) -> list[bytes]:
+    """The texts of ``--check``, in their order."""
+    found = [one.encode("utf-8", "surrogateescape") for one in given.checked]
+    if given.check_file is not None:
+        found += [line for line in _read(given.check_file, "--check-file").splitlines() if line]
+        if not found:
+            raise click.UsageError(f"--check-file: {given.check_file} has no text in it")
+    for number, one in enumerate(found, 1):
+        if len(one) < SHORTEST:
+            raise click.UsageError(
+                f"text {number} of --check has fewer than {SHORTEST} bytes: such a text stands everywhere by chance"
+            )
+    return found
+
+
+def _read(path: str, option: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{option}: {path}: {getattr(error, 'strerror', None) or error}") from None

@@ -1,0 +1,81 @@
+"""What the command line says to ``redact``: which values are replaced, how, and what is looked for afterwards."""
+
+from __future__ import annotations
+
+import click
+
+from mqttscope.cli.command import CHECKING, OUTPUT, VALUES, group, option, options
+from mqttscope.cli.options import ProtocolOptions, captures_argument, comma_list
+
+KINDS = (
+    "passwords", "authentication", "user-names", "client-identifiers", "topics", "payloads", "correlation-data",
+    "user-properties", "content-types", "reason-strings", "host-names", "http-headers", "tls", "addresses", "macs",
+)  # fmt: skip
+"""`sanitise.kinds.Value`, which is not loaded for ``--help``."""
+
+
+def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Kinds with commas between them."""
+    found = comma_list(context, parameter, value)
+    for name in found:
+        if name not in KINDS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(KINDS)}", context, parameter)
+    return found
+
+
+def _kinds(name: str, text: str) -> tuple[str, ...]:
+    made: tuple[str, ...] = option(VALUES, name, multiple=True, callback=read_kinds, metavar="KINDS", help=text)
+    return made
+
+
+@options
+class RedactOptions:
+    """The options of ``redact``."""
+
+    captures: tuple[str, ...] = captures_argument()
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    keep: tuple[str, ...] = _kinds("--keep", f"Leave these kinds of values as they are: {', '.join(KINDS)}.")
+    blank: tuple[str, ...] = _kinds(
+        "--blank", "Write filler over these kinds of values. [default: equal values become equal values]"
+    )
+    keep_other_frames: bool = option(
+        VALUES, "--keep-other-frames", is_flag=True,
+        help="Write frames of other protocols as well, as they are but for addresses in their headers.",
+    )  # fmt: skip
+    key: str | None = option(
+        VALUES, "--key", metavar="TEXT", envvar="MQTTSCOPE_REDACT_KEY",
+        help="Key of the replacements: the same key gives the same ones in another run. [default: random]",
+    )  # fmt: skip
+    key_file: str | None = option(VALUES, "--key-file", metavar="FILE", help="File that holds the key.")
+    checked: tuple[str, ...] = option(
+        CHECKING, "--check", multiple=True, metavar="SECRET",
+        help="Fail if this text is still in what is written, in any encoding; may be repeated.",
+    )  # fmt: skip
+    check_file: str | None = option(CHECKING, "--check-file", metavar="FILE", help="File with one such text a line.")
+    output: str | None = option(OUTPUT, "--output", "-o", metavar="FILE", help="Write the capture to this pcapng file.")
+    report: bool = option(OUTPUT, "--report", is_flag=True, help="Show what was replaced and left out.")
+    form: str = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
+        help="Format of the report.",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        from mqttscope.cli.output import CAPTURE, refuse_inputs, refuse_name
+
+        both = set(self.keep) & set(self.blank)
+        if both:
+            raise click.UsageError(f"--keep and --blank both name {', '.join(sorted(both))}")
+        if self.key is not None and self.key_file is not None:
+            raise click.UsageError("--key and --key-file are two ways to give one key")
+        if self.output is None:
+            if not self.checked and self.check_file is None:
+                raise click.UsageError("Missing option '--output' / '-o'.")
+            if self.report:
+                raise click.UsageError("--report says what was replaced, and needs --output FILE")
+            return
+        refuse_name(self.output, "--output", CAPTURE)
+        refuse_inputs(
+            self.output,
+            self.captures,
+            {"the file of --check-file": self.check_file, "the file of --key-file": self.key_file},
+        )

@@ -1,0 +1,80 @@
+"""What may come next in a filter expression: fields, operators that fit the field, words that fit both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mqttscope.filter.evaluate import operators_of
+from mqttscope.filter.fields import Field, FieldKind, lookup, names
+from mqttscope.filter.parser import SYMBOLS, WORD_OPERATORS, FilterError, Token, tokenize
+
+JOINING: Final = ("and", "or")
+BEGINNING: Final = ("not", "exists")
+"""What may stand before a field."""
+
+
+@dataclass(slots=True)
+class Completion:
+    """What could stand in the place of the word at the end of a text."""
+
+    start: int
+    """Where that word begins; the end of the text where a new one may begin."""
+    words: list[str]
+
+
+def complete(text: str) -> Completion:
+    """Completions of an expression at its end; none where it cannot be told apart, or inside of quotes."""
+    try:
+        tokens = tokenize(text)[:-1]
+    except FilterError:
+        return Completion(len(text), [])
+    partial: Token | None = None
+    if tokens and tokens[-1].kind in ("word", "atom") and not text[-1:].isspace():
+        partial = tokens.pop()
+    written = "" if partial is None else partial.text
+    start = len(text) if partial is None else partial.position
+    small = written.lower()
+    found = [one for one in _next(tokens) if one.startswith(small)]
+    if not found and small:
+        # A part of a name is enough.
+        found = [one for one in _next(tokens) if small in one]
+    return Completion(start, [one for one in found if one != written])
+
+
+def _next(tokens: list[Token]) -> list[str]:
+    """The words that may come after some tokens."""
+    last = tokens[-1] if tokens else None
+    keyword = "" if last is None else last.keyword
+    if last is None or keyword in (*JOINING, "not", "!", "(", "&&", "||", "exists"):
+        return [*BEGINNING, *names()] if keyword != "exists" else names()
+    if keyword in (*SYMBOLS, *WORD_OPERATORS, "{", ",", ".."):
+        return _values(_asked(tokens))
+    if last.kind == "word":
+        before = tokens[-2].keyword if len(tokens) > 1 else ""
+        field = lookup(last.text)
+        if field is not None and before not in (*SYMBOLS, *WORD_OPERATORS, "{", ",", ".."):
+            operators = operators_of(field)
+            return [*operators, *(["not in"] if "in" in operators else []), *JOINING]
+    return list(JOINING)
+
+
+def _asked(tokens: list[Token]) -> Field | None:
+    """The field that the comparison at the end is about."""
+    compared = False
+    for token in reversed(tokens):
+        if token.keyword in (*SYMBOLS, *WORD_OPERATORS):
+            compared = True
+        elif compared and token.kind == "word" and token.keyword != "not":
+            return lookup(token.text)
+    return None
+
+
+def _values(field: Field | None) -> list[str]:
+    if field is None:
+        return []
+    if field.kind is FieldKind.FLAG:
+        return ["true", "false"]
+    if field.kind is FieldKind.VERSION:
+        return ["3.1", "3.1.1", "5.0"]
+    return list(field.words)

@@ -1,0 +1,210 @@
+"""Which rules are asked about which packets, and which models follow them.
+
+A rule says what it looks at: packet classes, versions, the side that sends, whether it has to be asked once all is
+settled, what must be true of the packet (``when``), and what has to be out of the ordinary (``signs``).  `Plans` turns
+that into a `Plan` for each kind of packet, which the engine goes through for every packet of that kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final
+
+from mqttscope.lint.broker_watch import expires_or_retained
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.finding import Scope
+from mqttscope.lint.model import Model
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.signs import ALL, BITS, SIGNS, USUAL
+from mqttscope.lint.strings import has_odd_strings
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.declare import PACKETS, ControlPacket
+
+Check = Callable[..., Findings]
+Condition = Callable[[Any], Any]
+Group = tuple[tuple[Rule, Check], ...]
+
+CONDITIONS: Final[dict[str, Condition]] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
+"""What ``Rule.when`` may name beside attributes of packets."""
+
+
+# What depends on the rules alone serves all engines that run the same ones.
+@lru_cache(maxsize=64)
+def checks_named(running: tuple[Rule, ...], name: str) -> Group:
+    """The rules with a check method of their own, and that."""
+    return tuple((rule, getattr(rule, name)) for rule in running if rule.implements(name))
+
+
+MAX_KINDS = 1_000
+"""Combinations of signs of which is remembered what is asked; more of them come in nothing but made-up traffic."""
+
+
+class Question:
+    """A check, and of which packets of its plan it is asked."""
+
+    __slots__ = ("check", "condition", "rule", "signs", "when")
+
+    def __init__(self, rule: Rule, check: Check, condition: Condition | None, when: int, signs: int) -> None:
+        self.rule = rule
+        self.check = check
+        self.condition = condition
+        """What must be true of the packet; ``None`` where nothing must."""
+        self.when = when
+        """The bit that says the same; 0 where there is none."""
+        self.signs = signs
+        """Bits of which the packet has to bear one; 0 where it need not."""
+
+
+class Questions:
+    """Questions in their order.  Which of them are asked is decided once for each combination of signs."""
+
+    __slots__ = ("_all", "_asked")
+
+    def __init__(self, questions: list[Question]) -> None:
+        self._all = questions
+        self._asked: dict[int, list[Question]] = {}
+
+    def asked(self, signs: int) -> list[Question]:
+        """Those that are asked about packets with these signs, if their ``condition`` is true as well."""
+        found = self._asked.get(signs)
+        if found is None:
+            if len(self._asked) >= MAX_KINDS:
+                self._asked.clear()
+            found = self._asked[signs] = [
+                # What a bit has said is not worked out again.
+                Question(one.rule, one.check, one.condition if signs == ALL or not one.when else None, 0, 0)
+                for one in self._all
+                if (not one.when or signs & one.when) and (not one.signs or signs & one.signs)
+            ]
+        return found
+
+
+class About:
+    """The questions about topics of a model."""
+
+    __slots__ = ("code", "model", "questions", "tables", "wide")
+
+    def __init__(self, model: type[Model], tables: tuple[str, ...], questions: Questions) -> None:
+        self.model = model
+        self.code = model.code
+        self.wide = model.scope is Scope.BROKER
+        """Whether the model belongs to a server."""
+        self.tables = [attrgetter(name) for name in tables]
+        """Of which one has to have the topic."""
+        self.questions = questions
+
+
+class Plan:
+    """The questions about packets of one type, version and side, before or after all is settled."""
+
+    __slots__ = ("abouts", "questions")
+
+    def __init__(self, questions: Questions, abouts: list[About]) -> None:
+        self.questions = questions
+        self.abouts = abouts
+        """Questions about PUBLISH of topics that a model knows."""
+
+
+Planned = dict[type[ControlPacket], Plan]
+"""The plans of one version and side, before or after all is settled, by packet class."""
+
+
+@lru_cache(maxsize=16)
+def plans_of(running: tuple[Rule, ...], *, thorough: bool = False) -> Plans:
+    """The plans of rules that run together; ``thorough``: each is asked about every packet that it looks at."""
+    return Plans(running, thorough=thorough)
+
+
+class Plans:
+    """The plans of the rules that run together, made as packets come."""
+
+    def __init__(self, running: Iterable[Rule], *, thorough: bool = False) -> None:
+        """``thorough``: ask each rule about every packet that it looks at, for tests."""
+        self._checks = [(rule, rule.check) for rule in running if rule.implements("check")]
+        self._thorough = thorough
+        self._made: dict[tuple[int, bool, bool], Planned] = {}
+
+    def of(self, at: RuleContext) -> Planned:
+        """The plans for packets like those that come now."""
+        key = int(at.version), at.from_client, at.history.settled
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = {cls: self._plan(cls, at) for cls in PACKETS.values()}
+        return found
+
+    def _plan(self, cls: type[ControlPacket], at: RuleContext) -> Plan:
+        settled = at.history.settled and not self._thorough
+        groups: dict[str | None, list[Question]] = {}
+        abouts: dict[type[Model], dict[tuple[str, ...], list[Question]]] = {}
+        for rule, check in self._checks:
+            if not (
+                issubclass(cls, rule.looks_at)
+                and at.version in rule.versions
+                and rule.sender in (None, at.direction)
+                and (rule.settled or not settled)
+            ):
+                continue
+            when = rule.when.get(cls) if isinstance(rule.when, dict) else rule.when
+            if issubclass(cls, rule.always) or (self._thorough and when in CONDITIONS):
+                when = None
+            condition = None if when is None else CONDITIONS.get(when) or attrgetter(when)
+            bit = BITS.get(when, 0) if when is not None and cls in USUAL else 0
+            one = Question(rule, check, condition, bit, 0 if self._thorough else _signs(rule, cls))
+            if rule.about is not None and cls is PACKETS[PacketType.PUBLISH] and not self._thorough:
+                model, *tables = rule.about
+                abouts.setdefault(model, {}).setdefault(tuple(tables), []).append(one)
+            else:
+                groups.setdefault(when, []).append(one)
+        return Plan(
+            Questions([one for group in groups.values() for one in group]),
+            [
+                About(model, names, Questions(found))
+                for model, tables in abouts.items()
+                for names, found in tables.items()
+            ],
+        )
+
+
+def _signs(rule: Rule, cls: type[ControlPacket]) -> int:
+    """The bits of which a packet has to bear one for a rule to be asked; 0 where it need not."""
+    names = rule.signs.get(cls, ()) if isinstance(rule.signs, dict) else rule.signs
+    bits = 0
+    for name in names:
+        bits |= SIGNS[name]
+    return bits
+
+
+class Follower:
+    """A model that follows packets of a type."""
+
+    __slots__ = ("asks", "code", "condition", "follow", "model", "when", "wide")
+
+    def __init__(self, model: type[Model], kind: type[ControlPacket]) -> None:
+        name = model.when.get(kind)
+        self.model = model
+        self.code = model.code
+        self.wide = model.scope is Scope.BROKER
+        """Whether it belongs to a server."""
+        self.follow: Callable[..., None] = model.follow
+        self.condition: Condition | None = None if name is None else attrgetter(name)
+        """What must be true of the packet; ``None`` where nothing must."""
+        self.when = BITS.get(name, 0) if name is not None and kind in USUAL else 0
+        """The bit that says the same; 0 where there is none."""
+        self.asks = any("follows" in vars(one) for one in model.__mro__ if one is not Model)
+        """Whether the model says itself which packets it follows."""
+
+    def is_asked(self, packet: ControlPacket, signs: int) -> bool:
+        """Whether it may follow a packet that bears these signs."""
+        if self.when and signs != ALL:
+            return signs & self.when != 0
+        return self.condition is None or bool(self.condition(packet))
+
+
+def followers_of(models: Iterable[type[Model]]) -> dict[type[ControlPacket], list[Follower]]:
+    """The models that follow packets of each class, in their order."""
+    return {
+        cls: [Follower(model, kind) for model in models for kind in model.looks_at if kind is cls]
+        for cls in PACKETS.values()
+    }

@@ -1,0 +1,180 @@
+"""Looks for secrets in a capture, in the encodings in which somebody could read them there.
+
+Looked through are the bytes of the file as they are, the streams of TCP in the order of their bytes, so that a secret
+that two segments share is found, and what WebSockets carry, without masks and compression.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from mqttscope.dissect import Dissector, Options
+from mqttscope.dissect.flow_state import FlowState
+from mqttscope.net.flow import FlowEvent, StreamData, StreamGap
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.fragments import FragmentTable
+from mqttscope.net.frame import Frame
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.segment import Fragment, Segment, plain_key, reverse_key
+from mqttscope.net.websocket import MessageData
+
+SHORTEST: Final = 4
+"""Bytes of the shortest form that is looked for: shorter ones stand everywhere by chance."""
+MAX_STREAMS: Final = 100_000
+"""Directions of which the last bytes are remembered."""
+GATHERED_BYTES: Final = 1 << 16
+"""Bytes of a stream that are gathered before they are looked through together."""
+MAX_GATHERED_BYTES: Final = 1 << 24
+"""Bytes of all streams that are gathered at most."""
+_GROUP: Final = 3
+_TCP: Final = b"tcp"
+_WEB: Final = b"web"
+
+
+@dataclass(slots=True, frozen=True)
+class Hit:
+    """A secret that was found."""
+
+    number: int
+    """Which of the secrets, counted from 0."""
+    form: str
+    """The encoding: ``plain``, ``base64``, ``hexadecimal``...."""
+    place: str
+    """``offset 1,234 of the file``, ``a stream of TCP, up to frame 12``."""
+
+
+def forms(secret: bytes) -> Iterator[tuple[str, bytes]]:
+    """The encodings of a secret with their names; letters of both cases are one, but for base64."""
+    yield "plain", secret
+    yield "percent encoding", quote(secret, safe="").encode()
+    yield "percent encoding", b"".join(b"%%%02x" % one for one in secret)
+    yield "hexadecimal", secret.hex().encode()
+    yield "hexadecimal", secret.hex(" ").encode()
+    yield "hexadecimal", secret.hex(":").encode()
+    for shift in range(_GROUP):
+        # Letters that have bits of what is around it say nothing.
+        coded = b64encode(bytes(shift) + secret)
+        start, end = -(-shift * 8 // 6), (shift + len(secret)) * 8 // 6
+        for one in {coded[start:end], coded[start:end].replace(b"+", b"-").replace(b"/", b"_")}:
+            yield "base64", one
+    try:
+        text = secret.decode()
+    except UnicodeDecodeError:
+        return
+    yield "UTF-16", text.encode("utf-16-le")
+    yield "UTF-16", text.encode("utf-16-be")
+    yield "HTML", html.escape(text).encode()
+    yield "HTML", "".join(f"&#{ord(one)};" for one in text).encode()
+    yield "HTML", "".join(f"&#x{ord(one):x};" for one in text).encode()
+    yield "JSON", json.dumps(text)[1:-1].encode()
+    yield "JSON", json.dumps(text)[1:-1].replace("/", "\\/").encode()
+    yield "JSON", "".join(f"\\u{ord(one):04x}" for one in text if ord(one) < 0x10000).encode()
+
+
+class Check:
+    """A search for some secrets."""
+
+    def __init__(self, secrets: Sequence[bytes], options: Options | None = None) -> None:
+        """``options``: what the user says of the capture."""
+        self.hits: dict[tuple[int, str], Hit] = {}
+        """The first hit of each secret in each encoding."""
+        self._exact: dict[bytes, tuple[int, str]] = {}
+        self._folded: dict[bytes, tuple[int, str]] = {}
+        self._tail = b""
+        self._gathered: dict[bytes, bytearray] = {}
+        self._size = 0
+        self._flows = FlowTable()
+        self._fragments = FragmentTable()
+        self._frame = 0
+        for number, secret in enumerate(secrets):
+            for form, raw in forms(secret):
+                if form == "base64" and len(raw) >= SHORTEST:
+                    self._exact.setdefault(raw, (number, form))
+                elif len(raw) >= SHORTEST:
+                    self._folded.setdefault(raw.lower(), (number, form))
+        self._overlap = max(map(len, (*self._exact, *self._folded)), default=1) - 1
+        self._dissector = Dissector(options)
+        self._dissector.watch(_pass, self._watch_frames)
+
+    def take_bytes(self, data: bytes, offset: int) -> None:
+        """Look through the next bytes of the file, which begin at an offset."""
+        before = self._tail
+        whole = before + data
+        self._search(whole, lambda at: f"offset {offset - len(before) + at:,} of the file")
+        self._tail = whole[-self._overlap :] if self._overlap else b""
+
+    def take_compressed(self, frame: Frame) -> None:
+        """Look through the bytes of a frame, where those of the file are compressed."""
+        self._search(frame.data, lambda at: f"frame {frame.number:,}")
+
+    def take_frame(self, frame: Frame) -> None:
+        """Look through what the next frame adds to the streams."""
+        found = segment_of(frame)
+        whole = self._fragments.feed(found) if isinstance(found, Fragment) else found
+        if not isinstance(whole, Segment):
+            return
+        self._frame = frame.number
+        self._streams(self._flows.feed(whole))
+        for _ in self._dissector.feed(whole):
+            pass
+
+    def close(self) -> list[Hit]:
+        """What was found; nothing more comes."""
+        self._streams(self._flows.close())
+        for _ in self._dissector.close():
+            pass
+        for key in self._gathered:
+            self._look(key)
+        return sorted(self.hits.values(), key=lambda hit: (hit.number, hit.form))
+
+    def _streams(self, events: Sequence[FlowEvent]) -> None:
+        for event in events:
+            if isinstance(event, StreamData):
+                key = plain_key(event.flow.key if event.from_initiator else reverse_key(event.flow.key))
+                self._stream(_TCP + key, event.data)
+
+    def _watch_frames(self, dialogue: FlowState, one: object) -> None:
+        if isinstance(one, MessageData):
+            key = plain_key(dialogue.flow.key if one.from_client else reverse_key(dialogue.flow.key))
+            self._stream(_WEB + key, one.data)
+
+    def _stream(self, key: bytes, data: bytes) -> None:
+        gathered = self._gathered.get(key)
+        if gathered is None:
+            if len(self._gathered) >= MAX_STREAMS:
+                first = next(iter(self._gathered))
+                self._look(first)
+                del self._gathered[first]
+            gathered = self._gathered[key] = bytearray()
+        gathered += data
+        self._size += len(data)
+        if len(gathered) >= GATHERED_BYTES:
+            self._look(key)
+        if self._size >= MAX_GATHERED_BYTES:
+            for one in list(self._gathered):
+                self._look(one)
+
+    def _look(self, key: bytes) -> None:
+        """Look through what was gathered of a stream, and keep its end, with which a secret may begin."""
+        gathered = self._gathered[key]
+        where = "what a WebSocket carries" if key.startswith(_WEB) else "a stream of TCP"
+        self._search(bytes(gathered), lambda at: f"{where}, up to frame {self._frame:,}")
+        left = min(self._overlap, len(gathered))
+        self._size -= len(gathered) - left
+        del gathered[: len(gathered) - left]
+
+    def _search(self, data: bytes, told: Callable[[int], str]) -> None:
+        for wanted, text in ((self._exact, data), (self._folded, data.lower())):
+            for raw, (number, form) in wanted.items():
+                if (number, form) not in self.hits and (at := text.find(raw)) >= 0:
+                    self.hits[number, form] = Hit(number, form, told(at))
+
+
+def _pass(dialogue: FlowState, event: StreamData | StreamGap) -> None:
+    """Streams are seen by themselves: those of all flows count."""

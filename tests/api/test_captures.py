@@ -1,0 +1,185 @@
+"""Packets, events, connections and tables of captures, as programs get them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import mqttscope
+from tests.cli.running import capture, invoke
+from tests.conftest import ROOT
+from tests.each import each
+
+QOS = capture("v5-qos")
+SOME = ("v5-qos", "websocket-v5", "planted-violations", "lost-in-payload", "v5-topic-alias-client", "tls-13")
+
+
+def test_packets_are_values_of_the_moment_at_which_they_passed() -> None:
+    packets = list(mqttscope.open(QOS))
+
+    first, second = packets[0], packets[1]
+    assert (first.kind, first.number, first.type, first.topic, first.payload) == ("packet", 0, "connect", None, None)
+    assert (first.frame, first.connection, first.direction) == (4, 0, "client_to_server")
+    assert first.time == datetime(2026, 11, 20, 20, 47, 53, 810806, UTC)
+    assert first.timestamp_ns is not None
+    assert first.timestamp_ns // 1000 % 10**6 == 810806
+    assert second.type == "connack"
+    assert {one.client_identifier for one in packets} == {"logger", "sensor-1"}
+    assert next(one.payload for one in packets if one.type == "publish") == b"21.0"
+
+
+@each("name", SOME)
+def test_the_json_form_is_the_line_of_inspect(name: str) -> None:
+    path = capture(name)
+    lines = [json.loads(line) for line in invoke("inspect", path, "--format", "jsonl").out.splitlines()]
+
+    assert [one.to_dict() for one in mqttscope.open(path).events()] == lines
+    assert [one.kind for one in mqttscope.open(path).events()] == [one["event"] for one in lines]
+    packets = [one for one in lines if one["event"] in ("packet", "malformed")]
+    assert [one.to_dict() for one in mqttscope.open(path)] == packets
+    closed = sorted((one for one in lines if one["event"] == "connection_closed"), key=lambda one: one["connection"])
+    assert [one.to_dict() for one in mqttscope.open(path).connections()] == closed
+
+
+def test_a_file_can_be_read_again_and_side_by_side() -> None:
+    with mqttscope.open(QOS) as captures:
+        first, second = iter(captures), iter(captures)
+        assert next(first) == next(second)
+        assert len(list(captures)) == 24
+        next(first)
+        assert next(second).type == "connack"
+    assert list(first) == []  # its file is closed
+    assert len(list(captures)) == 24
+
+
+@each(
+    "expression, count",
+    [("type == publish", 6), ('topic matches "plant/+/temperature" and qos == 2', 2), ("packet > 20", 3)],
+)
+def test_a_filter_chooses_packets_in_every_reading(expression: str, count: int) -> None:
+    captures = mqttscope.open(QOS, filter=expression)
+
+    assert len(list(captures)) == count
+    assert len(list(captures)) == count
+
+
+def test_an_expression_that_cannot_be_understood_is_an_error_at_once() -> None:
+    with pytest.raises(mqttscope.FilterError, match="topik"):
+        mqttscope.open(QOS, filter="topik == 1")
+
+
+def test_a_filter_chooses_connections_by_what_passed_on_them() -> None:
+    captures = mqttscope.open(QOS, filter="type == subscribe")
+
+    assert [one.client_identifier for one in captures.connections()] == ["logger"]
+
+
+def test_errors_of_captures_are_values(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcapng"
+    cut.write_bytes(QOS.read_bytes()[:2000])
+    captures = mqttscope.open(cut)
+    assert captures.errors == []
+    packets = list(captures)
+
+    assert 0 < len(packets) < 24
+    (error,) = captures.errors
+    assert error.capture == str(cut)
+    assert error.frames > 0
+    assert [one.kind for one in captures.events()].count("capture_error") == 1
+    assert len(captures.errors) == 1, "of the last reading"
+    seen: list[mqttscope.Packet] = []
+    with pytest.raises(mqttscope.CaptureReadError, match=f"^{cut}: .*after {error.frames} frames"):
+        seen.extend(mqttscope.open(cut, raise_errors=True))
+    assert seen == packets
+
+
+@each(
+    "name, said", [("nix.pcap", "nix.pcap does not exist"), ("*.pcapn", "matches no file"), (".", "without captures")]
+)
+def test_a_name_that_stands_for_nothing_is_an_error_at_once(name: str, said: str) -> None:
+    with pytest.raises(FileNotFoundError, match=said) as caught:
+        mqttscope.open(ROOT / "docs" / name)
+    assert isinstance(caught.value, mqttscope.CaptureNotFoundError)
+
+
+def test_calls_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(TypeError, match="name at least one capture"):
+        mqttscope.open()
+    with pytest.raises(TypeError, match="not by bytes"):
+        mqttscope.open(b"a.pcap")  # type: ignore[arg-type]
+    for ports in ([0], ["80:http"], "1883", {70000: "ws"}):
+        with pytest.raises(mqttscope.ArgumentError):
+            mqttscope.open(QOS, ports=ports)
+    with pytest.raises(mqttscope.ArgumentError):
+        mqttscope.open(QOS, version="6")
+    with pytest.raises(mqttscope.ReadingError, match="nix"):
+        list(mqttscope.open(QOS, keys="nix"))
+
+
+def test_standard_input_can_be_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(QOS.read_bytes())))
+    captures = mqttscope.open("-")
+
+    assert len(list(captures)) == 24
+    with pytest.raises(mqttscope.ReadingError, match="standard input can be read once"):
+        list(captures)
+
+
+def test_secrets_are_hidden_unless_they_are_asked_for() -> None:
+    path = capture("refused-connect")
+    shown = list(mqttscope.open(path, show_secrets=True))
+    secret = next(one.packet.password for one in shown if getattr(one.packet, "password", None))  # type: ignore[union-attr]
+    hidden = list(mqttscope.open(path))
+
+    assert any(secret in one.raw for one in shown)
+    for one in hidden:
+        assert secret not in one.raw
+        assert secret.decode() not in f"{one!r} {one.to_dict()}"
+        assert one.packet is None or secret not in one.packet.raw
+
+
+@each("name", SOME)
+def test_tables_have_the_rows_of_a_lake(name: str) -> None:
+    pytest.importorskip("pyarrow")
+    from mqttscope.lake.options import LakeOptions
+    from mqttscope.lake.schemas import TABLES
+    from tests.lake.reading import in_process
+
+    path = capture(name)
+    table = mqttscope.open(str(path)).to_arrow(payload_limit=100)
+
+    assert table.schema.equals(TABLES["packets"].arrow(), check_metadata=True)
+    assert table.to_pylist() == in_process([str(path)], LakeOptions(payload_limit=100)).get("packets", [])  # type: ignore[list-item]
+
+
+def test_tables_hold_what_a_filter_keeps_and_no_payload_unless_asked_for() -> None:
+    pytest.importorskip("pyarrow")
+    captures = mqttscope.open(QOS, filter="type == publish")
+
+    table = captures.to_arrow()
+    assert table.column("topic").to_pylist() == ["plant/line1/temperature"] * 6
+    assert set(table.column("payload").to_pylist()) == {None}
+    assert captures.to_arrow(payload_limit=9).column("payload").to_pylist()[0] == b"21.0"
+    pytest.importorskip("pandas")
+    assert list(captures.to_pandas()["qos"]) == table.column("qos").to_pylist()
+    pytest.importorskip("polars")
+    assert captures.to_polars()["qos"].to_list() == table.column("qos").to_pylist()
+
+
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, command in (("pyarrow", r"pip install 'mqttscope\[lake\]'"), ("pandas", "pip install pandas")):
+        monkeypatch.setitem(sys.modules, name, None)
+        captures = mqttscope.open(QOS)
+        with pytest.raises(mqttscope.MissingPackageError, match=f"^{name} is not installed: {command}$"):
+            getattr(captures, "to_arrow" if name == "pyarrow" else "to_pandas")()
+
+
+def test_ports_say_where_mqtt_is_spoken() -> None:
+    path = capture("port-18830")
+    for ports in ([18830], ["18830"], {18830: "mqtt"}):
+        assert list(mqttscope.open(path, ports=ports)) == list(mqttscope.open(path))

@@ -1,0 +1,121 @@
+"""Findings as programs get them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import mqttscope
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.rule import Findings as Reports
+from mqttscope.lint.rule import Rule
+from mqttscope.mqtt.packets import Publish
+from tests.cli.running import capture, invoke
+
+VIOLATIONS = capture("planted-violations")
+
+
+def test_findings_are_those_of_the_command() -> None:
+    findings = mqttscope.lint(VIOLATIONS)
+    lines = [
+        json.loads(line) for line in invoke("lint", VIOLATIONS, "--format", "jsonl", "--no-config").out.splitlines()
+    ]
+
+    assert sorted(findings.to_dicts(), key=str) == sorted(lines, key=str)
+    assert findings.packets == 32
+    assert findings.errors == []
+    assert sum(map(len, findings.by_rule.values())) == len(findings) == len(lines)
+    assert findings[0] is next(iter(findings))
+    assert findings[:2] == list(findings)[:2]
+    certain = findings.at_least("error", "certain")
+    assert 0 < len(certain) < len(findings)
+    assert {(one.severity, one.confidence) for one in certain} == {("error", "certain")}
+    with pytest.raises(mqttscope.ArgumentError, match="'fatal'"):
+        findings.at_least("fatal")
+
+
+def test_rules_are_selected_as_on_the_command_line() -> None:
+    assert set(mqttscope.lint(VIOLATIONS, select=["PUB101", "HDR"]).by_rule) == {"PUB101", "HDR101", "HDR102", "HDR104"}
+    assert set(mqttscope.lint(VIOLATIONS, select="PUB101").by_rule) == {"PUB101"}
+    assert "PUB101" not in mqttscope.lint(VIOLATIONS, ignore=["PUB1"]).by_rule
+    assert "OPS101" in mqttscope.lint(VIOLATIONS, extend_select=["OPS"]).rules
+    assert mqttscope.lint(VIOLATIONS, profile="aws-iot-core").rules != mqttscope.lint(VIOLATIONS).rules
+    with pytest.raises(mqttscope.UnknownRuleError, match="did you mean PUB101"):
+        mqttscope.lint(VIOLATIONS, select=["PUB1011"])
+    with pytest.raises(mqttscope.MqttscopeError, match="'aws' is no profile"):
+        mqttscope.lint(VIOLATIONS, profile="aws")
+
+
+def test_a_filter_chooses_findings_by_their_packets() -> None:
+    found = mqttscope.lint(VIOLATIONS, filter="type == publish")
+
+    assert {one.packet_type for one in found} == {"publish"}
+    assert found.packets < 32
+
+
+class ShortTopic(Rule):
+    """A topic is short."""
+
+    code = "OWN101"
+    severity = Severity.INFO
+    confidence = Confidence.CERTAIN
+    looks_at = Publish
+
+    def check(self, packet: Publish, at: RuleContext) -> Reports:
+        return self.report("topic_name", f"{len(packet.topic_name)} characters")
+
+
+class Fails(ShortTopic):
+    code = "OWN102"
+
+    def check(self, packet: Publish, at: RuleContext) -> Reports:
+        raise ZeroDivisionError("of the rule")
+
+
+def test_a_rule_of_ones_own_runs_beside_the_others() -> None:
+    findings = mqttscope.lint(capture("v5-qos"), rules=[ShortTopic, Fails])
+
+    assert len(findings.by_rule["OWN101"]) == 6
+    assert findings.by_rule["OWN101"][0].message == "23 characters"
+    assert list(findings.failed) == ["OWN102"]
+    assert "of the rule" in findings.failed["OWN102"]
+
+
+def test_what_a_rule_of_ones_own_lacks_is_said() -> None:
+    wrong = {
+        "is no class of a rule": ShortTopic(),
+        "PUB101 is the code of another rule": type("Taken", (ShortTopic,), {"code": "PUB101"}),
+        "OWN101 is the code of another rule": type("Twice", (ShortTopic,), {}),
+        "sender has to be": type("Sent", (ShortTopic,), {"code": "OWN103", "sender": "client"}),
+    }
+    for said, rule in wrong.items():
+        with pytest.raises(mqttscope.ArgumentError, match=said):
+            mqttscope.lint(VIOLATIONS, rules=[ShortTopic, rule])  # type: ignore[list-item]
+
+
+def test_secrets_are_hidden_unless_they_are_asked_for() -> None:
+    path = capture("refused-connect")
+    packets = mqttscope.open(path, show_secrets=True)
+    secret = next(one.packet.password for one in packets if getattr(one.packet, "password", None))  # type: ignore[union-attr]
+
+    def raws(findings: mqttscope.Findings) -> list[bytes]:
+        return [one.raw for one in findings if one.packet_type == "connect"]
+
+    hidden = raws(mqttscope.lint(path, select=["ALL"]))
+    assert hidden
+    assert not any(secret in one for one in hidden)
+    assert any(secret in one for one in raws(mqttscope.lint(path, select=["ALL"], show_secrets=True)))
+
+
+def test_errors_of_captures_are_values_beside_the_findings(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcapng"
+    cut.write_bytes(VIOLATIONS.read_bytes()[:3000])
+    findings = mqttscope.lint(cut)
+
+    assert len(findings.errors) == 1
+    assert 0 < findings.packets < 32
+    with pytest.raises(mqttscope.CaptureReadError):
+        mqttscope.lint(cut, raise_errors=True)

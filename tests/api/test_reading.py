@@ -1,0 +1,89 @@
+"""Keys, programs and ports of captures, as the library says what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import mqttscope
+from mqttscope.api.reading import ArgumentError, Reading, ReadingError, read_port, read_ports, read_version, select
+from mqttscope.capture import open_capture, tshark
+from mqttscope.dissect import dissect
+from mqttscope.mqtt.constants import ProtocolVersion
+from tests.capture.test_tls import converse
+from tests.cli.running import capture
+from tests.dissect.secure import Secure, write
+from tests.dissect.talk import Talk
+from tests.each import each
+
+
+@pytest.mark.tshark
+def test_keys_open_tls(tmp_path: Path) -> None:
+    secure, talk = Secure(), Talk(port=8883).handshake()
+    converse(secure.connection(talk))
+    talk.close()
+    path = write(talk.tape, tmp_path / "a.pcapng")
+
+    packets = list(mqttscope.open(path, keys=secure.keylog))
+    assert [one.type for one in packets][:3] == ["connect", "connack", "subscribe"]
+    assert mqttscope.lint(path, keys=secure.keylog).packets == len(packets)
+    closed = mqttscope.open(path)
+    assert list(closed) == []
+    assert [one.transport for one in closed.connections()] == ["tls"]
+
+
+def test_keys_that_open_nothing_are_a_note(tmp_path: Path) -> None:
+    try:
+        tshark.find_tshark()
+    except tshark.MissingToolError as error:
+        pytest.skip(str(error))
+    keys = tmp_path / "keys"
+    keys.write_text("")
+    captures = mqttscope.open(capture("v5-qos"), keys=keys)
+
+    assert len(list(captures)) == 24
+    assert captures.notes == [f"no TLS record could be decrypted with the keys in {keys}"]
+
+
+def test_keys_that_cannot_be_used_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ReadingError, match=r"^key log .*: Is a directory$"):
+        Reading([str(capture("tls-13"))], keylog=str(tmp_path))
+
+
+def test_captures_that_overlap_are_a_note(tmp_path: Path) -> None:
+    again = tmp_path / "again.pcapng"
+    again.write_bytes(capture("v5-qos").read_bytes())
+    captures = mqttscope.open(capture("v5-qos"), again)
+
+    assert list(captures)
+    assert "overlaps in time with an earlier capture" in captures.notes[0]
+
+
+@each(
+    "text, found",
+    [("1884", (1884, "mqtt")), ("8080:ws", (8080, "ws")), ("8080:websocket", (8080, "ws")), ("1:mqtts", (1, "tls"))],
+)
+def test_ports(text: str, found: tuple[int, str]) -> None:
+    assert read_port(text) == found
+    assert read_ports([text]) == dict([found]) == read_ports(dict([found]))
+
+
+@each("text", ["", "0", "65536", "x", "1884:http", ":ws", "१"])
+def test_what_is_no_port(text: str) -> None:
+    with pytest.raises(ArgumentError):
+        read_port(text)
+
+
+def test_versions() -> None:
+    assert [read_version(one) for one in (None, "auto", "5.0", "3.1.1")] == [
+        None, None, ProtocolVersion.V5, ProtocolVersion.V3_1_1,
+    ]  # fmt: skip
+    with pytest.raises(ArgumentError):
+        read_version("5.1")
+
+
+def test_no_more_packets_than_the_limit_come_through() -> None:
+    events = dissect(open_capture([str(capture("v5-qos"))]))
+
+    assert sum(type(one).__name__ == "PacketEvent" for one in select(events, None, (), 3)) == 3

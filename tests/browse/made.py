@@ -1,0 +1,65 @@
+"""Indexes of captures of the project, complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from mqttscope.browse.building import Builder, CaptureFiles, Item, TemporarySpool
+from mqttscope.browse.index import Index
+from mqttscope.capture import open_capture
+from mqttscope.dissect import Dissector, FastPath, segments
+from mqttscope.lint.catalogue import select, usual_rule
+from mqttscope.lint.engine import Linter
+from tests.conftest import ROOT
+
+CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
+SECONDS = 60
+
+
+opened: list[tuple[TemporarySpool, CaptureFiles]] = []
+"""Files of the test that runs."""
+
+
+def close() -> None:
+    """Close the files of a test."""
+    while opened:
+        spool, files = opened.pop()
+        spool.close()
+        files.close()
+
+
+class Source:
+    """Segments of captures."""
+
+    def __init__(self, *paths: Path) -> None:
+        self.paths = paths
+
+    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
+        return segments(open_capture(self.paths, direct=fast_path), skipped)
+
+    def stop(self) -> None:
+        pass
+
+
+def capture(name: str) -> Path:
+    return ROOT / "captures" / name / "capture.pcapng"
+
+
+def builder(*paths: Path, lint: bool = False, kept_blocks: int | None = None) -> Builder:
+    """What would build an index."""
+    spool, files = TemporarySpool(), CaptureFiles()
+    opened.append((spool, files))
+    index = Index(spool, files, kept_blocks=kept_blocks)
+    linter = Linter([usual_rule(rule) for rule in select().values()]) if lint else None
+    return Builder(index, files, Source(*paths), Dissector(), linter=linter)
+
+
+def built(*paths: Path, lint: bool = False, kept_blocks: int | None = None) -> Index:
+    """An index of all that captures hold."""
+    made = builder(*paths, lint=lint, kept_blocks=kept_blocks)
+    made.start()
+    assert made.wait(SECONDS)
+    assert made.failure == ""
+    return made.index

@@ -1,0 +1,187 @@
+"""Files of the browser, and the thread that fills its index."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mqttscope.browse.building import (
+    MAX_OPEN_FILES,
+    WRITE_BYTES,
+    Builder,
+    CaptureFiles,
+    Item,
+    TemporarySpool,
+)
+from mqttscope.browse.rows import SPOOLED
+from mqttscope.dissect import FastPath
+from mqttscope.errors import MqttscopeError
+from tests.browse.made import CAPTURES, Source, builder, built, capture
+
+QOS = capture("v5-qos")
+
+
+def test_what_is_put_aside_is_read_again() -> None:
+    spool = TemporarySpool()
+    try:
+        pieces = [bytes([number % 251]) * (10 * number + 1) for number in range(400)]
+        places = [spool.write(piece) for piece in pieces]
+        assert sum(map(len, pieces)) > 2 * WRITE_BYTES
+
+        assert [spool.read(place, len(piece)) for place, piece in zip(places, pieces, strict=True)] == pieces
+        for number in (0, 200, 399):
+            spool.overwrite(places[number], b"!")
+            assert spool.read(places[number], len(pieces[number])) == b"!" + pieces[number][1:]
+        # Across what is written and what is not.
+        last = spool.write(b"end")
+        assert spool.read(last - 2, 5) == pieces[-1][-2:] + b"end"
+        assert spool.read(last, 3) == b"end"
+    finally:
+        spool.close()
+
+
+def test_captures_are_read_at_an_offset(tmp_path: Path) -> None:
+    files = CaptureFiles()
+    try:
+        path = tmp_path / "a"
+        path.write_bytes(bytes(range(256)) * 1_000)
+        packed = tmp_path / "b.gz"
+        packed.write_bytes(gzip.compress(b"a" * 100))
+
+        assert files.can_read(str(path))
+        assert [files.can_read(str(one)) for one in (packed, tmp_path, tmp_path / "none")] == [False] * 3
+        assert not files.can_read("-")
+        assert files.read(str(path), 300, 4) == bytes((44, 45, 46, 47))
+        assert files.read(str(path), 302, 2) == bytes((46, 47))
+        assert files.read(str(path), 255_999, 10) == b"\xff"
+        assert files.read(str(packed), 0, 10) == b""
+        for number in range(2 * MAX_OPEN_FILES):
+            (tmp_path / f"c{number}").write_bytes(b"x%d" % number)
+            assert files.read(str(tmp_path / f"c{number}"), 0, 9) == b"x%d" % number
+        assert files.read(str(path), 0, 2) == b"\0\1"
+    finally:
+        files.close()
+
+
+def test_compressed_captures_are_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng.gz"
+    path.write_bytes(gzip.compress(QOS.read_bytes()))
+    plain, packed = built(QOS), built(path)
+
+    assert len(plain.rows) == len(packed.rows)
+    for number in range(len(plain.rows)):
+        one, other = plain.rows[number], packed.rows[number]
+        assert plain.raw(one) == packed.raw(other)
+        assert bool(other.place & SPOOLED) is bool(packed.raw(other))
+
+
+def test_several_captures_are_one_index() -> None:
+    paths = [QOS, capture("v311-qos")]
+    index = built(*paths)
+
+    assert set(index.captures) == set(map(str, paths))
+    assert index.packets == sum(built(path).packets for path in paths)
+
+
+def test_memory_is_bounded_by_blocks() -> None:
+    index = built(*(capture("hasty-clients") for _ in range(2)), kept_blocks=1)
+
+    assert index.packets == len([row for row in index.rows.run(0, len(index.rows)) if row.kind < 4])
+
+
+class Slow(Source):
+    """Segments that take their time."""
+
+    def __init__(self) -> None:
+        super().__init__(*CAPTURES)
+
+    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
+        for one in super().segments(skipped, None):
+            time.sleep(0.0005)
+            yield one
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    until = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+class Failing(Source):
+    """Segments that end with an error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(QOS)
+        self.error = error
+
+    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
+        yield from super().segments(skipped, fast_path)
+        raise self.error
+
+
+def with_source(source: Source) -> Builder:
+    made = builder(QOS)
+    return Builder(made.index, made._files, source, made.dissector)
+
+
+def test_it_ends_when_it_is_asked_to() -> None:
+    made = with_source(Slow())
+    made.start()
+    wait_for(lambda: made.index.packets >= 100)
+    made.stop()
+
+    assert made.wait(0)
+    assert made.failure == ""
+    assert threading.active_count() < 20
+
+
+def test_it_gives_way_to_keys() -> None:
+    made = with_source(Slow())
+    made.start()
+    wait_for(lambda: made.index.packets >= 100)
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        made.give_way()
+        time.sleep(0.002)
+    before = made.index.packets
+    made.give_way()
+    time.sleep(0.02)
+    # It stands still as long as keys come, and then continues.
+    assert made.index.packets - before <= 64
+    wait_for(lambda: made.index.packets - before > 64)
+    made.stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MqttscopeError("no keys"), "no keys"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (KeyError("a"), "internal error: KeyError"),
+    ],
+)
+def test_what_ends_it_early_is_told(error: Exception, told: str) -> None:
+    made = with_source(Failing(error))
+    made.start()
+
+    assert made.wait(20)
+    assert told in made.failure
+    assert made.index.packets == built(QOS).packets
+
+
+def test_how_far_it_has_come() -> None:
+    made = builder(QOS, capture("v311-qos"))
+    assert made.position == 0
+    made.start()
+    assert made.wait(20)
+
+    assert made.frame > 0
+    assert made.errors == 0

@@ -1,0 +1,108 @@
+"""Fields, payloads, ladders and findings of a packet, with the bytes that they are about."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from mqttscope.browse.details import MAX_RUNGS, PAYLOADS, Collected, detail, finding_lines, ladder_lines, payload_lines
+from mqttscope.browse.index import Index
+from mqttscope.browse.rows import RowKind
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect
+from mqttscope.events import ConnectionClosed, PacketEvent
+from mqttscope.report.base import View
+from mqttscope.report.ladder import Ladder
+from tests.browse.made import CAPTURES, built, capture
+from tests.each import each
+
+VIEW = View(width=100)
+
+
+@each("path", CAPTURES[::4], ids=lambda path: str(path.parent.name))
+def test_every_row_can_be_shown(path: object) -> None:
+    index = built(path)  # type: ignore[arg-type]
+    for row in range(len(index.rows)):
+        made = detail(index, row, VIEW)
+        assert made.lines
+        for line in made.lines:
+            assert -1 <= line.start <= line.end <= len(made.raw)
+        if index.rows[row].kind <= RowKind.ODD_PACKET:
+            # Every byte belongs to a field.
+            covered = {at for line in made.lines if line.start >= 0 for at in range(line.start, line.end)}
+            assert covered == set(range(len(made.raw)))
+
+
+def publish(index: Index) -> int:
+    return next(at for at in range(len(index.rows)) if index.rows[at].header >> 4 == 3)
+
+
+def test_payload_views() -> None:
+    index = built(capture("v5-qos"))
+    event = detail(index, publish(index), VIEW).event
+    assert isinstance(event, PacketEvent)
+    payload = json.dumps({"t": 21.5, "unit": "C"}).encode()
+    shown = {}
+    for kind in PAYLOADS:
+        event.packet.payload = payload  # type: ignore[attr-defined]
+        shown[kind] = [line.text for line in payload_lines(event, View(width=100, payload=kind))]
+    assert shown["json"][0] == "24 bytes as json"
+    assert '  "t": 21.5,' in shown["json"]
+    assert shown["hex"][1].startswith("7b 22 74 22")
+    assert shown["text"][1] == payload.decode()
+    event.packet.payload = gzip.compress(payload)  # type: ignore[attr-defined]
+    assert payload_lines(event, VIEW)[0].text.endswith("as gzip, json")
+    other = detail(index, 1, VIEW).event
+    assert "no PUBLISH" in payload_lines(other, VIEW)[0].text
+
+
+@pytest.mark.parametrize("name", ["v5-qos", "v311-qos", "joined-v5"])
+def test_the_ladder_is_that_of_inspect(name: str) -> None:
+    path, view = capture(name), View(width=100, time="iso")
+    index = built(path)
+    for number in range(len(index.connections)):
+        sink = Collected()
+        ladder = Ladder(sink, view)
+        for event in dissect(open_capture([path])):
+            connection = getattr(event, "connection", None)
+            if connection is not None and connection.number == number and not isinstance(event, ConnectionClosed):
+                ladder.feed(event)
+        rungs = ladder_lines(index, number, int(index.connections.first_rows[number]), view)
+        # But for what nobody has answered.
+        assert [one.text.split(" · unanswered")[0] for one in rungs] == [
+            one.split(" · unanswered")[0] for one in sink.lines
+        ]
+        assert {index.rows[one.row].connection for one in rungs} == {number}
+
+
+def test_a_long_ladder_is_that_around_a_packet() -> None:
+    index = built(*[capture("hasty-clients")] * 1)
+    number = max(range(len(index.connections)), key=lambda one: index.connections.rows[one])
+    last = int(index.connections.last_rows[number])
+    rungs = ladder_lines(index, number, last, VIEW)
+
+    assert rungs[-1].row == last
+    assert len({one.row for one in rungs}) <= MAX_RUNGS
+
+
+def test_findings_are_explained() -> None:
+    index = built(capture("planted-violations"), lint=True)
+    row = int(index.findings.rows[0])
+    lines = finding_lines(index.findings.of_row(row), VIEW)
+    text = "\n".join(line.text for line in lines)
+
+    assert "PUB101" in text
+    assert "breaks 5.0 MQTT-3.3.1-4" in text
+    assert any(line.start >= 0 for line in lines)
+
+
+def test_secrets_are_hidden() -> None:
+    index = built(capture("v5-enhanced-auth"))
+    for row in range(len(index.rows)):
+        made, whole = detail(index, row, VIEW), detail(index, row, View(width=100, show_secrets=True))
+        for start, end in made.hidden:
+            assert set(made.raw[start:end]) == {ord("*")}
+            assert whole.raw[start:end] != made.raw[start:end]
+            assert any("hidden" in line.text for line in made.lines)

@@ -1,0 +1,133 @@
+"""``mqttscope browse``: what it refuses, and the program in a terminal; its screens are tested in tests/browse."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections import Counter
+from pathlib import Path
+
+from mqttscope.cli.browsing import CaptureSource, FrameExport
+from mqttscope.cli.options import FileOptions, ProtocolOptions
+from mqttscope.cli.reading import Reading
+from tests.cli.running import capture, inspected, invoke
+from tests.each import each
+from tests.forked import environment
+
+QOS = capture("v5-qos")
+SECONDS = 60
+
+
+@each(
+    "words, code, told",
+    [
+        ((), 2, "name captures, or an interface with -i"),
+        (("-",), 2, "standard input is the keyboard here"),
+        ((QOS, "-i", "lo"), 2, "captures and -i exclude each other"),
+        ((QOS, "--bpf", "port 1"), 2, "--bpf needs -i"),
+        ((QOS, "--connection", "1", "--connection", "2"), 2, "names one connection here"),
+        ((QOS, "--filter", "qos = 1"), 2, "unexpected character '='"),
+        ((QOS, "--select", "XYZ"), 2, "XYZ"),
+        ((QOS, "--profile", "nobody's"), 2, "nobody's"),
+        (("-i", "lo", "--keylog", "k"), 2, "-i takes neither --keylog nor --via"),
+        ((QOS,), 3, "browse needs a terminal"),
+    ],
+)
+def test_what_is_refused(words: tuple[str | Path, ...], code: int, told: str) -> None:
+    done = invoke("browse", *words)
+
+    assert done.code == code
+    assert told in done.err
+    assert done.out == b""
+
+
+class Terminal:
+    """The program on a terminal."""
+
+    def __init__(self, *words: str | Path, size: tuple[int, int] = (24, 80), before: str = "") -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+        start = ["-c", f"{before}; import sys; sys.argv[0] = 'mqttscope'; from mqttscope.cli import run; run()"]
+        self.process = subprocess.Popen(
+            [sys.executable, *(start if before else ["-m", "mqttscope"]), "browse", *map(str, words)],
+            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            env=environment({"TERM": "xterm-256color"}),
+        )  # fmt: skip
+        os.close(theirs)
+        self._screen = ours
+        self.shown = b""
+
+    def until(self, text: bytes) -> bool:
+        """Wait until something was shown, or the program has ended."""
+        until = time.monotonic() + SECONDS
+        while text not in self.shown and time.monotonic() < until:
+            if not select.select([self._screen], [], [], 0.1)[0]:
+                continue
+            try:
+                self.shown += os.read(self._screen, 65_536)
+            except OSError:
+                break
+        return text in self.shown
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._screen, keys)
+
+    def ended(self) -> int:
+        """Wait for the end; returns the exit code."""
+        self.until(b"\0no such text")
+        os.close(self._screen)
+        return self.process.wait(SECONDS)
+
+
+def test_in_a_terminal() -> None:
+    terminal = Terminal(QOS, "--filter", "publish", "--time", "relative")
+
+    assert terminal.until(b"PUBLISH")
+    terminal.press(b"q")
+    assert terminal.ended() == 0
+    # The screen is given back as it was.
+    assert b"\x1b[?1049l" in terminal.shown
+
+
+def test_a_signal_gives_the_terminal_back() -> None:
+    terminal = Terminal(QOS, "nowhere.pcap", "--no-lint")
+    assert terminal.until(b"does not exist")
+    terminal.process.send_signal(signal.SIGTERM)
+
+    assert terminal.ended() == 128 + signal.SIGTERM
+    assert b"\x1b[?1049l" in terminal.shown
+    assert b"Traceback" not in terminal.shown
+
+
+def test_textual_is_named_where_it_is_missing() -> None:
+    terminal = Terminal(QOS, before="import sys; sys.modules['textual'] = None")
+
+    assert terminal.ended() == 3
+    assert b"browse needs textual, which is not installed: pip install 'mqttscope[browse]'" in terminal.shown
+
+
+def test_frames_of_packets_are_written(tmp_path: Path) -> None:
+    target = tmp_path / "a.pcapng"
+    lines = inspected(QOS).packets
+    wanted = [line["packet"] for line in lines if line["type"] == "publish"][:2]
+    frames = FrameExport((str(QOS),), FileOptions(), ProtocolOptions())(wanted, str(target))
+
+    assert frames > 0
+    written = inspected(target).packets
+    assert [line["topic"] for line in written if line["type"] == "publish"] == [
+        line["topic"] for line in lines if line["packet"] in wanted
+    ]
+
+
+def test_the_source_is_what_is_read() -> None:
+    source = CaptureSource(Reading([str(QOS)]))
+    assert sum(1 for _ in source.segments(Counter(), None)) > 50
+    source.stop()

@@ -1,0 +1,190 @@
+"""``mqttscope redact``."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture.write import PcapngWriter as Writer
+from mqttscope.net.frame import CaptureDrops, CaptureSecrets, Frame
+from tests.cli.running import Done, capture, inspected, invoke, run
+from tests.each import each
+from tests.sanitise.redacting import shapes
+
+QOS = capture("v5-qos")
+SECRET = "secret of nobody"
+
+
+def redact(*arguments: str | Path, given: bytes = b"") -> Done:
+    return invoke("redact", *arguments, given=given)
+
+
+def frames(path: Path) -> list[Frame]:
+    return [one for one in open_capture([path]) if isinstance(one, Frame)]
+
+
+def test_a_capture_that_lint_judges_the_same(tmp_path: Path) -> None:
+    target = tmp_path / "shared.pcapng"
+    done = redact(QOS, "-o", target)
+
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == f"mqttscope: wrote 53 of 53 frames to {target}\n"
+    assert shapes(frames(target)) == shapes(frames(QOS))
+    assert stat.S_IMODE(os.stat(target).st_mode) == 0o600
+    topics = {line["topic"] for line in inspected(target).packets if line["type"] == "publish"}
+    assert topics.isdisjoint(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
+
+
+def test_the_report(tmp_path: Path) -> None:
+    target = tmp_path / "shared.pcapng"
+    text = redact(QOS, "-o", target, "--report").text
+    told = json.loads(redact(QOS, "-o", target, "--report", "--format", "json", "--keep", "topics").out)
+
+    assert "topics" in text
+    assert "frames read 53, written 53" in text
+    assert told["schema"] == 1
+    assert told["kept"] == ["topics"]
+    assert "topics" not in told["replaced"]
+    assert told["replaced"]["payloads"]["values"] == 6
+    assert told["frames"] == {"read": 53, "written": 53, "rebuilt": 0}
+
+
+def test_a_key_gives_the_same_capture_again_and_no_key_another(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("boiler\n")
+    one, other, third, fourth = (tmp_path / f"{number}.pcapng" for number in range(4))
+    redact(QOS, "-o", one, "--key", "boiler")
+    redact(QOS, "-o", other, "--key-file", key)
+    redact(QOS, "-o", third)
+    invoke("redact", QOS, "-o", fourth, env={"MQTTSCOPE_REDACT_KEY": "boiler"})
+
+    assert one.read_bytes() == other.read_bytes() == fourth.read_bytes() != third.read_bytes()
+
+
+def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path) -> None:
+    target, listed = tmp_path / "shared.pcapng", tmp_path / "secrets"
+    topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
+    listed.write_text(f"{SECRET}\n\n{topic}\n")
+
+    assert redact(QOS, "-o", target, "--check-file", listed).code == 0
+    target.unlink()
+    done = redact(QOS, "-o", target, "--check-file", listed, "--keep", "topics")
+    assert done.code == 1
+    assert "text 2 of --check is there: plain, " in done.err
+    assert topic not in done.err
+    assert f"{target} is not written" in done.err
+    assert os.listdir(tmp_path) == ["secrets"]
+
+
+def test_captures_that_are_there_are_looked_through(tmp_path: Path) -> None:
+    topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
+
+    assert redact(QOS, "--check", SECRET).code == 0
+    done = redact(QOS, capture("tls-12"), "--check", SECRET, "--check", topic)
+    assert done.code == 1
+    assert done.err.startswith(f"mqttscope: {QOS}: text 2 of --check is there: plain, ")
+    assert redact(tmp_path / "missing.pcap", "--check", SECRET).code == 3
+    assert redact(tmp_path / "missing.*", "--check", SECRET).code == 3
+
+
+def test_nothing_but_frames_and_drops_is_copied(tmp_path: Path) -> None:
+    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
+    with source.open("wb") as file:
+        writer = PcapngWriter(file, comment=SECRET)
+        for one in frames(QOS):
+            writer.write(one, SECRET)
+        writer.write_drops(100, 7)
+        for kind in (0xA, 4, 0xBAD, 0x0BAD0000):
+            body = SECRET.encode() if kind != 0xA else struct.pack("<II", 0x544C534B, 16) + SECRET.encode()
+            length = struct.pack("<I", len(body) + 12)
+            file.write(struct.pack("<I", kind) + length + body + length)
+    assert any(isinstance(one, CaptureSecrets) for one in open_capture([source]))
+    done = redact(source, "-o", target, "--report", "--check", SECRET)
+
+    assert done.code == 0
+    assert "blocks with keys of TLS left out: 1" in done.text
+    assert SECRET.encode() not in target.read_bytes()
+    (drops,) = (one for one in open_capture([target]) if isinstance(one, CaptureDrops))
+    assert (drops.received, drops.dropped) == (100, 7)
+
+
+def test_standard_input_and_damage(tmp_path: Path) -> None:
+    target = tmp_path / "shared.pcapng"
+    data = QOS.read_bytes()
+    done = redact("-", "-o", target, given=data[:-9])
+
+    assert done.code == 3
+    assert "wrote 52 of 52 frames" in done.err
+    assert len(frames(target)) == 52
+    assert redact("-", "-o", target, given=b"nothing").code == 3
+
+
+def test_frames_of_other_protocols(tmp_path: Path) -> None:
+    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
+    with source.open("wb") as file:
+        writer = Writer(file)
+        for one in frames(QOS):
+            writer.write(one)
+        writer.write(Frame(99, frames(QOS)[-1].timestamp_ns, 1, b"\xff" * 12 + b"\x08\x06" + b"who has what", 26, ""))
+
+    done = redact(source, "-o", target)
+    assert "1 frame left out: 1 without IP" in done.err
+    done = redact(source, "-o", target, "--keep-other-frames")
+    assert "secrets in their content are not replaced" in done.err
+    assert b"who has what" in target.read_bytes()
+
+
+def test_nothing_to_share(tmp_path: Path) -> None:
+    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
+    with source.open("wb") as file, PcapngWriter(file):
+        pass
+    done = redact(source, "-o", target)
+
+    assert done.code == 0
+    assert "no TCP connection found" in done.err
+
+
+@each(
+    "arguments, words",
+    [
+        ([QOS], "Missing option '--output'"),
+        ([QOS, "-o", "x.pcapng", "--keep", "colours"], "'colours' is not one of passwords, "),
+        ([QOS, "-o", "x.pcapng", "--keep", "topics", "--blank", "topics,payloads"], "both name topics"),
+        ([QOS, "-o", "x.pcapng", "--key", "a", "--key-file", "b"], "two ways to give one key"),
+        ([QOS, "-o", "x.pcapng", "--key-file", "missing"], "--key-file: missing: No such file"),
+        ([QOS, "-o", "x.pcapng", "--key", ""], "the key is empty"),
+        ([QOS, "-o", "x.pcapng", "--check", "abc"], "fewer than 4 bytes"),
+        ([QOS, "-o", "x.pcapng", "--check-file", "missing"], "--check-file: missing: No such file"),
+        ([QOS, "-o", "x.pcapng", "--check-file", os.devnull], "has no text in it"),
+        ([QOS, "-o", "x.json"], "named like a report"),
+        ([QOS, "-o", QOS], "is a capture that is read"),
+        ([QOS, "-o", "/missing/folder/x.pcapng"], "/missing/folder/x.pcapng: No such file or directory"),
+        ([QOS, "--check", SECRET, "--report"], "needs --output FILE"),
+    ],
+)
+def test_what_contradicts_itself_is_a_usage_error(arguments: list[str | Path], words: str) -> None:
+    done = redact(*arguments)
+
+    assert done.code == 2
+    assert words in done.err
+    assert not Path("x.pcapng").exists()
+
+
+def test_the_program_and_a_device_as_output() -> None:
+    done = run("redact", QOS, "-o", "/dev/stdout")
+
+    assert done.code == 0
+    assert done.out.startswith(b"\x0a\x0d\x0d\x0a")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+
+    assert redact(QOS, "-o", tmp_path / "x.pcapng").code == 2

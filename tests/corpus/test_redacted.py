@@ -1,0 +1,124 @@
+"""Every capture of the project after ``redact``: the same findings, nothing that tshark minds, no secret left."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.dissect import dissect
+from mqttscope.events import PacketEvent
+from mqttscope.mqtt import Connect, Publish, Subscribe
+from mqttscope.net.frame import Frame
+from mqttscope.sanitise.check import Check
+from tests.conftest import ROOT
+from tests.corpus.tshark import moved, tshark_version
+from tests.each import each
+from tests.redact.leaks import Secrets
+from tests.sanitise.redacting import redacted, reread, shapes, written
+
+CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
+OF_VALUES = {"TOP108"}
+"""Rules about values themselves: a level that counts up does not do so as another number."""
+LONGEST = 24
+
+
+@cache
+def before(path: Path) -> tuple[Frame, ...]:
+    return tuple(one for one in open_capture([path]) if isinstance(one, Frame))
+
+
+@cache
+def after(path: Path) -> bytes:
+    """The file that is shared."""
+    return written(redacted(before(path)))
+
+
+@cache
+def values(path: Path) -> frozenset[bytes]:
+    """What the packets of a capture hold of names, credentials and payloads."""
+    found: set[bytes] = set()
+    for event in dissect(before(path)):
+        made = event.packet if isinstance(event, PacketEvent) else None
+        if isinstance(made, Connect):
+            texts = [made.client_identifier, made.user_name or ""]
+            found |= {(made.password or b"")[:LONGEST], made.will.will_payload[:LONGEST] if made.will else b""}
+        elif isinstance(made, Publish):
+            texts = made.topic_name.split("/")
+            found.add(made.payload[:LONGEST])
+        elif isinstance(made, Subscribe):
+            texts = [level for row in made.subscriptions for level in row.topic_filter.split("/")]
+        else:
+            continue
+        found |= {one.encode("utf-8", "surrogateescape") for one in texts}
+    return frozenset(one for one in found if re.search(rb"[A-Za-z]{4}", one) and not one.startswith((b"$", b"{")))
+
+
+def secrets() -> list[bytes]:
+    """Forty values, those that are in most captures first, and in each of its captures."""
+    known = Counter(one for path in CAPTURES for one in values(path) if len(one) >= 6)
+    return [one for one, _ in sorted(known.items(), key=lambda row: (-row[1], row[0]))[:40]]
+
+
+@each("path", CAPTURES, ids=lambda path: str(path.parent.name))
+def test_lint_finds_the_same_but_for_names(path: Path) -> None:
+    old, new = shapes(before(path)), shapes(reread(after(path)))
+
+    assert {shape for shape in (old - new) + (new - old) if shape[0] not in OF_VALUES} == set()
+
+
+@each("path", CAPTURES, ids=lambda path: str(path.parent.name))
+def test_frames_and_segments_keep_their_lengths_and_times(path: Path) -> None:
+    old, new = before(path), reread(after(path))
+
+    told = [(one.timestamp_ns, one.link_type, len(one.data), one.original_length) for one in old]
+    assert [(one.timestamp_ns, one.link_type, len(one.data), one.original_length) for one in new] == told
+
+
+def test_of_40_secrets_none_is_left_in_any_encoding() -> None:
+    wanted = secrets()
+    plain = b"".join(one.data for path in CAPTURES for one in before(path))
+    assert len(wanted) == 40
+    assert all(one in plain for one in wanted)
+
+    check = Check(wanted)
+    shared = b"".join(map(after, CAPTURES))
+    check.take_bytes(shared, 0)
+    for path in CAPTURES:
+        for frame in reread(after(path)):
+            check.take_frame(frame)
+    assert check.close() == []
+    assert Secrets(wanted).leak(shared) is None
+
+
+@pytest.mark.tshark
+def test_tshark_reads_all_without_a_new_expert_warning() -> None:
+    old = experts(before(path) for path in CAPTURES)
+    new = experts(reread(after(path)) for path in CAPTURES)
+
+    assert sum(old.values()) > 100
+    assert new - old == Counter()
+
+
+def experts(captures: Iterable[Iterable[Frame]]) -> Counter[tuple[int, str, str]]:
+    """Frame, severity and text of what tshark minds in captures that are read as one."""
+    tshark_version()
+    data = io.BytesIO()
+    with PcapngWriter(data) as writer:
+        for number, frames in enumerate(captures):
+            for frame in frames:
+                writer.write(moved(frame, number))
+    fields = ("frame.number", "_ws.expert.severity", "_ws.expert.group", "_ws.expert.message")
+    command = ["tshark", "-n", "-r", "-", "-T", "fields", "-Y", "_ws.expert.severity >= 0x600000", "-E", "separator=|"]
+    for name in fields:
+        command += ["-e", name]
+    done = subprocess.run(command, input=data.getvalue(), capture_output=True, check=True, timeout=120)
+    rows = (line.split("|", 3) for line in done.stdout.decode("utf-8", "replace").splitlines())
+    return Counter((int(row[0]), row[1], row[2]) for row in rows)

@@ -1,0 +1,104 @@
+"""Signs: which packets bear which; that rules need no others is shown in ``test_dispatch``."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.lint import engine
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.examples import Step, client, conversation, opened, segments, server
+from mqttscope.lint.signs import ALL, BITS, SIGNS, signs_of
+from mqttscope.mqtt import Publish
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Pingreq, Puback, Pubcomp, Pubrec, Pubrel, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from tests.each import each
+
+pytestmark = pytest.mark.interpreted
+NAMES = {bit: name for name, bit in {**BITS, **SIGNS}.items()}
+SUBSCRIBED = (client(Subscribe(9, subscriptions=[Subscription("a", 1)])), server(Suback(9, reason_codes=[1])))
+Q1 = Publish(topic_name="a", qos=1, packet_identifier=1)
+Q2 = Publish(topic_name="a", qos=2, packet_identifier=1)
+
+
+def signs(monkeypatch: pytest.MonkeyPatch, *steps: Step) -> list[set[str]]:
+    """Names of the signs of each packet."""
+    found: list[set[str]] = []
+
+    def noted(packet: ControlPacket, at: RuleContext) -> int:
+        bits = signs_of(packet, at)
+        found.append({name for bit, name in NAMES.items() if bits & bit})
+        return bits
+
+    monkeypatch.setattr(engine, "signs_of", noted)
+    linter = Linter([], strict=True)
+    for event in dissect_segments(segments(conversation("x", *steps))):
+        linter.feed(event)
+    return found
+
+
+@each(
+    "steps, wanted",
+    [
+        ((client(Publish(topic_name="a")),), set()),
+        ((client(Publish(topic_name="a", dup=True, retain=True)),), {"dup", "retain", "expires_or_retained"}),
+        ((client(Publish(topic_name="a\x07")),), {"odd_strings", "unprintable"}),
+        ((client(Publish(topic_name="a/#")),), {"odd_strings", "wildcard"}),
+        ((client(Publish(topic_name="")),), {"odd_strings", "nameless", "unresolved"}),
+        ((client(Publish(topic_name="a", properties=Properties(topic_alias=1))),), {"properties", "odd_alias"}),
+        (
+            (client(Publish(topic_name="a", properties=Properties(user_property=[("k", "\x07")]))),),
+            {"properties", "odd_strings", "unprintable"},
+        ),
+        (
+            (client(Publish(topic_name="a", properties=Properties(message_expiry_interval=5))),),
+            {"properties", "expires_or_retained"},
+        ),
+        ((client(Q1),), {"qos"}),
+        ((client(Q1), server(Puback(1))), set()),
+        ((client(Q1), client(Q1)), {"qos", "taken"}),
+        ((server(Puback(1)),), {"odd_answer", "from_server"}),
+        ((client(Q2), server(Pubrec(1)), client(Pubrel(1)), server(Pubcomp(1))), {"from_server"}),
+        ((client(Q2), server(Puback(1))), {"odd_answer", "from_server"}),
+        ((client(Q2), server(Pubrec(1, reason_code=0x80))), {"reason_code", "from_server"}),
+        ((client(Pingreq(), after=100),), {"silent"}),
+        ((server(Pingreq()),), {"wrong_sender", "from_server"}),
+        ((server(Publish(topic_name="a")),), {"unmatched", "from_server"}),
+        ((*SUBSCRIBED, server(Publish(topic_name="a"))), {"from_server"}),
+        ((*SUBSCRIBED, server(Q2)), {"qos", "above_granted", "from_server"}),
+    ],
+)
+def test_a_packet_bears_the_signs_of_what_is_odd_about_it(steps: tuple[Step, ...], wanted: set[str]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert signs(monkeypatch, *opened(keep_alive=60), *steps)[-1] - {"from_server"} == wanted - {"from_server"}
+
+
+def test_packets_that_are_few_bear_all_that_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    (connect, _) = signs(monkeypatch, *opened())
+
+    assert {"unmatched", "odd_answer", "zero_identifier"} <= connect
+    assert not {"oversized", "silent", "from_server", "header_flags", "not_minimal"} & connect
+
+
+def test_examples_of_rules_have_every_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: set[str] = set()
+
+    def noted(packet: ControlPacket, at: RuleContext) -> int:
+        bits = signs_of(packet, at)
+        if bits.bit_count() < ALL.bit_count() // 2:
+            met.update(name for bit, name in NAMES.items() if bits & bit)
+        return bits
+
+    monkeypatch.setattr(engine, "signs_of", noted)
+    for rule in all_rules().values():
+        if rule.signs:
+            for talk in rule.bad:
+                linter = Linter([rule()], strict=True)
+                for event in dissect_segments(segments(talk)):
+                    linter.feed(event)
+
+    assert met >= SIGNS.keys()

@@ -1,0 +1,150 @@
+"""Differences between two captures as text and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from mqttscope.replay.verify.captures import A, B, Comparison, Settings
+from mqttscope.report.base import View
+from mqttscope.report.compare import CompareJson, CompareText
+from tests.each import each
+from tests.replay.recordings import Builder
+from tests.replay.talk import START_NS, asked, speak
+
+NAMES = ("before.pcap", "after.pcap")
+Report = CompareText | CompareJson
+
+
+class _Feeding:
+    def __init__(self, comparison: Comparison, side: int, report: Report) -> None:
+        self.comparison, self.side, self.report = comparison, side, report
+
+    def feed(self, event: Any) -> None:
+        for one in self.comparison.feed(self.side, event):
+            self.report.feed(one)
+
+    def finish(self) -> list[Any]:
+        return []
+
+
+def reported(report: Report, sink: io.BytesIO, a: str, b: str, *, complete: bool = True) -> str:
+    comparison = Comparison(Settings())
+    for side, said in ((A, a), (B, b)):
+        speak(Builder(START_NS, reader=_Feeding(comparison, side, report)), said)  # type: ignore[arg-type]
+    for one in comparison.finish():
+        report.feed(one)
+    report.close(comparison, NAMES, complete=complete)
+    return sink.getvalue().decode()
+
+
+def as_text(a: str, b: str, view: View | None = None, **options: Any) -> str:
+    sink = io.BytesIO()
+    return reported(CompareText(sink, view or View(width=80), **options), sink, a, b)
+
+
+A_SAID = asked(
+    *(f"dev > publish plant/line{number} v{number}" for number in range(9)),
+    "dev > publish a/b one qos=1 id=1", "dev < puback 1",
+    "dev > subscribe 2 x/#:1", "dev < suback 2 1",
+).replace("connect", "connect keep_alive=60 password=hunter2", 1)  # fmt: skip
+B_SAID = asked(
+    "dev > publish a/b two qos=1 id=1", "dev < puback 1 code=0x97",
+    "dev > subscribe 2 x/#:1", "dev < suback 2 0",
+).replace("connect", "connect keep_alive=30", 1)  # fmt: skip
+
+
+def test_a_page_in_80_columns() -> None:
+    told = as_text(A_SAID, f"{B_SAID}\n{asked()}")
+
+    assert max(map(len, told.splitlines())) <= 80
+    assert told.startswith("A  before.pcap: 1 connection, 16 packets\nB  after.pcap: 2 connections,")
+    assert "\ndev (1 connection in A, 2 in B)\n" in told
+    assert "  ~ client CONNECT: keep_alive 60 in A, 30 in B (frame 1 / 1)\n" in told
+    assert "  ~ client CONNECT: password present in A, absent in B" in told
+    assert "  ~ client PUBLISH to a/b: payload one in A, two in B (frame 12 / 3)\n" in told
+    flowing = " ".join(told.split())
+    assert "broker PUBACK of a/b: reason_code 0x00 Success in A, 0x97 Quota exceeded in B" in flowing
+    assert "broker SUBACK of x/#: reason_codes[0] 0x01 Granted QoS 1 in A, 0x00 Granted QoS 0 in B" in flowing
+    assert "  - client PUBLISH to plant/line3: only in A (frame 6)\n" in told
+    assert "  + 1 connection only in B, with 3 packets\n" in told
+    assert "hunter2" not in told
+
+
+def test_differences_of_a_topic_are_one_line() -> None:
+    a = asked(*(f"dev > publish a/b {number}" for number in range(12)))
+
+    told = as_text(a, asked())
+
+    assert "  - client PUBLISH to a/b: 12 only in A (frames 3, 4, 5, ...)\n" in told
+    assert told.endswith("\n12 differences in 1 of 1 client; 3 packets mean the same\n")
+
+
+def test_nothing_differs() -> None:
+    assert as_text(A_SAID, A_SAID).endswith("\n\nno differences: 16 packets of 1 client mean the same\n")
+
+
+def test_a_limit_counts_what_it_leaves_out() -> None:
+    told = as_text(A_SAID, B_SAID, most=2)
+
+    assert told.count("frame") == 2
+    assert "more differences, left out by --limit" in told
+
+
+def test_what_was_not_compared_to_the_end() -> None:
+    sink = io.BytesIO()
+    told = reported(CompareText(sink, View()), sink, A_SAID, A_SAID, complete=False)
+
+    assert "\nnot compared to the end: no differences" in told
+
+
+@each("secrets", [False, True])
+def test_secrets(secrets: bool) -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+    a = asked(f"dev > publish a/b {token}")
+    told = as_text(a, asked("dev > publish a/b none"), View(width=200, show_secrets=secrets))
+    sink = io.BytesIO()
+    lines = reported(CompareJson(sink, View(show_secrets=secrets)), sink, a, asked("dev > publish a/b none"))
+
+    for one in (told, lines):
+        assert (token[:40] in one) is secrets
+
+
+def test_nothing_of_a_capture_is_obeyed_by_a_terminal() -> None:
+    told = as_text(asked("dev > publish a\x1b[31m/b on"), asked())
+
+    assert "\x1b" not in told
+    assert r"a\x1b[31m/b" in told
+
+
+def test_lines_of_json() -> None:
+    sink = io.BytesIO()
+    lines = [
+        json.loads(line) for line in reported(CompareJson(sink, View()), sink, A_SAID, B_SAID).splitlines()
+    ]  # fmt: skip
+    *differences, client, total = lines
+
+    assert {one["event"] for one in differences} == {"capture_difference"}
+    first = differences[0]
+    assert (first["kind"], first["field"], first["client_identifier"]) == ("field", "keep_alive", "dev")
+    assert (first["a"]["value"], first["b"]["value"]) == (60, 30)
+    assert first["a"]["packet"]["connect"]["password"] == {"length": 7, "redacted": True}
+    assert first["direction"] == "client_to_server"
+    alone = next(one for one in differences if one["only"] == "a")
+    assert (alone["topic"], alone["b"]["packet"]) == ("plant/line0", None)
+    assert client["client_identifier"] == "dev"
+    assert total["differences"] == client["differences"] == len(differences) == sum(total["kinds"].values())
+    assert total["captures"] == {"a": "before.pcap", "b": "after.pcap"}
+    assert (total["left_out"], total["complete"]) == (0, True)
+
+
+@each("most, written", [(None, 15), (2, 2), (0, 0)])
+def test_a_document(most: int | None, written: int) -> None:
+    sink = io.BytesIO()
+    document = json.loads(reported(CompareJson(sink, View(), document=True, most=most), sink, A_SAID, B_SAID))
+
+    assert set(document) == {"schema", "differences", "clients", "comparison"}
+    assert len(document["differences"]) == written
+    assert document["comparison"]["left_out"] == 15 - written
+    assert document["comparison"]["differences"] == 15
