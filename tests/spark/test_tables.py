@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 
@@ -61,9 +62,9 @@ def test_rows_are_those_of_the_lake(spark: SparkSession, tmp_path: Path) -> None
     (lake / "packets" / "stray.parquet").write_bytes(b"of an ingest that broke off")
     # A session of Spark that knows nothing of mqttscope: the files that the logs of the tables name.
     for name in ("packets", "messages", "connections", "topics"):
-        files = [one.translate(tables._GLOB) for one in DeltaTable(str(lake / name)).file_uris()]
-        rows = spark.read.parquet(*files).toArrow()
-        assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, read_table(lake, name).to_pylist()))
+        files = [unquote(one).translate(tables._GLOB) for one in DeltaTable(str(lake / name)).file_uris()]
+        rows = spark.read.parquet(*files).toArrow().to_pylist() if files else []
+        assert sorted(map(repr, rows)) == sorted(map(repr, read_table(lake, name).to_pylist()))
 
     for name in ("packets", "connections", "findings", "ingest_errors"):
         found = getattr(package, name)(spark, lake)
