@@ -76,6 +76,9 @@ class RedactRun:
                 run.close()
             except OSError as error:
                 raise CannotWriteError(f"cannot write a temporary file: {error.strerror or error}") from None
+            if self.watch.errors and not run.read:
+                warn(f"{target} is not written: nothing could be read")
+                return EXIT_UNREADABLE
             written = self._write(run, target)
         self._tell(run, target, written=written)
         if given.report:

@@ -122,7 +122,12 @@ def test_standard_input_and_damage(tmp_path: Path) -> None:
     assert done.code == 3
     assert "wrote 52 of 52 frames" in done.err
     assert len(frames(target)) == 52
-    assert redact("-", "-o", target, given=b"nothing").code == 3
+    before = target.read_bytes()
+    for source, given in (("-", b"nothing"), ("missing.pcap", b"")):
+        done = redact(source, "-o", target, given=given)
+        assert done.code == 3
+        assert done.err.rstrip().endswith("is not written: nothing could be read")
+        assert target.read_bytes() == before
 
 
 def test_frames_of_other_protocols(tmp_path: Path) -> None:
