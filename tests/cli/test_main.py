@@ -344,7 +344,7 @@ class TestUnknownCommands:
             (("insepct",), "Did you mean inspect?"),
             (("STATS",), "Did you mean stats?"),
             (("pipeline", "ingst"), "Did you mean ingest?"),
-            (("xyz",), "There are inspect, sniff, decode,"),
+            (("xyz",), "There are inspect, browse, sniff, decode,"),
         ],
     )
     def test_names_that_are_like_it_are_said(self, words: tuple[str, ...], hint: str) -> None:

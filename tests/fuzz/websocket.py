@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -176,7 +177,7 @@ def _merged(said: list[WebSocketEvent]) -> list[object]:
             and last.from_client is event.from_client
         ):
             data = last.data + event.data
-            out[-1] = MessageData(event.from_client, data, event.opcode, event.text, event.frame_end)
+            out[-1] = replace(event, data=data, place=last.place, key=last.key)
             continue
         if isinstance(event, Lost):
             event = Lost(event.from_client, 0 if broken[event.from_client] else event.length)

@@ -20,8 +20,9 @@ class ConvertOptions:
 @make_command(
     ConvertOptions,
     epilog="""\b
-Example:
+Examples:
   mqttscope pipeline convert --lake lake
+  mqttscope pipeline convert --lake /srv/lakes/north
 
 Reports and questions read a lake of an earlier release as it is; an ingest needs Delta tables. Exit code 3 when there
 is no lake, or it is damaged.
