@@ -135,6 +135,7 @@ def test_a_file_has_the_same(tmp_path: Path, large: Path) -> None:
     assert (tmp_path / "1.txt").read_bytes() == (tmp_path / "2.txt").read_bytes() != b""
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("most", [3, 40])
 def test_one_process_takes_over_where_a_limit_for_all_may_be_reached(
     most: int, monkeypatch: pytest.MonkeyPatch

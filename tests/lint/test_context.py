@@ -15,7 +15,7 @@ from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import WIDE, RuleContext, scope_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import START_NS, Conversation, client, closes, conversation, on, opened, segments, server
-from mqttscope.lint.finding import Finding, Scope
+from mqttscope.lint.finding import Finding, Scope, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
 from mqttscope.session.connection import Connection
@@ -100,7 +100,7 @@ class Patient(Rule):
     """Asks to be asked ten seconds after a CONNACK."""
 
     code = "TST320"
-    severity = "error"  # type: ignore[assignment]
+    severity = Severity.ERROR
     looks_at = Connack
     other = False
 
