@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 Path = str | os.PathLike[str]
 Ports = Mapping[int, str] | Iterable[int | str]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-BATCH_EVENTS = 1024
-"""After so many events it is time to look whether there are rows for a batch."""
 
 
 class MissingPackageError(MqttscopeError, ImportError):
@@ -425,6 +423,9 @@ class _PacketRows:
     """Rows of packets that match, as record batches."""
 
     def __init__(self, collector: Collector, wanted: filters.Filter | None) -> None:
+        from mqttscope.lake.tables import LOOK  # needs pyarrow, as whoever made the collector does
+
+        self._look = LOOK
         self._collector = collector
         self._wanted = wanted
         self._since = 0
@@ -445,7 +446,7 @@ class _PacketRows:
     def take(self, event: Dissected) -> Iterator[pyarrow.RecordBatch]:
         """Take an event; gives what is enough for a batch."""
         self.feed(event)
-        if self._collector.waiting >= BATCH_EVENTS:
+        if self._collector.waiting >= self._look:
             yield from self._of_packets(everything=False)
 
     def rest(self) -> Iterator[pyarrow.RecordBatch]:

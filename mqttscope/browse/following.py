@@ -54,7 +54,7 @@ class Followed:
 
 
 class Following:
-    """Looks for the packets of a message, so many rows at a time."""
+    """Looks for the packets of a message, a limited number of rows at a time."""
 
     def __init__(self, index: Index, row: int) -> None:
         """``row``: that of a PUBLISH; see `starts_at`."""

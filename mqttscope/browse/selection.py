@@ -1,6 +1,6 @@
 """Which rows are looked at: all, or those that match, found a piece at a time; and the search for text among them.
 
-A `Selection` is asked for so many rows at a time, so that whoever shows it stays awake.  It grows as its index does.
+A `Selection` looks at a limited number of rows at a time, so that the screen keeps answering; it grows with its index.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class BadScriptError(MqttscopeError, click.ClickException):
 
 
 def _is_script(path: str) -> bool:
-    """Whether a file holds the script of a connection, and no capture; one that cannot be read is told later."""
+    """Whether a file holds the script of a connection, and no capture; a file that cannot be read is reported later."""
     try:
         with open(path, "rb") as file:
             return file.seekable() and is_script(file.read(64))

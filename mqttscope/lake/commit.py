@@ -49,7 +49,7 @@ _INTERNAL = (STATE.name, SCOPE_STATE.name, FLOW_KEYS.name)
 _OURS = {LOCK, STREAM, *TABLES, *_INTERNAL, *(one + new for one in (NAME, PENDING) for new in ("", ".new"))}
 """What an ingest makes in the folder of a lake."""
 VACUUMED = 64
-"""After so many commits, files that no reader needs any more are taken away."""
+"""Number of commits between two removals of the files that no reader needs any more."""
 
 
 @contextmanager

@@ -40,7 +40,7 @@ MAX_WAITING = 10_000
 MAX_ENDED = 100_000
 """Flows that have ended and whose holes are remembered; as many as a dissector has flows."""
 LOOK = 1_024
-"""After so many events it is time to look whether there are rows for a batch."""
+"""Number of events after which whoever feeds a collector looks whether there are rows for a batch."""
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
 
 

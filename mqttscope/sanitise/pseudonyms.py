@@ -51,7 +51,7 @@ Places = list[tuple[int, str]]
 
 @cache
 def _printable(size: int) -> str:
-    """All printable characters that take so many bytes in UTF-8; of four bytes, those of the first two planes."""
+    """All printable characters of ``size`` bytes in UTF-8; of those of four bytes, planes 1 and 2."""
     first, last = {2: (0x80, 0x800), 3: (0x800, 0x10000), 4: (0x10000, 0x30000)}[size]
     return "".join(one for one in map(chr, range(first, last)) if one.isprintable())
 
@@ -256,7 +256,7 @@ def _places(text: str) -> Places:
     if len(text) >= 8 and found:
         digits = {at for word in (_HEX_WORD, _UUID) for hit in word.finditer(text) for at in range(*hit.span())}
         if digits:
-            # What is hexadecimal stays so: names that are random are told by it.
+            # What is hexadecimal stays hexadecimal: rules recognise random names by it.
             found = [(at, _HEX_LETTERS if at in digits and known == _LOWER else known) for at, known in found]
     return found
 

@@ -359,7 +359,7 @@ class Redaction:
 
 
 def _signature(raw: bytes) -> int:
-    """Length of the beginning by which a stream is told to be of another protocol; 0 where it is of none."""
+    """Number of bytes that show that a stream speaks another protocol; 0 where none does."""
     name = foreign_protocol(raw[:MAX_SIGNATURE])
     if not name:
         return 0

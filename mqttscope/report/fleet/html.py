@@ -131,8 +131,9 @@ def _ranked(title: str, ranked: Ranked[Any], cells: Sequence[Cell], plot: str = 
     return f"<h{level}>{safe(title)}</h{level}>{plot}{_table(ranked.rows, cells)}{more}"
 
 
-def _legend(kinds: Iterable[str]) -> str:
-    return '<p class="legend">' + "".join(f'<span class="{one}"></span>{safe(one)} ' for one in kinds) + "</p>"
+def _legend(kinds: Iterable[str], name: Callable[[str], str] = str) -> str:
+    """Classes with their colours; ``name`` gives what each is called."""
+    return '<p class="legend">' + "".join(f'<span class="{one}"></span>{safe(name(one))} ' for one in kinds) + "</p>"
 
 
 def _trust_in_short(report: FleetReport) -> str:
@@ -388,12 +389,10 @@ def _time_line(ranked: Ranked[Lane]) -> str:
     plot = lane_rows(ranked.rows)
     if not plot:
         return ""
-    legend = '<p class="legend">' + "".join(
-        f'<span class="{one}"></span>{safe(way(EndingRow(one, None, 0)))} ' for one in kinds
-    )  # fmt: skip
+    legend = _legend(kinds, lambda how: way(EndingRow(how, None, 0)))
     left = ranked.total - len(ranked.rows)
     more = f'<p class="note">and {left:,} more clients</p>' if left > 0 else ""
-    return f"<h3>Connections along the time</h3>{legend}</p>{plot}{more}"
+    return f"<h3>Connections along the time</h3>{legend}{plot}{more}"
 
 
 def _reconnects(report: FleetReport) -> list[str]:
@@ -583,15 +582,16 @@ def crossing_grid(found: Sequence[Crossing]) -> str:
         counts[one.rule] = counts.get(one.rule, 0) + one.findings
     rules = sorted(counts, key=lambda rule: (-counts[rule], rule))
     clients = list(dict.fromkeys(one.client for one in found))
+    columns = {rule: place for place, rule in enumerate(rules)}
+    lines = {client: place for place, client in enumerate(clients, 1)}
     most = log10(max(one.findings for one in found) + 1)
     wide = min(96.0, (WIDTH - _NAMES) / len(rules))
     out = [_begin((len(clients) + 1) * _ROW, "findings by client and rule")]
     for place, rule in enumerate(rules):
         out.append(f'<text class="rule" x="{_NAMES + (place + 0.5) * wide:.1f}" y="16">{safe(rule)}</text>')
-    for index, client in enumerate(clients):
-        out.append(_name(named(client, "client"), (index + 1) * _ROW))
+    out += [_name(named(client, "client"), place * _ROW) for client, place in lines.items()]
     for one in found:
-        left, top = _NAMES + rules.index(one.rule) * wide, (clients.index(one.client) + 1) * _ROW
+        left, top = _NAMES + columns[one.rule] * wide, lines[one.client] * _ROW
         strength = 0.35 + 0.65 * log10(one.findings + 1) / most
         told = f"{named(one.client, 'client')}: {one.findings:,} of {one.rule}"
         out.append(
