@@ -34,7 +34,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate bench fuzz clean venv dev tools wheel compiled test-compiled
+.PHONY: demo test test-long test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -130,6 +130,10 @@ compiled: dev
 ## The tests of what is compiled, on the compiled tree.
 test-compiled: compiled
 	cd $(COMPILED) && PYTHONPATH=. $(CURDIR)/$(PYTEST) -q -n 3 --dist worksteal $(COMPILED_TESTS)
+
+## The documentation as a site, in build/site.
+site: dev
+	$(BIN)/zensical build --strict
 
 bench: dev tools
 	$(BIN)/python -m tests.bench
