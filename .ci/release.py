@@ -1,10 +1,10 @@
 """Builds what is published, and tries it: ``release.py DIRECTORY``.
 
-A source archive and a wheel are built twice and have to be the same, byte for byte.  The wheel is installed into an empty environment
-of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures of the project there; then the
-source archive is installed in the same way.  From one of these environments come the list of what is installed with it
-(CycloneDX) and the licences of that.  Ends with an error where anything differs, fails, or has a licence that is not on the list.
-Needs build, twine, cyclonedx-bom and pip-licenses, the dependency group "release".
+A source archive and a wheel are built twice and have to be the same, byte for byte.  The wheel is installed into an
+empty environment of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures of
+the project there; then the source archive is installed in the same way.  From one of these environments come the list of
+what is installed with it (CycloneDX) and the licences of that.  Ends with an error where anything differs, fails, or has
+a licence that is not on the list.  Needs build, twine, cyclonedx-bom and pip-licenses, the dependency group "release".
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 BIN = Path(sys.executable).parent
 CAPTURE = PROJECT / "captures" / "planted-violations" / "capture.pcapng"
 LICENCES = (
-    "Apache Software License", "Apache-2.0", "BSD", "BSD License", "BSD-2-Clause", "BSD-3-Clause", "ISC License (ISCL)", "MIT",
-    "MIT License", "MIT-0", "Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0", "PSF-2.0", "Python Software Foundation License",
+    "Apache Software License", "Apache-2.0", "BSD", "BSD License", "BSD-2-Clause", "BSD-3-Clause", "ISC License (ISCL)",
+    "MIT", "MIT License", "MIT-0", "Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0", "PSF-2.0",
+    "Python Software Foundation License",
 )  # fmt: skip
 """What may be installed with a program under Apache-2.0 (copyleft for single files at most)."""
 
@@ -42,6 +43,12 @@ def run(*command: str | Path, **environment: str) -> str:
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}")
     return done.stdout
+
+
+def say(line: str) -> None:
+    """A line for whoever waits."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def built(directory: Path, moment: str) -> dict[str, str]:
@@ -65,7 +72,7 @@ def tried(python: str, package: Path, directory: Path) -> Path:
         sys.exit(f"{package.name} finds nothing with {python}\n{found.stderr}")
     if not (directory / "share" / "man" / "man1" / "mqttscope-lint.1").is_file():
         sys.exit(f"{package.name} has no manual pages")
-    print(f"{package.name} works with {run(inside, '-VV').splitlines()[0]}: {version}")
+    say(f"{package.name} works with {run(inside, '-VV').splitlines()[0]}: {version}")
     return inside
 
 
@@ -77,7 +84,7 @@ def main(target: Path) -> None:
         first, second = built(folder / "first", moment), built(folder / "second", moment)
         if first != second:
             sys.exit(f"the second build differs: {sorted(set(first.items()) ^ set(second.items()))}")
-        print(f"built twice, the same: {', '.join(first)}")
+        say(f"built twice, the same: {', '.join(first)}")
         run(BIN / "twine", "check", "--strict", *(folder / "first" / name for name in first))
         wheel = next((folder / "first").glob("*.whl"))
         archive = next((folder / "first").glob("*.tar.gz"))
@@ -96,7 +103,7 @@ def main(target: Path) -> None:
             shutil.copy(path, target)
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(target.iterdir())]
     (target / "SHA256SUMS").write_text("\n".join(sums) + "\n")
-    print(f"not tried: Python {', '.join(missing)}" if missing else "tried with every Python that is supported")
+    say(f"not tried: Python {', '.join(missing)}" if missing else "tried with every Python that is supported")
 
 
 if __name__ == "__main__":
