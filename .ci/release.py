@@ -1,10 +1,11 @@
 """Builds what is published, and tries it: ``release.py DIRECTORY``.
 
-A source archive and a wheel are built twice and have to be the same, byte for byte.  The wheel is installed into an
-empty environment of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures of
-the project there; then the source archive is installed in the same way.  From one of these environments come the list of
-what is installed with it (CycloneDX) and the licences of that.  Ends with an error where anything differs, fails, or has
-a licence that is not on the list.  Needs build, twine, cyclonedx-bom and pip-licenses, the dependency group "release".
+A source archive and a wheel are built twice and have to be the same, byte for byte. The wheel is installed into an
+empty environment of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures
+of the project there; then the source archive is installed in the same way. From one of these environments come the
+list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything differs,
+fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the dependency
+group "release".
 """
 
 from __future__ import annotations
