@@ -37,12 +37,12 @@ def run(*command: str | Path, **environment: str) -> str:
         [str(part) for part in command],
         cwd=PROJECT,
         env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}")
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
