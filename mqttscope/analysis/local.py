@@ -8,6 +8,7 @@ does not fit into memory, which goes away with the engine.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from mqttscope.analysis.dialects import DUCKDB, MACROS
 from mqttscope.analysis.query import ask
 from mqttscope.analysis.questions import Row
 from mqttscope.analysis.shapes import shape
+from mqttscope.analysis.views import VIEWS
 from mqttscope.lake.manifest import CHECKED_BYTES, LakeError, Manifest, check_tables, open_lake
 
 MEMORY = 1 << 30
@@ -48,7 +50,7 @@ class LocalEngine:
             raise
         self._tables: set[str] = set()
         self._checked: set[str] = set()
-        self._macros = False
+        self._macros: set[str] = set()
         self._made: list[tuple[str, str]] = []
 
     def _confine(self, memory: int) -> None:
@@ -96,11 +98,29 @@ class LocalEngine:
         self._checked |= wanted
 
     def make_views(self, names: Iterable[str] | None = None) -> None:
-        """Name tables for SQL, all of them if it is not said which."""
+        """Name tables for SQL, and views that are ready; all tables if it is not said which."""
         for name in table_names() if names is None else names:
-            if name not in self._tables:
-                self.connection.execute(f"create temp view {name} as {self._rows(name)}")
-                self._tables.add(name)
+            if name in self._tables:
+                continue
+            ready = VIEWS.get(name)
+            if ready is None:
+                made = self._rows(name)
+            else:
+                self.check(ready.tables)
+                self.make_views(ready.tables)
+                made = ready.query(self.words, {one: one for one in ready.tables})
+                # No others: what a user asks in the same statement keeps its meaning.
+                self._make_macros(used=made)
+            self.connection.execute(f"create temp view {name} as {made}")
+            self._tables.add(name)
+
+    def _make_macros(self, used: str | None = None) -> None:
+        """Give functions of Spark their names; ``used``: only those that this query calls."""
+        for macro in MACROS:
+            called = macro.partition("(")[0]
+            if called not in self._macros and (used is None or re.search(rf"\b{called}\(", used)):
+                self.connection.execute(f"create temp macro {macro}")
+                self._macros.add(called)
 
     def _rows(self, name: str) -> str:
         columns = {one.name: one.type for one in columns_of(name)}
@@ -117,10 +137,7 @@ class LocalEngine:
 
     def table(self, name: str) -> str:
         """The view of a table."""
-        if not self._macros:
-            for macro in MACROS:
-                self.connection.execute(f"create temp macro {macro}")
-            self._macros = True
+        self._make_macros()
         self.check([name])
         self.make_views([name])
         return name

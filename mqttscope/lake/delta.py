@@ -83,6 +83,57 @@ def check(root: Path, manifest: Manifest) -> None:
             _checked(root, name, manifest)
 
 
+def earlier(lake: str | os.PathLike[str], manifest: Manifest, generation: int) -> Manifest:
+    """The files that the tables had in an earlier generation; `LakeError` where they are no longer kept.
+
+    ``manifest``: the one that counts.  What the result does not have is what readers of tables do not need.
+    """
+    root = Path(lake)
+    if not 0 < generation < manifest.generation or not manifest.versions:
+        last = f"{manifest.generation} is the last one" if manifest.generation else "there is none"
+        raise LakeError(f"{root} has no generation {generation}: {last}")
+    versions = _of_all(lambda name: _version_in(root, name, manifest.versions[name], generation), manifest.versions)
+    gone = LakeError(f"{root} does not keep generation {generation} any more")
+    if None in versions.values():
+        raise gone
+    files = _of_all(lambda name: sorted(_files_in(root, name, int(versions[name] or 0))), versions)
+    found = Manifest(generation, manifest.group, manifest.settings, files=files, schema=manifest.schema)
+    found.versions = {name: int(version or 0) for name, version in versions.items()}
+    if not all((root / name).exists() for name in found.table_files()):
+        raise gone
+    return found
+
+
+def _version_in(root: Path, name: str, last: int, generation: int) -> int | None:
+    """The version of a table in a generation; ``None`` where its log does not say it any more."""
+    for version in range(last, -1, -1):
+        try:
+            entry = _entry(root / name, version).read_bytes()
+        except FileNotFoundError:
+            return None
+        with _damaged(root / name):
+            for one in map(json.loads, entry.splitlines()):
+                taken = one.get("txn", {})
+                if taken.get("appId") == APPLICATION and taken["version"] <= generation:
+                    return version
+    return None
+
+
+def _files_in(root: Path, name: str, version: int) -> frozenset[str]:
+    from deltalake import DeltaTable
+
+    with _talking(root / name):
+        return _names(DeltaTable(_uri(root / name), version=version), name)
+
+
+@contextmanager
+def _damaged(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise LakeError(f"the log of {folder} cannot be read: the lake is damaged") from None
+
+
 def vacuum(root: Path) -> None:
     """Take away files that the tables have not had for as long as `PROPERTIES` says."""
     _of_all(lambda name: _vacuum(root / name), TABLES)

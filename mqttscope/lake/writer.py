@@ -176,11 +176,21 @@ def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
     )
 
 
-def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read."""
+def read_table(
+    folder: str | os.PathLike[str],
+    name: str,
+    columns: Sequence[str] | None = None,
+    *,
+    manifest: Manifest | None = None,
+) -> pa.Table:
+    """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read.
+
+    ``manifest``: of a lake that was opened before, and checked, so that several tables are of one generation.
+    """
     root = Path(folder)
-    manifest = read_manifest(root)
-    check_tables(root, manifest, (name,))
+    if manifest is None:
+        manifest = read_manifest(root)
+        check_tables(root, manifest, (name,))
     with reading(root / name):
         found = _dataset(root, manifest, name)
         old = RENAMED.get(name, {}) if manifest.schema == 1 else {}

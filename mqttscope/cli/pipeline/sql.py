@@ -41,7 +41,8 @@ class SqlOptions:
     name="sql",
     epilog="""\b
 Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors.
-docs/lake.md has their columns; describe TABLE lists them.
+Views: session_activity, deliveries, retained_messages, reconnect_storms, top_talkers, payload_sizes.
+docs/lake.md has their columns; describe NAME lists them.
 
 \b
 Examples:
