@@ -7,7 +7,6 @@ does not fit into memory, which goes away with the engine.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -28,6 +27,7 @@ from mqttscope.analysis.questions import Row
 from mqttscope.analysis.shapes import shape
 from mqttscope.analysis.views import VIEWS
 from mqttscope.lake.manifest import CHECKED_BYTES, LakeError, Manifest, check_tables, open_lake
+from mqttscope.lake.store import Lake, StorePath, place
 
 MEMORY = 1 << 30
 """Bytes of memory for rows, unless it is said otherwise; what needs more goes to a folder of temporary files."""
@@ -38,8 +38,9 @@ class LocalEngine:
 
     words = DUCKDB
 
-    def __init__(self, lake: str | os.PathLike[str], manifest: Manifest | None = None, *, memory: int = MEMORY) -> None:
-        self.lake = os.fspath(lake)
+    def __init__(self, lake: Lake, manifest: Manifest | None = None, *, memory: int = MEMORY) -> None:
+        self.place = place(lake)
+        self.lake = str(self.place)
         self.manifest = manifest or open_lake(lake)
         self.scratch = tempfile.mkdtemp(prefix="mqttscope-duckdb-")
         try:
@@ -54,7 +55,8 @@ class LocalEngine:
         self._made: list[tuple[str, str]] = []
 
     def _confine(self, memory: int) -> None:
-        files = [str(Path(self.lake).resolve() / name) for name in sorted(self.manifest.table_files())]
+        # Those of a store come through pyarrow.
+        files = [] if isinstance(self.place, StorePath) else self._paths(sorted(self.manifest.table_files()))
         for setting, value in {
             "memory_limit": f"'{memory}B'",
             "temp_directory": _text(self.scratch),
@@ -94,7 +96,7 @@ class LocalEngine:
         """
         wanted = set(names) - self._checked
         if wanted and sum(self.manifest.sizes.get(one, 0) for one in self.manifest.table_files()) > CHECKED_BYTES:
-            check_tables(Path(self.lake), self.manifest, wanted, most=sys.maxsize)
+            check_tables(self.place, self.manifest, wanted, most=sys.maxsize)
         self._checked |= wanted
 
     def make_views(self, names: Iterable[str] | None = None) -> None:
@@ -127,12 +129,28 @@ class LocalEngine:
         files = (*self.manifest.files.get(name, ()), *self.manifest.open_files.get(name, ()))
         if not files:
             return f"select {', '.join(_column((), one, one, kind) for one, kind in columns.items())} where false"
-        paths = ", ".join(_text(str(Path(self.lake).resolve() / one)) for one in files)
+        if isinstance(self.place, StorePath):
+            return self._fetched(name, files)
+        paths = ", ".join(map(_text, self._paths(files)))
         source = f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
         with _reading(self.lake):
             found = {row[0] for row in self.connection.execute(f"describe select * from {source}").fetchall()}
         old = _renamed(name) if self.manifest.schema == 1 else {}
         told = [_column(found, old.get(one, one), one, kind) for one, kind in columns.items()]
+        return f"select {', '.join(told)} from {source}"
+
+    def _paths(self, names: Iterable[str]) -> list[str]:
+        return [str(Path(self.lake).resolve() / one) for one in names]
+
+    def _fetched(self, name: str, files: Iterable[str]) -> str:
+        """Rows of a store: pyarrow fetches what a query asks for."""
+        from mqttscope.lake.files import dataset
+        from mqttscope.lake.schemas import TABLES
+
+        source = f"files_{name}"
+        with _reading(self.lake):
+            self.connection.register(source, dataset([self.place / one for one in files], TABLES[name].arrow()))
+        told = [_column((one.name,), one.name, one.name, one.type) for one in columns_of(name)]
         return f"select {', '.join(told)} from {source}"
 
     def table(self, name: str) -> str:
@@ -182,7 +200,7 @@ class LocalEngine:
 def _reading(lake: str) -> Iterator[None]:
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError) as error:
         why = str(error).strip().split("\n")[0]
         raise LakeError(f"{lake} cannot be read: the lake is damaged ({why})") from None
 

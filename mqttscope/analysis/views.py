@@ -115,8 +115,8 @@ def _top_talkers(words: Words, given: Relations) -> str:
             cast(coalesce(sum(payload_received), 0) as bigint) as payload_bytes_received
         from {given["connections"]} left join told using (connection_id) group by server, {WHO}
     )
-    select row_number() over (partition by server order by bytes_sent + bytes_received desc, client_identifier)
-        as place, *
+    select cast(row_number() over
+        (partition by server order by bytes_sent + bytes_received desc, client_identifier) as bigint) as place, *
     from summed
     """
 

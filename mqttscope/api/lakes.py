@@ -6,16 +6,18 @@ who opens it again.  Nothing is loaded before it is asked for: tables need pyarr
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from mqttscope.analysis.columns import columns_of, table_names
 from mqttscope.api.errors import ArgumentError, optional_package
 from mqttscope.lake.manifest import LakeError, open_lake
+from mqttscope.lake.store import StorePath, place
 
 if TYPE_CHECKING:
+    import os
+
     import duckdb
     import pandas
     import polars
@@ -100,14 +102,17 @@ class Relation:
 class Lake:
     """One generation of a lake; leave it as a context, or `close` it.  `open` makes it."""
 
-    def __init__(self, path: Path, generation: int | None = None) -> None:
-        self.path: str = os.fspath(path)
-        self._manifest = open_lake(path)
+    def __init__(self, path: Path, generation: int | None, settings: Mapping[str, str]) -> None:
+        self._place = place(path, settings)
+        self.path: str = str(self._place)
+        if isinstance(self._place, StorePath):
+            optional_package("pyarrow", EXTRA)
+        self._manifest = open_lake(self._place)
         if generation is not None and generation != self._manifest.generation:
             optional_package("deltalake", EXTRA)
             from mqttscope.lake.delta import earlier
 
-            self._manifest = earlier(self.path, self._manifest, generation)
+            self._manifest = earlier(self._place, self._manifest, generation)
         self._engine: LocalEngine | None = None
         self._closed = False
 
@@ -258,14 +263,14 @@ class Lake:
             optional_package("duckdb", EXTRA)
             from mqttscope.analysis.local import LocalEngine
 
-            self._engine = LocalEngine(self.path, self._manifest)
+            self._engine = LocalEngine(self._place, self._manifest)
         return self._engine
 
     def _table(self, name: str, columns: Sequence[str] | None) -> pyarrow.Table:
         from mqttscope.lake.writer import read_table
 
         self._opened()
-        return read_table(self.path, name, columns, manifest=self._manifest)
+        return read_table(self._place, name, columns, manifest=self._manifest)
 
     def _relation(self, name: str | None, query: str) -> duckdb.DuckDBPyRelation:
         engine = self._asked()
@@ -291,15 +296,19 @@ class Lake:
             raise (ArgumentError if is_of_query(error) else LakeError)(sentence(error)) from None
 
 
-def open(path: Path, *, generation: int | None = None) -> Lake:  # noqa: A001 - mqttscope.lake.open reads as gzip.open
+def open(  # noqa: A001 - mqttscope.lake.open reads as gzip.open does
+    path: Path, *, generation: int | None = None, settings: Mapping[str, str] | None = None
+) -> Lake:
     """Open a lake to read it; see docs/library.md.
 
-    ``path``: its folder.  ``generation``: an earlier one, as long as its files are there (a day, unless the tables say
-    otherwise); the latest if it is not said.  What is read is that generation, whatever is committed meanwhile.
+    ``path``: its folder, or its place in a store: ``s3://bucket/lake``.  ``generation``: an earlier one, as long as its
+    files are there (a day, unless the tables say otherwise); the latest if it is not said.  ``settings``: of the store,
+    such as ``region``, ``endpoint_override`` and ``scheme``.  What is read is that generation, whatever is committed
+    meanwhile.
 
     `LakeError` where there is no lake, it is damaged, or the generation is not kept.
     """
-    return Lake(path, generation)
+    return Lake(path, generation, settings or {})
 
 
 __all__ = ["Lake", "LakeError", "Relation", "open"]

@@ -22,7 +22,7 @@ from mqttscope.analysis.dialects import SPARK
 from mqttscope.analysis.questions import Row
 from mqttscope.analysis.shapes import MARK, PATTERN
 from mqttscope.analysis.views import VIEWS, named_in
-from mqttscope.lake.manifest import Manifest, open_lake
+from mqttscope.lake.manifest import Manifest, folder_of, open_lake
 from mqttscope.spark.tables import make_views, read
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, lake: str | os.PathLike[str], manifest: Manifest | None = None) -> None:
         self.spark = spark
         self.lake = os.fspath(lake)
-        self.manifest = manifest or open_lake(lake)
+        self.manifest = manifest or open_lake(folder_of(lake))
         # The session may be the user's, with views of these names.
         self._prefix = f"mqttscope_{uuid4().hex[:8]}"
         self._views: list[str] = []

@@ -60,7 +60,7 @@ def command(given: SqlOptions) -> int:
     """
     limit = given.limit
     _only_asks(given.query)
-    manifest = lake_of(given.asking.lake)
+    manifest = lake_of(given.asking.place)
     steps = Steps()
     try:
         with asked(given.asking, manifest, steps, question=True) as engine:
