@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -57,11 +57,13 @@ class LocalEngine:
     def _confine(self, memory: int) -> None:
         # Those of a store come through pyarrow.
         files = [] if isinstance(self.place, StorePath) else self._paths(sorted(self.manifest.table_files()))
+        with suppress(duckdb.InvalidInputException):
+            # In a notebook that lacks what would draw it, it cannot even be switched off.
+            self.connection.execute("set enable_progress_bar = false")
         for setting, value in {
             "memory_limit": f"'{memory}B'",
             "temp_directory": _text(self.scratch),
             "TimeZone": "'UTC'",
-            "enable_progress_bar": "false",
             "parquet_metadata_cache": "true",
             # Names of tables are no variables of Python, functions are not fetched from the network, and files are
             # those of the lake.
