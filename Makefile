@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := captures/v5-publish-properties/capture.pcapng
 
-LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/spark/test_notebook.py \
+LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
 	tests/cli/pipeline
 SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
 OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
