@@ -27,6 +27,7 @@ from mqttscope.report.broker_test.outcome import concealed
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.sarif import head
 from mqttscope.report.findings.shown import FORMATS, make_reporter
+from mqttscope.report.html.packets import Packets
 from mqttscope.report.jsonl import JsonLines, dumps
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.page import Page
@@ -36,6 +37,8 @@ from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
+from mqttscope.stats.as_html import Measured
+from mqttscope.stats.as_html import render as page
 from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
@@ -80,10 +83,10 @@ def outputs(made: Mutant) -> Iterator[tuple[str, bytes]]:
 def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     """``inspect`` and ``stats``."""
     view = View(width=0)
-    sinks = [Text() for _ in range(6)]
+    sinks = [Text() for _ in range(7)]
     reporters: list[Reporter] = [
         TextLines(sinks[0], view), Tree(sinks[1], View(width=120)), Ladder(sinks[2], view), Table(sinks[3], view),
-        JsonLines(sinks[4]), Tree(sinks[5], View(width=60, payload="hex")),
+        JsonLines(sinks[4]), Tree(sinks[5], View(width=60, payload="hex")), Measured(Packets(sinks[6], view)),
     ]  # fmt: skip
     statistics = Statistics()
     for event in dissect_segments(segments, READING):
@@ -93,11 +96,12 @@ def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     for reporter in reporters:
         reporter.close()
     yield from zip(
-        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree"), (one.whole() for one in sinks), strict=True
+        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree", "html"), (one.whole() for one in sinks), strict=True
     )
     statistics.finish()
     yield "stats", render(statistics, view)
     yield "stats json", dumps(document(statistics))
+    yield "stats html", page(statistics)
 
 
 def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:

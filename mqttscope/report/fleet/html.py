@@ -31,7 +31,7 @@ from mqttscope.report.html.charts import (
 )
 from mqttscope.report.html.charts import Lane as Row
 from mqttscope.report.html.page import document
-from mqttscope.report.html.pieces import SEVERITIES, Cell, amounts, legend, safe, short, table
+from mqttscope.report.html.pieces import SEVERITIES, Cell, amounts, bound, legend, safe, short, table
 from mqttscope.report.numbers import number, size
 from mqttscope.report.when import duration
 
@@ -165,12 +165,6 @@ def _length(value: int | None) -> str:
     return "" if value is None else duration(value)
 
 
-def _bound(value_ns: int) -> str:
-    """A length of time that is a round number."""
-    power = min(3, (len(str(value_ns)) - 1) // 3)
-    return f"{value_ns // 1_000**power} {('ns', 'µs', 'ms', 's')[power]}"
-
-
 def _spread(of: Callable[[Any], Percentiles]) -> list[Cell]:
     return [
         Cell("count", lambda row: number(of(row).count)),
@@ -186,7 +180,7 @@ def _latency(report: FleetReport) -> list[str]:
     out = []
     kinds = ("acknowledged", "delivered")
     bars = [
-        Bar("longer" if one.below_ns is None else f"< {_bound(one.below_ns)}", (one.acknowledged, one.delivered))
+        Bar("longer" if one.below_ns is None else f"< {bound(one.below_ns)}", (one.acknowledged, one.delivered))
         for one in found.buckets
     ]
     if plot := bar_columns(bars, kinds, "messages by how long they took"):

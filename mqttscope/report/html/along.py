@@ -66,10 +66,14 @@ class Along:
             for piece in range(self._first, self._last + 1)
         ]
 
-    def chart(self, label: str) -> str:
-        """The bars as a chart; empty where nothing was counted, or all of it in one piece."""
+    def chart(self, label: str, kind: int | None = None) -> str:
+        """The bars as a chart, or those of one kind; empty where nothing was counted, or all of it in one piece."""
         bars = self.bars()
-        return bar_columns(bars, self.kinds, label) if len(bars) > 1 else ""
+        if len(bars) < 2:
+            return ""
+        if kind is None:
+            return bar_columns(bars, self.kinds, label)
+        return bar_columns([Bar(one.name, (one.pieces[kind],)) for one in bars], self.kinds[kind : kind + 1], label)
 
     def told(self) -> str:
         """What a bar stands for: ``2026-01-02 UTC; each bar is 500 ms``."""

@@ -17,6 +17,8 @@ HEIGHT = 180
 _LEFT, _BOTTOM, _TOP = 56, 24, 8
 _ROW = 24
 _NAMES = 240
+_CHARACTER = 6.5
+"""Units of a character, more or less."""
 _CHARACTERS = 32
 """Characters of a name beside a row."""
 
@@ -58,6 +60,8 @@ def bar_columns(bars: Sequence[Bar], kinds: Sequence[str], label: str) -> str:
     for index in range(0, len(bars), step):
         left = _LEFT + (index + 0.5) * wide
         anchor = "middle" if wide * step >= 100 or len(bars) == 1 else "start"
+        if left + len(bars[index].name) * _CHARACTER > WIDTH:
+            left, anchor = WIDTH, "end"
         out.append(f'<text x="{left:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{safe(bars[index].name)}</text>')
     return "".join(out) + "</svg>"
 

@@ -146,6 +146,7 @@
     return list;
   }
 
+  const NUMBERS = ["frame", "connection"];
   const COLUMNS = ["time (UTC)", "frame", "connection", "client", "", "type", "what"];
 
   function eventTable(shown) {
@@ -162,7 +163,7 @@
       line.append(el("td", "way", arrow(row)), el("td", "type", typeOf(row)), el("td", "what", cut(told(row), 400)));
       body.append(line);
     }
-    const head = el("tr", "", COLUMNS.map((one) => el("th", "", one)));
+    const head = el("tr", "", COLUMNS.map((one) => el("th", NUMBERS.includes(one) ? "number" : "", one)));
     return el("div", "table", el("table", "events", el("thead", "", head), body));
   }
 
@@ -176,7 +177,9 @@
     if (row.connection !== undefined && ladder) {
       cell.append(button(`ladder of connection #${row.connection}`, () => ladder.show(row.connection, row)));
     }
-    cell.append(tree(row));
+    // Nanoseconds since 1970 are more than a number of JavaScript holds; the timestamp has them.
+    const { schema, timestamp_ns, ...fields } = row;
+    cell.append(tree(fields));
     return line.after(el("tr", "fields", cell));
   }
 
@@ -213,7 +216,7 @@
     });
   }
 
-  const circled = (number) => (number <= 20 ? String.fromCodePoint(0x2460 + number - 1) : `(${number})`);
+  const circled = (number) => (number <= 10 ? String.fromCodePoint(0x2460 + number - 1) : `(${number})`);
 
   class Ladder {
     constructor() {
@@ -312,7 +315,7 @@
     card.append(el("p", "where", el("span", "time", shown.time), ` ${plain(row.capture)}: frame ${row.frame}, ` +
       `#${row.connection} ${who}${name}`));
     if (shown.repeats) card.append(el("p", "repeats", shown.repeats));
-    if (shown.lines.length) card.append(lines("bytes", [...shown.lines, ...shown.dump]));
+    if (shown.lines.length) card.append(lines("dump", [...shown.lines, ...shown.dump]));
     const list = el("ul", "statements");
     for (const one of row.related ?? []) list.append(el("li", "", `see ${one.message}: frame ${one.frame}`));
     for (const key of row.statements) {
@@ -394,6 +397,7 @@
     },
   };
   const list = KINDS[kind];
+  const isOfTables = list === undefined;
   const RANKS = { error: 0, warning: 1, info: 2 };
   if (kind === "findings") {
     rows.forEach((row, at) => { row.at = at; });
@@ -403,16 +407,39 @@
   const texts = new Array(rows.length);
   const textOf = (at) => (texts[at] ??= list.text(rows[at]).filter(Boolean).join(" ").toLowerCase());
 
-  // All words of a filter must be there; #7 is the connection of that number, a - before a word means without it.
+  // All words of a filter must be there; a - before one means without it.
+  const wordsOf = (query) => query.toLowerCase().split(/\s+/).filter(Boolean);
+  const fits = (asked, holds) =>
+    asked.every((word) => (word.length > 1 && word[0] === "-" ? !holds(word.slice(1)) : holds(word)));
+
+  // #7 is the connection of that number.
   function matching(query) {
-    const asked = query.toLowerCase().split(/\s+/).filter(Boolean);
+    const asked = wordsOf(query);
     if (!asked.length) return null;
-    const holds = (at, word) => (/^#\d+$/.test(word) ? rows[at].connection === Number(word.slice(1)) : textOf(at).includes(word));
     const found = [];
-    for (let at = 0; at < rows.length; at += 1) {
-      if (asked.every((word) => (word.length > 1 && word[0] === "-" ? !holds(at, word.slice(1)) : holds(at, word)))) found.push(at);
-    }
+    const holds = (at) => (word) =>
+      /^#\d+$/.test(word) ? rows[at].connection === Number(word.slice(1)) : textOf(at).includes(word);
+    for (let at = 0; at < rows.length; at += 1) if (fits(asked, holds(at))) found.push(at);
     return found;
+  }
+
+  // Tables that are in the page: rows that do not match are hidden, and levels of topics with nothing left.
+  function hide(query) {
+    const asked = wordsOf(query);
+    const holds = (text) => (word) => text.toLowerCase().includes(word);
+    for (const row of document.querySelectorAll(".table tbody tr")) row.hidden = !fits(asked, holds(row.textContent));
+    const named = (one) => one.querySelector(".name").textContent;
+    for (const leaf of document.querySelectorAll(".topics .leaf:not(.head)")) {
+      let path = named(leaf);
+      for (let up = leaf.parentElement.closest("details"); up; up = up.parentElement.closest("details")) {
+        path = `${named(up)}${path}`;
+      }
+      leaf.hidden = !fits(asked, holds(path));
+    }
+    for (const level of document.querySelectorAll(".topics details")) {
+      level.hidden = !level.querySelector(".leaf:not([hidden])");
+      if (asked.length && !level.hidden) level.open = true;
+    }
   }
 
   function pager(place, page, last, go, text) {
@@ -422,8 +449,8 @@
       return made;
     };
     const parts = last < 1 ? [] : [
-      step("⏮", "first page", 0, page > 0), step("◀", "page before", page - 1, page > 0),
-      step("▶", "next page", page + 1, page < last), step("⏭", "last page", last, page < last),
+      step("«", "first page", 0, page > 0), step("‹", "page before", page - 1, page > 0),
+      step("›", "next page", page + 1, page < last), step("»", "last page", last, page < last),
     ];
     place.replaceChildren(...parts, el("span", "note", text));
   }
@@ -432,7 +459,7 @@
   const filter = el("input", "");
   filter.type = "search";
   filter.id = "filter";
-  filter.placeholder = "type, topic, client, #connection, reason …";
+  filter.placeholder = isOfTables ? "client, topic, connection, type …" : "type, topic, client, #connection, reason …";
   filter.autocomplete = "off";
   const label = el("label", "", "Filter ", filter);
   const pages = el("nav", "pager");
@@ -447,6 +474,7 @@
   let found = null;
 
   function draw(page) {
+    if (isOfTables) return;
     const total = found === null ? rows.length : found.length;
     const last = Math.ceil(total / list.each) - 1;
     const from = page * list.each;
@@ -458,10 +486,16 @@
     place.replaceChildren(...[list.make(shown)].flat());
   }
 
+  function apply() {
+    if (isOfTables) return hide(filter.value);
+    found = matching(filter.value);
+    return draw(0);
+  }
+
   let timer = 0;
   filter.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(() => { found = matching(filter.value); draw(0); }, 120);
+    timer = setTimeout(apply, 120);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "")) {
@@ -469,8 +503,7 @@
       filter.focus();
     } else if (event.key === "Escape" && document.activeElement === filter) {
       filter.value = "";
-      found = null;
-      draw(0);
+      apply();
     }
   });
   draw(0);

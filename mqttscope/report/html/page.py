@@ -26,6 +26,8 @@ BYTES_TOGETHER = 1 << 20
 """Bytes from which on a block ends earlier."""
 _ESCAPES = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 _NO_SCRIPT = "The list needs JavaScript, which this browser does not run; the summary above does not."
+FILTER = '<section id="list" data-kind="tables"></section>'
+"""The place of the filter of tables."""
 
 
 @cache
@@ -65,9 +67,10 @@ def opening(title: str, *, runs: bool = False) -> str:
     )
 
 
-def document(title: str, parts: Iterable[str]) -> bytes:
-    """A page without a script."""
-    return "".join([opening(title), *parts, "</body></html>\n"]).encode("utf-8", "replace")
+def document(title: str, parts: Iterable[str], *, filtered: bool = False) -> bytes:
+    """A page without rows; with ``filtered`` and a `FILTER` among its parts, its tables can be filtered."""
+    end = f"<script>{script()}</script>" if filtered else ""
+    return "".join([opening(title, runs=filtered), *parts, end, "</body></html>\n"]).encode("utf-8", "replace")
 
 
 def inert(data: bytes) -> bytes:

@@ -81,3 +81,9 @@ def doubt(told: str) -> str:
 def part(title: str, plot: str, *, before: str = "", after: str = "", level: int = 2) -> list[str]:
     """A part of a page with a chart, or a table; nothing where there is none.  All but the title is markup."""
     return [f"<h{level}>{safe(title)}</h{level}>", before, plot, after] if plot else []
+
+
+def bound(value_ns: int) -> str:
+    """A length of time that is a round number."""
+    power = min(3, (len(str(value_ns)) - 1) // 3)
+    return f"{value_ns // 1_000**power} {('ns', 'µs', 'ms', 's')[power]}"
