@@ -135,7 +135,7 @@ def test_limit_counts_what_the_filter_lets_through() -> None:
         ("--payload-limit", "-1"),
         ("--payload", "xml"),
         ("--time", "mars"),
-        ("--format", "html"),
+        ("--format", "pdf"),
         ("--mqtt-version", "4"),
     ],
     ids=" ".join,
