@@ -28,6 +28,7 @@ from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.sarif import head
 from mqttscope.report.findings.shown import FORMATS, make_reporter
 from mqttscope.report.html.packets import Packets
+from mqttscope.report.html.page import script, style
 from mqttscope.report.jsonl import JsonLines, dumps
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.page import Page
@@ -66,6 +67,11 @@ def rules() -> tuple[Rule, ...]:
     return tuple(usual_rule(rule) for rule in all_rules().values())
 
 
+def bare(page: bytes) -> bytes:
+    """A page without its style and its script, which come from no capture and are long."""
+    return page.replace(style().encode(), b"").replace(script().encode(), b"")
+
+
 def outputs(made: Mutant) -> Iterator[tuple[str, bytes]]:
     """What every format says of a damaged conversation."""
     yield from inspected(made.segments)
@@ -96,12 +102,13 @@ def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     for reporter in reporters:
         reporter.close()
     yield from zip(
-        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree", "html"), (one.whole() for one in sinks), strict=True
-    )
+        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree", "html"), (bare(one.whole()) for one in sinks),
+        strict=True,
+    )  # fmt: skip
     statistics.finish()
     yield "stats", render(statistics, view)
     yield "stats json", dumps(document(statistics))
-    yield "stats html", page(statistics)
+    yield "stats html", bare(page(statistics))
 
 
 def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
@@ -119,8 +126,8 @@ def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
         for one in findings:
             reporter.feed(one)
         reporter.close(summary)
-        # What SARIF says of all rules comes from no capture, and is long.
-        yield f"lint {name}", sink.whole().removeprefix(head())
+        # What SARIF says of all rules comes from no capture either.
+        yield f"lint {name}", bare(sink.whole().removeprefix(head()))
     yield "internal errors", repr(linter.internal_errors).encode()
 
 
