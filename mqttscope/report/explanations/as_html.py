@@ -10,6 +10,7 @@ from collections import Counter
 from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation, Totals
 from mqttscope.mqtt.view import utf8
+from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.as_json import explained
 from mqttscope.report.explanations.base import TITLES, verdict
@@ -56,7 +57,7 @@ class Html:
         if self.page.rows >= MAX_ROWS:
             self._left_out += 1
             return
-        self.page.begin(f"explanation of {utf8(one.capture)}")
+        self.page.begin(f"explanation of {utf8(public_name(one.capture))}")
         self.page.row(dumps(explained(one)))
 
     def _lane(self, one: Explanation) -> None:
@@ -77,7 +78,7 @@ class Html:
             for one in message.deliveries:
                 sign = {Fate.DELIVERED: "✓ ", Fate.NOT_CONCERNED: ""}.get(one.fate, "✗ ")
                 told = Evidence(f"{one.client}: {one.said}", one.frame, one.timestamp_ns, one.capture)
-                proofs.append(self._proof(told, sign, "broken" if one.is_trouble else ""))
+                proofs.append(self._proof(told, sign, "missed" if one.is_trouble else ""))
                 proofs += [f'<li class="advice">{safe(advice)}</li>' for advice in one.advice]
             kind = "error" if any(one.is_trouble for one in message.deliveries) else "info"
             self._messages.append(

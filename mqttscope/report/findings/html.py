@@ -15,6 +15,7 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.mqtt.view import utf8
+from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import NOUNS, ORDER, Summary, sentences
@@ -77,7 +78,7 @@ class Html:
         """Write one finding."""
         if suppressed is not None:
             return
-        self.page.begin(f"findings in {utf8(shown.capture)}")
+        self.page.begin(f"findings in {utf8(public_name(shown.capture))}")
         finding = shown.finding
         self._count(shown)
         if self.page.rows >= MAX_ROWS:

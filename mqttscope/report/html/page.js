@@ -67,7 +67,7 @@
 
   const count = (number) => number.toLocaleString("en");
   const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-  const hex = (number) => `0x${number.toString(16).toUpperCase().padStart(2, "0")}`;
+  const hex = (number) => typeof number !== "number" ? "" : `0x${number.toString(16).toUpperCase().padStart(2, "0")}`;
 
   // A text or binary value of the JSON form.
   function plain(value) {
@@ -105,7 +105,7 @@
     if (row.event === "discarded") return `${row.length} bytes belong to no connection (${row.reason})`;
     if (row.event === "connection_opened") return `${row.client} → ${row.server} opened, ${row.transport}`;
     if (row.event === "connection_ending") return `${row.how} by the ${row.by ?? "unknown"}`;
-    if (row.event === "connection_closed") return `closed: ${row.how}${row.by ? ` by the ${row.by}` : ""}`;
+    if (row.event === "connection_closed") return `${row.how ?? "end not seen"}${row.by ? ` by the ${row.by}` : ""}`;
     if (row.event === "capture_error") return plain(row.message);
     const fields = row[row.type] ?? {};
     const parts = [];
@@ -338,7 +338,7 @@
       one.frame === null ? "" : el("span", "frame", `frame ${one.frame} `), before + plain(one.text));
 
   const broken = (one) =>
-    el("li", "broken", `broken by the ${one.by === "server" ? "broker" : "client"}: ${one.statements.join(", ")} ` +
+    el("li", "violation", `broken by the ${one.by === "server" ? "broker" : "client"}: ${one.statements.join(", ")} ` +
       `[${one.rule} ${one.slug}], frame ${one.frame}: ${plain(one.message)}`);
 
   const reasons = (one) =>

@@ -9,12 +9,15 @@ from typing import Any, cast
 
 import pytest
 
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect
 from mqttscope.events import Event
 from mqttscope.report.base import View
 from mqttscope.report.html import packets
 from mqttscope.report.html.packets import Packets
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.stats.as_html import Measured
+from tests.cli.running import CAPTURES
 from tests.redact.sinks import Text
 from tests.report.browser import elements
 from tests.report.html.reader import blocks, read
@@ -128,6 +131,39 @@ def test_a_browser_shows_hostile_names_as_text(tmp_path: Path) -> None:
         assert harm not in body, repr(harm)
     assert "\\u202eevil\\u2066" in body
     assert "ladder of connection 0" in body
+
+
+def test_every_capture_can_be_filtered_and_every_connection_drawn(tmp_path: Path) -> None:
+    events = [event for path in CAPTURES for event in dissect(open_capture([str(path)]))]
+    page, report = made(_Renumbered().of(events))
+    shown = elements(
+        page, tmp_path,
+        act="const select=document.querySelector('#ladder select');const ends=document.documentElement.dataset;"
+        "for(const one of select.options){select.value=one.value;select.dispatchEvent(new Event('change'))}"
+        "ends.drawn=select.options.length;filter.value='e';filter.dispatchEvent(new Event('input'));"
+        "setTimeout(()=>{for(const one of document.querySelectorAll('.events .open'))one.click();"
+        "document.querySelectorAll('script.events').forEach((one)=>one.remove())},1000)",
+    )  # fmt: skip
+
+    assert report.packets > 2_500
+    connections = len({row["connection"] for row in blocks(page, "events") if "connection" in row})
+    assert f'data-drawn="{connections}"' in shown
+    assert f" of {len(blocks(page, 'events')):,} lines match" in shown
+    assert shown.count('class="fields"') == 100
+
+
+class _Renumbered:
+    """Connections of several captures as if they were of one."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+
+    def of(self, events: list[Event]) -> Iterable[Event]:
+        for event in events:
+            connection: Any = getattr(event, "connection", None)
+            if connection is not None:
+                connection.number = self.numbers.setdefault(id(connection), len(self.numbers))
+            yield event
 
 
 def test_fifty_thousand_packets_stay_usable(tmp_path: Path) -> None:
