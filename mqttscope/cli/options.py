@@ -36,7 +36,7 @@ LEAST_MAX_PACKET_BYTES = 1024
 HUMAN_FORMATS = ("text", "tree", "ladder")
 PACKET_FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
 """Formats of commands that show packets."""
-FINDING_FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown")
+FINDING_FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown", "html")
 COUNTED = ("full", "concise", "json", "jsonl")
 """Formats that ``--statistics`` has; the first two are the same table."""
 SEVERITIES = ("error", "warning", "info")
