@@ -101,7 +101,7 @@ def test_every_command_is_in_the_readme_and_has_a_page() -> None:
 def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
 
-    assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in readme] == []
+    assert [page.name for page in PAGES[1:] if page.relative_to(ROOT).as_posix() not in readme] == []
 
 
 @pytest.mark.parametrize(
