@@ -18,10 +18,10 @@ from mqttscope.lake.store import StorePath, place
 if TYPE_CHECKING:
     import os
 
-    import duckdb
     import pandas
     import polars
     import pyarrow
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
     from mqttscope.analysis.local import LocalEngine
 
@@ -74,7 +74,7 @@ class Relation:
         made: polars.DataFrame = package.from_arrow(self.to_arrow(columns))
         return made
 
-    def to_duckdb(self) -> duckdb.DuckDBPyRelation:
+    def to_duckdb(self) -> DuckDBPyRelation:
         """A relation of `Lake.duckdb`, which reads only what is asked of it; `MissingPackageError` without duckdb."""
         return self._lake._relation(self._name, self._query)
 
@@ -88,15 +88,20 @@ class Relation:
             (row,) = self.to_duckdb().count("*").fetchall()
         return int(row[0])
 
-    def _chosen(self, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
+    def _chosen(self, columns: Sequence[str]) -> DuckDBPyRelation:
         self._known(columns)
-        return self.to_duckdb().project(", ".join('"' + one.replace('"', '""') + '"' for one in columns))
+        chosen: DuckDBPyRelation = self.to_duckdb().project(", ".join(_quoted(one) for one in columns))
+        return chosen
 
     def _known(self, columns: Sequence[str] | None) -> None:
         known = set(self.columns) if columns is not None else set()
         for one in columns or ():
             if one not in known:
                 raise ArgumentError(f"there is no column {one!r}; there are {', '.join(self.columns)}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Lake:
@@ -229,7 +234,7 @@ class Lake:
         return Relation(self, None, query)
 
     @property
-    def duckdb(self) -> duckdb.DuckDBPyConnection:
+    def duckdb(self) -> DuckDBPyConnection:
         """The connection that answers, with all tables and views; ``register`` gives it data frames to join with.
 
         It reads no files but those of the lake.
@@ -272,7 +277,7 @@ class Lake:
         self._opened()
         return read_table(self._place, name, columns, manifest=self._manifest)
 
-    def _relation(self, name: str | None, query: str) -> duckdb.DuckDBPyRelation:
+    def _relation(self, name: str | None, query: str) -> DuckDBPyRelation:
         engine = self._asked()
         with self._answering():
             if name is not None:

@@ -43,7 +43,7 @@ def test_each_table_in_each_form(folder: Path) -> None:
             assert relation.to_arrow().equals(wanted)
             assert len(relation) == len(list(relation)) == wanted.num_rows
         # What the capture holds by the account of the decoder alone.
-        frames = [one.frame for path in (FIRST, SECOND) for one in mqttscope.open(path)]
+        frames = [int(one.frame or 0) for path in (FIRST, SECOND) for one in mqttscope.open(path)]
         assert sorted(lake.packets.to_pandas(["frame"])["frame"]) == sorted(frames)
         kinds = lake.packets.to_polars(["type", "frame"])
         assert kinds.columns == ["type", "frame"]
@@ -105,7 +105,7 @@ def test_wrong_names(folder: Path) -> None:
             with pytest.raises(mqttscope.ArgumentError, match="there is no column 'x'; there are "):
                 relation.to_arrow(["x"])
     with pytest.raises(AttributeError, match=r"'mqttscope\.lake' has no attribute 'opne'"):
-        _ = mqttscope.lake.opne  # type: ignore[attr-defined]
+        _ = mqttscope.lake.opne
     for path, told in ((folder / "no", "does not exist"), (folder.parent, "holds no lake")):
         with pytest.raises(mqttscope.lake.LakeError, match=told):
             mqttscope.lake.open(path)

@@ -108,7 +108,8 @@ def test_who_comes_second_is_refused_and_leaves_nothing(
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool], do: Any) -> None:
     """Do something else at a moment, once: before the call of which a condition holds."""
-    real, done = getattr(owner, name), []
+    real = getattr(owner, name)
+    done: list[int] = []
 
     def called(*given: Any, **more: Any) -> Any:
         if not done and when(*given):
@@ -214,14 +215,14 @@ def test_what_a_dead_ingest_left_goes_away_after_a_day(store: StorePath, monkeyp
     # It may be of an ingest that is under way.
     assert remove_strays(store, found) == []
     now = time.time() + ALIVE_S + 60
-    monkeypatch.setattr(manifest.time, "time", lambda: now)
+    monkeypatch.setattr(time, "time", lambda: now)
     assert remove_strays(store, found) == [stray.key]
     manifest.check_files(store, found)
 
 
 def test_an_ingest_that_is_killed_anywhere(bucket: Bucket, store: StorePath, steps: list[dict[str, list[str]]]) -> None:
     """SIGKILL at moments all over an ingest into a store; what is run again is in once."""
-    words = [sys.executable, "-m", "tests.lake.kill_ingest", store.store.uri, "1" if EXHAUSTIVE else "11"]
+    words = [sys.executable, "-m", "tests.lake.kill_ingest", store.store.uri, "1" if EXHAUSTIVE else "17"]
     done = subprocess.run(
         [*words, str(FIRST), str(SECOND), json.dumps(bucket[1])],
         capture_output=True, text=True, env=environment(), check=False,

@@ -94,9 +94,10 @@ def test_it_is_like_a_path(store: StorePath) -> None:
 def test_a_store_that_cannot_be_reached_is_an_error_of_the_system(bucket: Bucket) -> None:
     gone = place("s3://no-such-bucket-here/lake", bucket[1])
     assert isinstance(gone, StorePath)
-    for call in (lambda: gone.store.read("a"), lambda: gone.store.replace("a", b"", None)):
-        with pytest.raises(OSError, match=r"NoSuchBucket|was written by another"):
-            assert call() is not None
+    with pytest.raises(OSError, match="NoSuchBucket"):
+        gone.store.read("a")
+    with pytest.raises(OSError, match="NoSuchBucket"):
+        gone.store.replace("a", b"", None)
 
 
 @pytest.mark.parametrize("single", [False, True])

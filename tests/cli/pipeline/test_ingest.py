@@ -301,28 +301,30 @@ def test_a_lake_in_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, str]]) -
     assert (done.code, done.err) == (here.code, here.err)
     assert json.loads(done.out) == json.loads(here.out) | {"lake": lake}
 
-    for words in (("report",), ("sql", "select topic, state, since_ns from retained_messages order by all")):
+    query = "select topic, state, since_ns from retained_messages order by all"
+    asked: tuple[tuple[str, ...], ...] = (("report",), ("sql", query))
+    for words in asked:
         told = invoke("pipeline", *words, "--lake", lake, *store)
         assert (told.code, told.err) == (0, "")
         assert told.out == invoke("pipeline", *words, "--lake", tmp_path / "lake").out
 
-    for words, code, told in (
-        (("ingest", captures[0], "--engine", "spark"), 2, "Spark writes no lake in a store"),
-        (("ingest", captures[0], "--split-size", "1m"), 2, "Spark writes no lake in a store"),
+    refused: tuple[tuple[tuple[Any, ...], str], ...] = (
+        (("ingest", captures[0], "--engine", "spark"), "Spark writes no lake in a store"),
+        (("ingest", captures[0], "--split-size", "1m"), "Spark writes no lake in a store"),
         (
             ("ingest", "s3://captures/a.pcap"),
-            2,
             "captures in a store are read with Spark, which writes no lake in a store",
         ),
-        (("sql", "select 1", "--master", "local[1]"), 2, "Spark asks no lake in a store"),
-        (("report", "--engine", "spark"), 2, "Spark asks no lake in a store"),
-        (("watch", "."), 2, "is a URI, and this command works with a lake in a folder"),
-        (("convert",), 2, "is a URI, and this command works with a lake in a folder"),
-    ):
-        fs = store if words[0] in ("ingest", "sql", "report") else []
-        done = invoke("pipeline", *words, "--lake", lake, *fs)
-        assert (done.code, done.out) == (code, b"")
-        assert told in " ".join(done.err.split())
+        (("sql", "select 1", "--master", "local[1]"), "Spark asks no lake in a store"),
+        (("report", "--engine", "spark"), "Spark asks no lake in a store"),
+        (("watch", "."), "is a URI, and this command works with a lake in a folder"),
+        (("convert",), "is a URI, and this command works with a lake in a folder"),
+    )
+    for given, sentence in refused:
+        fs = store if given[0] in ("ingest", "sql", "report") else []
+        done = invoke("pipeline", *given, "--lake", lake, *fs)
+        assert (done.code, done.out) == (2, b"")
+        assert sentence in " ".join(done.err.split())
     done = invoke("pipeline", "sql", "select 1", "--lake", "s3://captures/nothing", *store)
     assert (done.code, done.err) == (3, "mqttscope: s3://captures/nothing holds no lake\n")
     done = invoke("pipeline", "ingest", captures[0], "--lake", "s3://no-such-bucket/lake", *store)
