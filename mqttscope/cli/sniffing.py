@@ -171,6 +171,8 @@ class Sniffing:
         self._matches = getattr(wanted, "matches", None)
         self._until = getattr(stops.until, "matches", None)
         self._connections = connections
+        decoders = view.decoders()
+        self._observe = decoders.observe if decoders is not None and decoders.remembers and wanted else None
         self._over = False
         self._told_ready = False
         self._started = time.monotonic()
@@ -235,6 +237,8 @@ class Sniffing:
 
     def _take(self, event: Event) -> None:
         found = () if self.findings is None else self.findings.feed(event)
+        if self._observe is not None:
+            self._observe(event)
         if self._is_wanted(event):
             self.reporter.feed(event)
             if isinstance(event, PacketEvent | MalformedEvent):
