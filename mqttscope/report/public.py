@@ -292,9 +292,8 @@ def _protocol(raw: bytes) -> str:
 def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
     """The report of a format, ``jsonl`` among them: it is the one with a lane of its own for packets."""
     if name == "jsonl" and view.decoders() is not None:
-        from mqttscope.report.jsonl_decoded import DecodedLines
-
-        return DecodedLines(sink, view)
+        # A class of its own, so that lines without decoders cost nothing more.
+        return cast(Reporter, importlib.import_module("mqttscope.report.jsonl_decoded").DecodedLines(sink, view))
     module, kind = FORMATS[name]
     made = getattr(importlib.import_module(f"mqttscope.report.{module}"), kind)
     if name == "jsonl":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import cbor2
 import click
@@ -114,7 +115,9 @@ def test_payloads_are_decoded_by_topic(configured: Path) -> None:
     assert 'c/1  cbor: {"t":41}' in text
     assert 'fleet/1  protobuf fleet.Report: {"vehicle":"truck-1"' in text
     assert "not shown as acme: no installed package has a decoder acme" in text
-    found = {line["topic"]: line.get("payload") for line in inspected(configured).packets if line["type"] == "publish"}
+    found: dict[str, Any] = {
+        line["topic"]: line.get("payload") for line in inspected(configured).packets if line["type"] == "publish"
+    }
     assert found["c/1"] == {"format": "cbor", "value": {"t": 41}}
     assert found["fleet/1"]["value"]["speed"] == 42
     assert set(found["own"]) == {"format", "error"}

@@ -47,7 +47,8 @@ def fleet_file(**more: Any) -> FileDescriptorProto:
 
 def descriptors(*files: FileDescriptorProto) -> bytes:
     """A descriptor file."""
-    return FileDescriptorSet(file=files or [fleet_file()]).SerializeToString()
+    made: bytes = FileDescriptorSet(file=files or [fleet_file()]).SerializeToString()
+    return made
 
 
 REPORT = b"\x0a\x07truck-1\x10\x2a\x1a\x02\x01\x02\x20\x01\x2a\x02\x10\x07\x3a\x06\x0a\x01k\x12\x01v"
