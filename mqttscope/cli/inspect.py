@@ -146,8 +146,8 @@ def command(given: InspectOptions) -> int:
             reporter = make_reporter(given.form, sink, view)
             fast_path = None
             if export is None and wanted is None and not given.selection.connection and given.limit is None:
-                fast_path = FastPath(dissector, watch.passing(reporter.feed), order=reading.order)
-            source = reading.segments(watch.skipped, fast_path=fast_path)
+                fast_path = FastPath(dissector, reporter.feed, order=reading.order)
+            source = watch.follow(reading).segments(watch.skipped, fast_path=fast_path)
             events: Iterable[Event]
             if export is None:
                 events = dissect_segments(source, dissector=dissector)

@@ -66,7 +66,7 @@ def reproduce(
     reading = Reading(captures, files)
     dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
     watch = Watch(progress=True)
-    events = dissect_segments(reading.segments(watch.skipped), dissector=dissector)
+    events = dissect_segments(watch.follow(reading).segments(watch.skipped), dissector=dissector)
     chosen = _choose(watch.events(events), wanted, selection.connection)
     for told in (*reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via)):
         if told:
