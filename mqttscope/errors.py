@@ -10,6 +10,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         BaselineError           a file of known findings cannot be used (ValueError)
         CannotCaptureError      frames of an interface cannot be captured
             BadCaptureFilterError   its capture filter cannot be compiled
+            NotPermittedError       the user may not capture
         CaptureChangedError     a capture that was read before is another one now
         CaptureNotFoundError    a name stands for no capture (FileNotFoundError)
         CaptureReadError        a capture could not be read to its end
