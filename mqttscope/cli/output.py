@@ -44,7 +44,7 @@ BUFFER_BYTES = 1 << 16
 PROGRESS_AFTER_S = 1.0
 PROGRESS_EVERY_S = 0.2
 READ_EVERY_S = 0.1
-"""So often a line about captures that are read is written anew."""
+"""So often at most a line about captures that are read is written again."""
 PROGRESS_EVENTS = 2_000
 """The clock is looked at once in so many events."""
 
