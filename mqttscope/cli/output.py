@@ -314,7 +314,7 @@ class Watch:
         other = progress._progress if isinstance(progress, Watch) else None
         wanted = other is not None or progress is True
         self.shows_progress = wanted and not self._told and _is_terminal(sys.stderr)
-        self._progress = (other or ReadProgress()) if self.shows_progress else None
+        self._progress: ReadProgress | None = (other or ReadProgress()) if self.shows_progress else None
 
     def follow(self, reading: Reading) -> Reading:
         """Show how much of captures was read; returns what reads them."""

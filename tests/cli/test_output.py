@@ -472,7 +472,7 @@ class TestProgress:
         terminal = self.terminal(monkeypatch)
         monkeypatch.setattr(outputs, "READ_EVERY_S", 0.1)
         now = [100.0]
-        monkeypatch.setattr(outputs.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr("mqttscope.cli.output.time.monotonic", lambda: now[0])
         progress = outputs.ReadProgress()
         for _ in range(1_000):
             now[0] += 0.001

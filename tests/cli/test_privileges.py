@@ -70,7 +70,9 @@ def test_this_system_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not this_system().container
     (tmp_path / "container").touch()
     assert this_system().container
-    monkeypatch.setattr(privileges.shutil, "which", lambda name: f"/bin/{name}" if name == "doas" else None)
+    monkeypatch.setattr(
+        "mqttscope.cli.privileges.shutil.which", lambda name: f"/bin/{name}" if name == "doas" else None
+    )
     assert this_system().become == "doas"
 
 
