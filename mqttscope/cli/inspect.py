@@ -141,7 +141,9 @@ def command(given: InspectOptions) -> int:
             reporter = make_reporter(given.form, sink, view)
             fast_path = None
             if export is None and wanted is None and not given.selection.connection and given.limit is None:
-                fast_path = FastPath(dissector, watch.passing(reporter.feed), order=reading.order)
+                fast_path = FastPath(
+                    dissector, watch.passing(reporter.feed), order=reading.order, passing=given.form == "jsonl"
+                )
             source = reading.segments(watch.skipped, fast_path=fast_path)
             if export is None:
                 events = dissect_segments(source, dissector=dissector)

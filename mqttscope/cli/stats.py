@@ -105,7 +105,8 @@ def command(given: StatsOptions) -> int:
         statistics = Statistics()
         fast_path = None
         if wanted is None and not connection and reading.takes_fast_path:
-            fast_path = FastPath(dissector, watch.passing(statistics.feed), order=reading.order, counting=True)
+            feed = watch.passing(statistics.feed)
+            fast_path = FastPath(dissector, feed, order=reading.order, counting=True, passing=True)
         source = reading.segments(watch.skipped, statistics.frames, fast_path)
         events = dissect_segments(source, dissector=dissector)
         try:
