@@ -55,7 +55,8 @@ class Port(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
         """Read a port and what is spoken there."""
-        from mqttscope.api.reading import ArgumentError, read_port
+        from mqttscope.api.errors import ArgumentError
+        from mqttscope.api.reading import read_port
 
         if isinstance(value, tuple):
             return value
