@@ -164,7 +164,7 @@ class one_line:  # noqa: N801 - reads as a statement
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(2, MISSING) from error
-        if isinstance(error, (OSError, ValueError)):
+        if isinstance(error, (OSError, ValueError, NotImplementedError)):
             raise OSError(None, str(error).strip().split("\n")[0] or type(error).__name__) from error
 
 
