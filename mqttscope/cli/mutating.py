@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from mqttscope import system
 from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process, StartError, listening_ports
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess, RefusedError
@@ -139,6 +140,8 @@ def process_of(given: MutateOptions, broker: Broker) -> Process | None:
     if not pid:
         return Process(command=given.spawn) if given.spawn else None
     process = Process(pid)
+    if system.is_running(pid) is None:
+        raise click.UsageError("--broker-pid: this system does not show what a process does; --spawn starts the broker")
     if not process.alive():
         raise click.UsageError(f"--broker-pid {pid}: there is no such process")
     ports = listening_ports(pid) if broker.local else None

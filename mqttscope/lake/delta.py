@@ -24,8 +24,9 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from mqttscope.capture.write import for_the_owner, make_folder
-from mqttscope.lake.manifest import LakeError, Manifest, sync_folder
+from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.schemas import TABLES
+from mqttscope.system import sync_folder
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema

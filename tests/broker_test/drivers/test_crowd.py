@@ -42,7 +42,7 @@ def row(found: CaseResult) -> Row:
     return (
         found.number,
         found.case.mutation.name,
-        ruling and ruling.verdict,
+        ruling.verdict if ruling else None,
         ruling.statements if ruling else (),
         found.not_played,
     )
