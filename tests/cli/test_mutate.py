@@ -84,6 +84,7 @@ def test_several_cases_at_once_are_reported_like_one(broker: Broker) -> None:
     assert "3 cases against" in text
 
 
+@pytest.mark.long
 def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "found"
     done = invoke(

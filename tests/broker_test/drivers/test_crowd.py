@@ -80,7 +80,13 @@ def both(fault: Fault, pattern: str, *, spawned: bool = False, patience_s: float
     return [asyncio.run(run(jobs)) for jobs in (1, 8)]
 
 
-@pytest.mark.parametrize("fault", [Fault.TOLERATE, Fault.NO_ANSWER, Fault.WRONG_REASON, Fault.LATE])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.TOLERATE, Fault.WRONG_REASON, pytest.param(Fault.NO_ANSWER, marks=pytest.mark.long),
+        pytest.param(Fault.LATE, marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 def test_the_same_verdicts_as_one_after_the_other(fault: Fault) -> None:
     alone, at_once = both(fault, "connect.keep_alive:cut-*,connect.keep_alive:zero,publish:qos-3,pingreq:all-ones")
 
@@ -100,9 +106,9 @@ def test_refusals_are_found() -> None:
     ("fault", "verdict", "spawned"),
     [
         (Fault.CRASH, Verdict.CRASHED, True),
-        pytest.param(Fault.LATE_HANG, Verdict.HUNG, True, marks=pytest.mark.exhaustive),
-        pytest.param(Fault.HANG, Verdict.HUNG, True, marks=pytest.mark.exhaustive),
-        (Fault.DEAF, Verdict.COLLATERAL, True),
+        pytest.param(Fault.LATE_HANG, Verdict.HUNG, True, marks=pytest.mark.long),
+        pytest.param(Fault.HANG, Verdict.HUNG, True, marks=pytest.mark.long),
+        pytest.param(Fault.DEAF, Verdict.COLLATERAL, True, marks=pytest.mark.long),
         (Fault.COLLATERAL, Verdict.COLLATERAL, False),
     ],
 )
