@@ -27,7 +27,7 @@ def linux() -> bool:
 
 def posix() -> bool:
     """Whether this is a POSIX system: signals, sessions of processes, terminals, locks, pipes that do not block."""
-    return os.name == "posix" and os.environ.get(PORTABLE, "") in ("", "0")
+    return os.name == "posix" and sys.platform != "win32" and os.environ.get(PORTABLE, "") in ("", "0")
 
 
 def _module(name: str) -> ModuleType | None:

@@ -470,10 +470,12 @@ LINUX_FOLDERS = ("/proc", "/sys/", "/dev/fd", "/dev/shm")
 OF_ONE_SYSTEM = {
     "capture/live.py": {
         "os.O_CLOEXEC", "os.WNOHANG", "os.geteuid", "os.pidfd_open", "os.waitid", "signal.SIGCONT", "signal.SIGSTOP",
-        "/proc", "/sys/",
+        "/proc", "/sys/", "sys.platform",
     },
+    "cli/privileges.py": {"grp", "sys.platform"},
 }  # fmt: skip
-"""Uses elsewhere: dumpcap's rings and packet sockets, behind `system.linux`; folders that are looked for first."""
+"""Uses elsewhere: dumpcap's rings and packet sockets, behind `system.linux`; folders that are looked for first; what
+users of each system are told to type."""
 
 
 def uses_of_one_system(module: ast.Module) -> Iterator[str]:

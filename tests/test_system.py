@@ -143,4 +143,4 @@ def test_live_captures_are_refused_in_a_sentence(tmp_path: Path, monkeypatch: py
     done = invoke("sniff", "-i", "lo", env={**ELSEWHERE, "PATH": os.environ["PATH"]})
 
     assert (done.code, "Traceback" in done.err) == (3, False), done.err
-    assert "capture into a file with dumpcap or Wireshark" in done.err
+    assert "dumpcap -i 1 -w - | mqttscope inspect -" in done.err
