@@ -18,6 +18,8 @@ from typing import Any
 
 PORTABLE = "MQTTSCOPE_PORTABLE"
 _ZERO = b"\0\0\0\0"
+_NEW_GROUP = 0x200
+"""CREATE_NEW_PROCESS_GROUP of Windows."""
 
 
 def linux() -> bool:
@@ -65,10 +67,7 @@ def apart(prepare: Callable[[], None] | None = None) -> dict[str, Any]:
     """
     if posix():
         return {"start_new_session": True, "preexec_fn": prepare}
-    # As far as Windows has that; 0 elsewhere.
-    import subprocess
-
-    return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+    return {"creationflags": _NEW_GROUP if sys.platform == "win32" else 0}
 
 
 def end_all(leader: int, *, at_once: bool) -> bool:
