@@ -24,9 +24,10 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from mqttscope.capture.write import for_the_owner, make_folder
-from mqttscope.lake.manifest import LakeError, Manifest, check_files, sync_folder
+from mqttscope.lake.manifest import LakeError, Manifest, check_files
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, opened, place
+from mqttscope.system import sync_folder
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
