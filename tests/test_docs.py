@@ -16,6 +16,7 @@ from mqttscope import filter as filters
 from mqttscope.cli.main import COMMANDS, group
 from tests.cli.running import CAPTURES, inspected, invoke
 from tests.conftest import ROOT
+from tests.corpus.tshark import tshark_version
 from tests.documentation import PAGES, Shown, matches, run, shown
 from tests.mqtt.cases import CASES
 
@@ -42,7 +43,7 @@ def own_parts(line: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("one", COMMAND_LINES, ids=[one.name for one in COMMAND_LINES])
 def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
     parts = list(own_parts(one.command))
-    assert parts
+    assert parts or one.command.startswith("tshark ")
     for words in parts:
         command: click.Command | None = group
         while isinstance(command, click.Group):
@@ -58,6 +59,8 @@ def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
 def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
     if re.search(r"\| jq ", one.command) and shutil.which("jq") is None:
         pytest.skip("jq is not installed")
+    if one.command.startswith("tshark ") and not tshark_version().startswith("4.0."):
+        pytest.skip(f"what is shown is of tshark 4.0, and here is {tshark_version()}")
     done = run(one.command)
 
     assert "Traceback" not in done.stdout

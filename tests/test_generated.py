@@ -28,7 +28,7 @@ def test_completions_the_reference_and_the_pages_of_rules_and_states_are_generat
     assert {str(path.relative_to(ROOT)) for path in made} == {
         "completions/mqttscope.bash", "completions/_mqttscope", "completions/mqttscope.fish", "docs/cli.md",
         "mqttscope/analysis/columns.json", "docs/states.md", "docs/conformance.md", "docs/evidence.md",
-        "docs/rules/README.md",
+        "docs/captures.md", "docs/rules/README.md",
         *(f"docs/rules/{code}.md" for code in all_rules()),
     }  # fmt: skip
 

@@ -4,8 +4,8 @@
 when a file is out of date.
 
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
-``docs/states.md``; the captures give ``docs/evidence.md``; click gives the completions and ``docs/cli.md``; the schemas
-of the tables give the list of their columns that questions use.
+``docs/states.md``; the captures give ``docs/evidence.md`` and ``docs/captures.md``; click gives the completions and
+``docs/cli.md``; the schemas of the tables give the list of their columns that questions use.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ STATES_PAGE = PurePosixPath("docs/states.md")
 FOLDER = PurePosixPath("docs/rules")
 CONFORMANCE = PurePosixPath("docs/conformance.md")
 EVIDENCE = PurePosixPath("docs/evidence.md")
+CAPTURES = PurePosixPath("docs/captures.md")
 WIDTH = 100
 P = TypeVar("P", bound=Enum)
 T = TypeVar("T", bound=Enum)
@@ -65,11 +66,20 @@ its own severity, and no rule that is not named in the capture's `about.toml` re
 
 Real clients and real brokers were recorded on loopback. mosquitto breaks few of these rules by itself, and Aedes and
 amqtt break others; for the rest a proxy stands between mosquitto and the clients, and drops, delays, doubles, swaps or
-changes what passes ([how captures are made](../captures/README.md)). To the clients, and in the capture, the server is
+changes what passes ([the captures](captures.md)). To the clients, and in the capture, the server is
 then what misbehaves. Where a row says `constructed`, nothing could be made to misbehave like that, and the examples of
 the rule are all there is; where it names settings, the linter needs them for this capture.
 
 Generated from the captures with `make generate`.
+"""
+
+_CAPTURES_TEXT = """\
+# Captures
+
+The captures of the project lie in `captures/NAME/capture.pcapng`; `about.toml` beside each says what must be found in
+it, which tests hold. Real clients and brokers were recorded on loopback; others are derived from a recording or built
+byte by byte by scripts in `captures/`, which count packets by themselves and never with mqttscope. `captures/README.md`
+says how.
 """
 
 
@@ -218,10 +228,26 @@ def evidence(rules: dict[str, type[Rule]], captures: Path) -> str:
     for rule in concerned:
         rows = recorded.get(rule.code, [])
         blamed = " or ".join(dict.fromkeys(side for _, side, _ in rows))
-        where = "; ".join(f"[{name}](../captures/{name}/about.toml): {how}" for name, _, how in rows)
+        where = "; ".join(f"[{name}](captures.md#{name}): {how}" for name, _, how in rows)
         out.append(
             f"| [{rule.code}](rules/{rule.code}.md) | {rule.slug} | {rule.severity} | {blamed or '–'} "
             f"| {where or 'constructed'} |"
+        )
+    return "\n".join(out) + "\n"
+
+
+def listed(captures: Path) -> str:
+    """The page of the captures."""
+    found = {path.parent.name: tomllib.loads(path.read_text("utf-8")) for path in sorted(captures.glob("*/about.toml"))}
+    out = [_CAPTURES_TEXT, f"{len(found)} captures. Generated from them with `make generate`."]
+    for name, about in found.items():
+        expected = about["expect"]
+        seen_versions = ", ".join(expected["versions"]) or "unknown"
+        made = f"{about['origin']}, {about['tool']}"
+        out += ["", f"## {name}", "", f"**{markdown(about['title'])}.** {markdown(about['shows'])}", ""]
+        out.append(
+            f"MQTT {seen_versions} over {expected['transport']} · {expected['frames']} frames, "
+            f"{expected['connections']} connection{'s' if expected['connections'] != 1 else ''} · {markdown(made)}"
         )
     return "\n".join(out) + "\n"
 
@@ -380,6 +406,7 @@ def generated() -> dict[Path, str]:
         FILE: list_of_columns(),
         ROOT / STATES_PAGE: states(),
         ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
+        ROOT / CAPTURES: listed(ROOT / "captures"),
         **rules,
     }
 

@@ -62,6 +62,7 @@ def asked_of(engine: Engine, add: Any, asked: Asked) -> dict[str, Any]:
     return asdict(report)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("asked", "add"),
     [

@@ -16,6 +16,7 @@ from mqttscope.spark.session import SparkUnavailableError, find_java
 from tests.spark.notebooks import NOTEBOOKS, execute, outputs
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_it_shows_is_what_comes_out(path: Path) -> None:

@@ -185,6 +185,7 @@ def test_what_inspect_says_of_connections_and_frames_is_said_of_an_ingest(tmp_pa
     assert found["of_connections"]["one_sided"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_spark_says_the_same(tmp_path: Path) -> None:
     names = unread(tmp_path)
@@ -303,6 +304,7 @@ def test_ctrl_c_says_that_the_lake_is_as_it_was(tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "lake" / "manifest.json").exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
