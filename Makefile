@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := captures/v5-publish-properties/capture.pcapng
 
-LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/spark/test_notebook.py \
+LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
 	tests/cli/pipeline
 SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
 OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
@@ -34,7 +34,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel compiled test-compiled
+.PHONY: demo test test-long test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -118,6 +118,11 @@ generate: dev
 wheel: venv
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	MQTTSCOPE_COMPILED=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
+release: dev
+	@$(BIN)/python .ci/install_group.py release
+	@$(BIN)/python .ci/release.py dist
 
 # A tree of its own, so that the Python of this folder stays what it is.
 compiled: dev

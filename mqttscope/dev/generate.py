@@ -1,11 +1,11 @@
-"""Writes the files that repeat what the code says: completions, the command reference, pages of rules and states.
+"""Writes the files that repeat what the code says: completions, manuals, the command reference, pages of rules.
 
 ``python -m mqttscope.dev.generate`` writes them and removes the pages of rules that no longer exist; ``--check`` fails
 when a file is out of date.
 
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
-``docs/states.md``; the captures give ``docs/evidence.md`` and ``docs/captures.md``; click gives the completions and
-``docs/cli.md``; the schemas of the tables give the list of their columns that questions use.
+``docs/states.md``; the captures give ``docs/evidence.md`` and ``docs/captures.md``; click gives the completions,
+the manual pages and ``docs/cli.md``; the schemas of the tables give the list of their columns that questions use.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
+from mqttscope import __version__
 from mqttscope.analysis.columns import FILE
 from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dissect import flow_state
@@ -42,6 +43,7 @@ FOLDER = PurePosixPath("docs/rules")
 CONFORMANCE = PurePosixPath("docs/conformance.md")
 EVIDENCE = PurePosixPath("docs/evidence.md")
 CAPTURES = PurePosixPath("docs/captures.md")
+MANUALS = PurePosixPath("docs/man")
 WIDTH = 100
 P = TypeVar("P", bound=Enum)
 T = TypeVar("T", bound=Enum)
@@ -369,6 +371,40 @@ def reference() -> str:
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
 
 
+def manuals() -> dict[Path, str]:
+    """A manual page for each command, from its help, by path."""
+    from click_man.man import ManPage
+
+    made = {}
+    for names in [(), *command_names()]:
+        context = click.Context(group, info_name="mqttscope", **group.context_settings)
+        for count, name in enumerate(names, 1):
+            context = click.Context(find_command(*names[:count]), info_name=name, parent=context)
+        command = context.command
+        page = ManPage(context.command_path)
+        page.version = __version__
+        page.date = " "
+        page.short_help = inspect.cleandoc(command.help or "").partition("\n\n")[0].replace("\n", " ").rstrip(".")
+        page.description = inspect.cleandoc(command.help or "").replace("\b\n", "").replace("\\", "\\e")
+        page.synopsis = " ".join(command.collect_usage_pieces(context))
+        records = (param.get_help_record(context) for param in command.params)
+        page.options = [record for record in records if record is not None]
+        if isinstance(command, LazyGroup):
+            page.commands = [(name, line) for name, (_, line) in command.table.items()]
+        path = ROOT / MANUALS / f"{'-'.join(('mqttscope', *names))}.1"
+        made[path] = str(page).rstrip("\n") + "\n" + _examples(command.epilog or "")
+    return made
+
+
+def _examples(epilog: str) -> str:
+    """The end of the help, with its examples, as a section of a manual page."""
+    lines = [line.replace("\\", "\\e").replace("-", "\\-") for line in epilog.replace("\b\n", "").strip().splitlines()]
+    if not lines or lines[0] != "Examples:":
+        return ""
+    # A line that begins with a dot or a quote would be a request.
+    return "\n".join([".SH EXAMPLES", ".nf", *("\\&" + line.strip() for line in lines[1:]), ".fi", ""])
+
+
 _TYPES = {
     pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.int16(): "SMALLINT", pa.bool_(): "BOOLEAN",
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE", pa.binary(): "BLOB",
@@ -402,6 +438,7 @@ def generated() -> dict[Path, str]:
     rules = {ROOT / path: text for path, text in pages().items()}
     return {
         **completions(),
+        **manuals(),
         ROOT / "docs" / "cli.md": reference(),
         FILE: list_of_columns(),
         ROOT / STATES_PAGE: states(),

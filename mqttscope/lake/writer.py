@@ -15,7 +15,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -62,6 +61,7 @@ from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_STATE, STATE, TA
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.state import VERSION as STATE_VERSION
 from mqttscope.lake.state import dump
+from mqttscope.lake.store import Lake, Place, opened, place
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import Segment
@@ -100,7 +100,7 @@ class Ingested:
 
 def write_lake(
     captures: Sequence[str | os.PathLike[str]],
-    folder: str | os.PathLike[str],
+    folder: Lake,
     options: LakeOptions | None = None,
     *,
     faults: Mapping[str, str] | None = None,
@@ -110,7 +110,7 @@ def write_lake(
 
     ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called with each segment.
     """
-    root = Path(folder)
+    root = place(folder)
     options = options or LakeOptions()
     with lake_lock(root):
         before = read_manifest(root)
@@ -139,7 +139,7 @@ def write_lake(
 
 
 def note_errors(
-    root: Path,
+    root: Place,
     after: Manifest,
     done: Ingested,
     fresh: Mapping[str, str],
@@ -176,11 +176,21 @@ def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
     )
 
 
-def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read."""
-    root = Path(folder)
-    manifest = read_manifest(root)
-    check_tables(root, manifest, (name,))
+def read_table(
+    folder: Lake,
+    name: str,
+    columns: Sequence[str] | None = None,
+    *,
+    manifest: Manifest | None = None,
+) -> pa.Table:
+    """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read.
+
+    ``manifest``: of a lake that was opened before, and checked, so that several tables are of one generation.
+    """
+    root = place(folder)
+    if manifest is None:
+        manifest = read_manifest(root)
+        check_tables(root, manifest, (name,))
     with reading(root / name):
         found = _dataset(root, manifest, name)
         old = RENAMED.get(name, {}) if manifest.schema == 1 else {}
@@ -188,7 +198,7 @@ def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str]
         return found.to_table(columns=wanted).rename_columns(list(columns or TABLES[name].names))
 
 
-def _dataset(root: Path, manifest: Manifest, name: str) -> Dataset:
+def _dataset(root: Place, manifest: Manifest, name: str) -> Dataset:
     if name not in TABLES:
         raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
@@ -208,7 +218,7 @@ def settings_digest(options: LakeOptions) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
+def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
@@ -275,7 +285,7 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _read(
-    root: Path,
+    root: Place,
     fresh: _Fresh,
     options: LakeOptions,
     before: Manifest,
@@ -328,7 +338,7 @@ def _read(
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
 
-def dropping_captures(root: Path, manifest: Manifest) -> set[str]:
+def dropping_captures(root: Place, manifest: Manifest) -> set[str]:
     """Captures that report dropped frames; connections that are open may have their last frames there."""
     if not manifest.files.get("ingest_errors"):
         return set()
@@ -379,15 +389,15 @@ class _Seen:
             yield item
 
 
-def _states(root: Path, names: Iterable[str]) -> Iterator[bytes]:
+def _states(root: Place, names: Iterable[str]) -> Iterator[bytes]:
     """What flows, or rules, remember."""
     for name in names:
         with reading(root / name):
-            for found in pq.ParquetFile(root / name).iter_batches(_STATE_ROWS, columns=["state"]):
+            for found in pq.ParquetFile(opened(root / name)).iter_batches(_STATE_ROWS, columns=["state"]):
                 yield from found.column("state").to_pylist()
 
 
-def _write_sums(root: Path, after: Manifest) -> None:
+def _write_sums(root: Place, after: Manifest) -> None:
     """Topics, clients and sessions are made again of all that is there."""
     made = {}
     with reading(root / "messages"):
