@@ -131,6 +131,7 @@ def main() -> None:
         code = _run()
         if sys.stdout is not None:
             sys.stdout.flush()
+        gc.freeze()  # what is left ends with the process: nobody has to look for cycles in it
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

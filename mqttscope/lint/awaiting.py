@@ -48,8 +48,8 @@ class AwaitingRule(Rule):
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """The server accepts a message: ask about its subscribers when time is up."""
         model = at.model(Messages)
-        one = model.awaiting(packet, at) if model.awaited else None
-        if one is None or not self.concerns(model):
+        one = model.awaiting(packet, at) if model.awaited and self.concerns(model) else None
+        if one is None:
             return None
         timers: Timers = at.memory(self)
         for _, session in model.lacking(one, at.timestamp_ns):

@@ -44,9 +44,11 @@ MAX_KINDS = 1_000
 class Question:
     """A check, and of which packets of its plan it is asked."""
 
-    __slots__ = ("check", "condition", "rule", "signs", "when")
+    __slots__ = ("check", "condition", "rule", "signs", "waiting", "when")
 
-    def __init__(self, rule: Rule, check: Check, condition: Condition | None, when: int, signs: int) -> None:
+    def __init__(
+        self, rule: Rule, check: Check, condition: Condition | None, when: int, signs: int, waiting: str = ""
+    ) -> None:
         self.rule = rule
         self.check = check
         self.condition = condition
@@ -55,56 +57,96 @@ class Question:
         """The bit that says the same; 0 where there is none."""
         self.signs = signs
         """Bits of which the packet has to bear one; 0 where it need not."""
+        self.waiting = waiting
+        """Not asked while the rule of this code waits; empty where that makes no difference."""
 
-
-class Questions:
-    """Questions in their order.  Which of them are asked is decided once for each combination of signs."""
-
-    __slots__ = ("_all", "_asked")
-
-    def __init__(self, questions: list[Question]) -> None:
-        self._all = questions
-        self._asked: dict[int, list[Question]] = {}
-
-    def asked(self, signs: int) -> list[Question]:
-        """Those that are asked about packets with these signs, if their ``condition`` is true as well."""
-        found = self._asked.get(signs)
-        if found is None:
-            if len(self._asked) >= MAX_KINDS:
-                self._asked.clear()
-            found = self._asked[signs] = [
-                # What a bit has said is not worked out again.
-                Question(one.rule, one.check, one.condition if signs == ALL or not one.when else None, 0, 0)
-                for one in self._all
-                if (not one.when or signs & one.when) and (not one.signs or signs & one.signs)
-            ]
-        return found
+    def of(self, signs: int) -> Question | None:
+        """The question as it is put about packets with these signs; ``None`` where it is not put."""
+        if (self.when and not signs & self.when) or (self.signs and not signs & self.signs):
+            return None
+        # What a bit has said is not worked out again.
+        condition = self.condition if signs == ALL or not self.when else None
+        return Question(self.rule, self.check, condition, 0, 0, self.waiting)
 
 
 class About:
     """The questions about topics of a model."""
 
-    __slots__ = ("code", "model", "questions", "tables", "wide")
+    __slots__ = ("code", "model", "names", "questions", "tables", "wide")
 
-    def __init__(self, model: type[Model], tables: tuple[str, ...], questions: Questions) -> None:
+    def __init__(self, model: type[Model], names: tuple[str, ...], questions: list[Question]) -> None:
         self.model = model
         self.code = model.code
         self.wide = model.scope is Scope.BROKER
         """Whether the model belongs to a server."""
-        self.tables = [attrgetter(name) for name in tables]
+        self.names = names
+        self.tables = [attrgetter(name) for name in names]
         """Of which one has to have the topic."""
         self.questions = questions
 
 
+class Follower:
+    """A model that follows packets of a type."""
+
+    __slots__ = ("code", "condition", "model", "when", "wide")
+
+    def __init__(self, model: type[Model], condition: Condition | None, when: int) -> None:
+        self.model = model
+        self.code = model.code
+        self.wide = model.scope is Scope.BROKER
+        """Whether it belongs to a server."""
+        self.condition = condition
+        """What must be true of the packet; ``None`` where nothing must."""
+        self.when = when
+        """The bit that says the same; 0 where there is none."""
+
+
+class Asked:
+    """Who is asked about packets of one plan with the same signs, and which models follow them."""
+
+    __slots__ = ("abouts", "followers", "questions")
+
+    def __init__(self, plan: Plan, signs: int) -> None:
+        self.questions = _put(plan.questions, signs)
+        """Asked if their ``condition`` is true as well."""
+        self.abouts = [About(one.model, one.names, _put(one.questions, signs)) for one in plan.abouts]
+        """The same about topics that a model knows."""
+        self.abouts = [one for one in self.abouts if one.questions]
+        self.followers = [
+            Follower(one.model, one.condition if signs == ALL or not one.when else None, 0)
+            for one in plan.followers
+            if not one.when or signs & one.when
+        ]
+        """Models in their order; they follow if their ``condition`` is true as well."""
+
+
+def _put(questions: list[Question], signs: int) -> list[Question]:
+    return [put for put in [one.of(signs) for one in questions] if put is not None]
+
+
 class Plan:
-    """The questions about packets of one type, version and side, before or after all is settled."""
+    """The questions about packets of one type, version and side, before or after all is settled, and their followers.
 
-    __slots__ = ("abouts", "questions")
+    Who is asked and who follows is decided once for each combination of signs.
+    """
 
-    def __init__(self, questions: Questions, abouts: list[About]) -> None:
+    __slots__ = ("_asked", "abouts", "followers", "questions")
+
+    def __init__(self, questions: list[Question], abouts: list[About], followers: list[Follower]) -> None:
         self.questions = questions
         self.abouts = abouts
         """Questions about PUBLISH of topics that a model knows."""
+        self.followers = followers
+        self._asked: dict[int, Asked] = {}
+
+    def asked(self, signs: int) -> Asked:
+        """Who has to do with packets that bear these signs."""
+        found = self._asked.get(signs)
+        if found is None:
+            if len(self._asked) >= MAX_KINDS:
+                self._asked.clear()
+            found = self._asked[signs] = Asked(self, signs)
+        return found
 
 
 Planned = dict[type[ControlPacket], Plan]
@@ -112,16 +154,19 @@ Planned = dict[type[ControlPacket], Plan]
 
 
 @lru_cache(maxsize=16)
-def plans_of(running: tuple[Rule, ...], *, thorough: bool = False) -> Plans:
-    """The plans of rules that run together; ``thorough``: each is asked about every packet that it looks at."""
-    return Plans(running, thorough=thorough)
+def plans_of(running: tuple[Rule, ...], models: tuple[type[Model], ...], *, thorough: bool = False) -> Plans:
+    """The plans of rules and models that run together; ``thorough``: each rule is asked about all that it looks at."""
+    return Plans(running, models, thorough=thorough)
 
 
 class Plans:
-    """The plans of the rules that run together, made as packets come."""
+    """The plans of the rules and models that run together, made as packets come."""
 
-    def __init__(self, running: Iterable[Rule], *, thorough: bool = False) -> None:
+    def __init__(
+        self, running: Iterable[Rule], models: tuple[type[Model], ...] = (), *, thorough: bool = False
+    ) -> None:
         """``thorough``: ask each rule about every packet that it looks at, for tests."""
+        self._models = models
         self._checks = [(rule, rule.check) for rule in running if rule.implements("check")]
         self._thorough = thorough
         self._made: dict[tuple[int, bool, bool], Planned] = {}
@@ -151,19 +196,17 @@ class Plans:
                 when = None
             condition = None if when is None else CONDITIONS.get(when) or attrgetter(when)
             bit = BITS.get(when, 0) if when is not None and cls in USUAL else 0
-            one = Question(rule, check, condition, bit, 0 if self._thorough else _signs(rule, cls))
+            waiting = rule.code if rule.waits and not self._thorough else ""
+            one = Question(rule, check, condition, bit, 0 if self._thorough else _signs(rule, cls), waiting)
             if rule.about is not None and cls is PACKETS[PacketType.PUBLISH] and not self._thorough:
                 model, *tables = rule.about
                 abouts.setdefault(model, {}).setdefault(tuple(tables), []).append(one)
             else:
                 groups.setdefault(when, []).append(one)
         return Plan(
-            Questions([one for group in groups.values() for one in group]),
-            [
-                About(model, names, Questions(found))
-                for model, tables in abouts.items()
-                for names, found in tables.items()
-            ],
+            [one for group in groups.values() for one in group],
+            [About(model, names, found) for model, tables in abouts.items() for names, found in tables.items()],
+            [_follower(model, cls) for model in self._models if cls in model.looks_at],
         )
 
 
@@ -176,35 +219,10 @@ def _signs(rule: Rule, cls: type[ControlPacket]) -> int:
     return bits
 
 
-class Follower:
-    """A model that follows packets of a type."""
-
-    __slots__ = ("asks", "code", "condition", "follow", "model", "when", "wide")
-
-    def __init__(self, model: type[Model], kind: type[ControlPacket]) -> None:
-        name = model.when.get(kind)
-        self.model = model
-        self.code = model.code
-        self.wide = model.scope is Scope.BROKER
-        """Whether it belongs to a server."""
-        self.follow: Callable[..., None] = model.follow
-        self.condition: Condition | None = None if name is None else attrgetter(name)
-        """What must be true of the packet; ``None`` where nothing must."""
-        self.when = BITS.get(name, 0) if name is not None and kind in USUAL else 0
-        """The bit that says the same; 0 where there is none."""
-        self.asks = any("follows" in vars(one) for one in model.__mro__ if one is not Model)
-        """Whether the model says itself which packets it follows."""
-
-    def is_asked(self, packet: ControlPacket, signs: int) -> bool:
-        """Whether it may follow a packet that bears these signs."""
-        if self.when and signs != ALL:
-            return signs & self.when != 0
-        return self.condition is None or bool(self.condition(packet))
-
-
-def followers_of(models: Iterable[type[Model]]) -> dict[type[ControlPacket], list[Follower]]:
-    """The models that follow packets of each class, in their order."""
-    return {
-        cls: [Follower(model, kind) for model in models for kind in model.looks_at if kind is cls]
-        for cls in PACKETS.values()
-    }
+def _follower(model: type[Model], cls: type[ControlPacket]) -> Follower:
+    name = model.when.get(cls)
+    if name is None:
+        return Follower(model, None, 0)
+    if name not in BITS:  # a sign, which no packet says by itself
+        return Follower(model, None, SIGNS[name]) if name in SIGNS else Follower(model, attrgetter(name), 0)
+    return Follower(model, attrgetter(name), BITS[name] if cls in USUAL else 0)

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -35,7 +35,7 @@ from mqttscope.events import (
 )
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
-from mqttscope.lint.dispatch import Check, Group, Plan, Question, checks_named, followers_of, plans_of
+from mqttscope.lint.dispatch import Asked, Check, Group, Plan, checks_named, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality
@@ -54,6 +54,15 @@ __all__ = ["InternalError", "Linter", "scope_key"]
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
 _INDEX = re.compile(r"\[\d+\]")
+_OPENING: Final[int] = Needs.OPENING.value
+_SESSION_BIRTH: Final[int] = Needs.SESSION_BIRTH.value
+_WHOLE_SENDER: Final[int] = Needs.WHOLE_SENDER.value
+_WHOLE_RECEIVER: Final[int] = Needs.WHOLE_RECEIVER.value
+_WHOLE: Final[int] = Needs.WHOLE.value
+_BOTH_DIRECTIONS: Final[int] = Needs.BOTH_DIRECTIONS.value
+"""As plain numbers, which are compared more quickly."""
+MAX_CITED = 10_000
+"""Kinds of findings of which the statements are remembered."""
 MAX_REPORTED = 16
 """Violations of a connection that later rules can look back at."""
 MAX_INTERNAL_ERRORS = 100
@@ -92,6 +101,7 @@ class Linter:
         """Rules that run only for those which judge the reaction to a violation; their own findings are dropped."""
         running = tuple(sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code))
         self._running = running
+        self._made_elsewhere = frozenset(rule.code for rule in running if not rule.is_ours())
         self.complete = complete
         self.met: set[str] = set()
         """Those of them that connections were seen of."""
@@ -107,17 +117,18 @@ class Linter:
         """Captures that report dropped frames."""
         self.memories = Memories()
         self._withheld = Withheld()
+        self._cited: dict[tuple[Any, ...], tuple[str, ...]] = {}
+        """Statements with their version that a rule names for findings alike."""
         self._folded: dict[tuple[object, ...], Finding] = {}
         """Findings of the packet at hand, by what those have in common that are one."""
         self.models = sorted({model for rule in self.rules for model in rule.models}, key=attrgetter("code"))
         """What rules read beyond the connection."""
-        self._followers = followers_of(self.models)
         self._told: dict[str, tuple[type[Model], ...]] = {
             what: tuple(model for model in self.models if getattr(model, what) is not getattr(Model, what))
             for what in ("opened", "gap", "unparsed", "damaged", "due", "closed")
         }
         """Models that mind something else than packets: for others no state is made where there is none yet."""
-        self._plans = plans_of(running, thorough=thorough)
+        self._plans = plans_of(running, tuple(self.models), thorough=thorough)
         self._of_clients: dict[int, RuleContext] = {}
         """What rules look at of the clients, by the identity of the connection while it is open."""
         self._of_servers: dict[int, RuleContext] = {}
@@ -246,7 +257,7 @@ class Linter:
         self._withheld.note(event)
         self._due(at, findings)
         for rule, faults in self._grouped(found, at):
-            for finding in self._one(rule, rule.check_malformed, at, findings, faults[0], faults[0]):
+            for finding in self._faulty(rule, at, findings, faults[0]):
                 for fault in faults[1:]:
                     _again(finding, fault.field, at, found.raw, fault=fault)
         self._run(self._damaged, at, findings, found)
@@ -311,52 +322,54 @@ class Linter:
             at.planned_version, at.planned_settled = at.version, at.history.settled
         memories = self.memories
         plan: Plan = planned[type(packet)]
-        signs = signs_of(packet, at)
-        for one in plan.questions.asked(signs):
+        asked: Asked = plan.asked(signs_of(packet, at))
+        history = at.history
+        for one in asked.questions:
+            if one.waiting and history.is_asked(one.waiting):
+                continue
             if one.condition is None or one.condition(packet):
-                self._ask(one, packet, at, findings)
-        for about in plan.abouts:
-            state = memories.of_broker(about.code, about.model, at) if about.wide else at.model(about.model)
+                self._ask(one.rule, one.check, packet, at, findings)
+        for about in asked.abouts:
+            known = memories.of_broker(about.code, about.model, at) if about.wide else at.model(about.model)
             for table in about.tables:
-                if at.topic in table(state):
-                    for one in about.questions.asked(signs):
+                if at.topic in table(known):
+                    for one in about.questions:
                         if one.condition is None or one.condition(packet):
-                            self._ask(one, packet, at, findings)
+                            self._ask(one.rule, one.check, packet, at, findings)
                     break
-        for follower in self._followers[type(packet)]:
-            if follower.is_asked(packet, signs):
+        for follower in asked.followers:
+            if follower.condition is None or follower.condition(packet):
                 model = follower.model
                 try:
-                    if not follower.asks or model.follows(packet, at):
-                        wide = follower.wide
-                        state = memories.of_broker(follower.code, model, at) if wide else at.model(model)
-                        follower.follow(state, packet, at)
+                    state: Model = memories.of_broker(follower.code, model, at) if follower.wide else at.model(model)
+                    state.follow(packet, at)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # SystemExit too: a model does not end the run
                     self._failed(model, at, error)
 
-    def _ask(self, question: Question, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
+    def _ask(self, rule: Rule, check: Check, subject: Any, at: RuleContext, findings: list[Finding]) -> None:
         try:
-            found = question.check(packet, at)
+            found = check(subject, at)
             if found is not None:
-                self._take(question.rule, found, at, findings, None)
+                self._take(rule, found, at, findings, None)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too: a rule does not end the run
-            self._failed(question.rule, at, error)
+            self._failed(rule, at, error)
 
     def _run(self, checks: Group, at: RuleContext, findings: list[Finding], subject: Any) -> None:
+        version = at.version
         for rule, check in checks:
-            if at.version in rule.versions:
-                self._one(rule, check, at, findings, subject, None)
+            if version in rule.versions:
+                self._ask(rule, check, subject, at, findings)
 
     def _due(self, at: RuleContext, findings: list[Finding], *, passing: bool = False) -> None:
         """Ask the rules whose time has come, before the event itself is judged."""
         for code in at.history.due(at.timestamp_ns, passing=passing):
             rule = self._dues.get(code)
             if rule is not None:  # others run elsewhere
-                self._one(rule, rule.check_due, at, findings, at.connection, None)
+                self._ask(rule, rule.check_due, at.connection, at, findings)
             for model in self._told["due"]:
                 if model.code == code:
                     self._moved_on(model, "due", at.connection, at)
@@ -374,18 +387,10 @@ class Linter:
         except BaseException as error:
             self._failed(model, at, error)
 
-    def _one(
-        self,
-        rule: Rule,
-        check: Check,
-        at: RuleContext,
-        findings: list[Finding],
-        subject: Any,
-        fault: FaultReport | None,
-    ) -> list[Finding]:
-        """The findings that came of a check, and those that now stand for more."""
+    def _faulty(self, rule: Rule, at: RuleContext, findings: list[Finding], fault: FaultReport) -> list[Finding]:
+        """The findings that came of a fault of the layout, and those that now stand for more."""
         try:
-            found = check(subject, at)
+            found = rule.check_malformed(fault, at)
             return [] if found is None else self._take(rule, found, at, findings, fault)
         except KeyboardInterrupt:
             raise
@@ -402,12 +407,12 @@ class Linter:
         raw = event.packet.raw if isinstance(event, PacketEvent) else b""
         if isinstance(event, MalformedEvent):
             raw = event.malformed.raw
-        withheld = False
-        if not rule.is_ours():
+        withheld, needs = False, rule.needs.value
+        if rule.code in self._made_elsewhere:
             found = reports_of(rule, found)
         for report in (found,) if isinstance(found, Report) else found or ():
             alone = report.overdue or not raw
-            if withheld or self._lacks(rule.needs, at):
+            if withheld or self._lacks(needs, at):
                 if rule.code not in self._silent:
                     self.withheld[rule.code] += alone or not withheld
                 withheld = True
@@ -450,30 +455,31 @@ class Linter:
             del reported[0]
         self._run(self._readers, at, findings, violation)
 
-    def _lacks(self, needs: Needs, at: RuleContext) -> Needs:
-        """What a finding needs and the capture does not have."""
+    def _lacks(self, needs: int, at: RuleContext) -> bool:
+        """Whether the capture lacks something of what a finding needs (`rule.Needs`)."""
         if not needs:
-            return needs
+            return False
         connection, history = at.connection, at.history
-        lacks = Needs.NOTHING
-        if connection.connect_packet is None and history.connect_sent is None:
-            lacks |= Needs.OPENING | Needs.SESSION_BIRTH
-        elif history.connack is None and (
-            at.server.packets > history.server.counts[PacketType.AUTH] or at.server.gapped or history.disordered
+        if needs & _OPENING:
+            if connection.connect_packet is None and history.connect_sent is None:
+                return True
+            if history.connack is None and (
+                at.server.packets > history.server.counts[PacketType.AUTH] or at.server.gapped or history.disordered
+            ):
+                # The server has said more than it may before its CONNACK, so that was lost or is still to come.
+                return True
+        if needs & _SESSION_BIRTH and (
+            (connection.connect_packet is None and history.connect_sent is None)
+            or not (connection.clean_start or connection.session_present is False)
         ):
-            # The server has said more than it may before its CONNACK, so that was lost or is still to come.
-            lacks |= Needs.OPENING
-        if not (connection.clean_start or connection.session_present is False):
-            lacks |= Needs.SESSION_BIRTH
-        # Bytes that came again or waited after a hole were sent before they are seen: who knows what is seen between.
-        disordered = history.disordered or not at.party.in_step()
-        if at.sender.gapped or disordered:
-            lacks |= Needs.WHOLE_SENDER
-        if at.receiver.gapped or disordered:
-            lacks |= Needs.WHOLE_RECEIVER
-        if not at.client.packets or not at.server.packets:
-            lacks |= Needs.BOTH_DIRECTIONS
-        return needs & lacks
+            return True
+        if needs & _WHOLE and (history.disordered or not at.party.in_step()):
+            # Bytes that came again or waited after a hole were sent before they are seen: who knows what is seen
+            # between.
+            return True
+        if (needs & _WHOLE_SENDER and at.sender.gapped) or (needs & _WHOLE_RECEIVER and at.receiver.gapped):
+            return True
+        return bool(needs & _BOTH_DIRECTIONS) and not (at.client.packets and at.server.packets)
 
     def _finding(
         self, rule: Rule, report: Report, at: RuleContext, fault: FaultReport | None, statements: tuple[str, ...]
@@ -535,24 +541,30 @@ class Linter:
         connection = at.connection
         if not connection.roles_known or (rule.version_matters and not connection.version_known):
             return False
-        if rule.needs & Needs.WHOLE and at.event.capture in self.dropping:
+        if at.event.capture in self.dropping and rule.needs.value & _WHOLE:
             return False
         # After lost bytes packets are found again by their looks; the first bytes of another protocol are no such.
         return not at.sender.gapped or bool(at.history.foreign)
 
     def _statements(self, rule: Rule, report: Report, at: RuleContext) -> tuple[str, ...]:
         """Statements that are broken, with their version."""
-        found = report.statements
-        if found is None:
-            event = at.event
-            about = isinstance(event, PacketEvent | MalformedEvent) and not report.overdue
-            kind = event.type if about else None  # type: ignore[union-attr]
-            sender = "server" if _blamed(report, at) is S2C else "client"
-            found = tuple(rule.statements_for(at.version, sender, kind, report.field))
-            if not rule.statements.get(at.version):
+        version, found = at.version, report.statements
+        if found is not None:
+            return tuple([f"{version.text} {identifier}" for identifier in found])
+        event = at.event
+        kind = event.type if isinstance(event, PacketEvent | MalformedEvent) and not report.overdue else None
+        sender = "server" if _blamed(report, at) is S2C else "client"
+        key = rule.code, version, sender, kind, report.field
+        known = self._cited.get(key)
+        if known is None:
+            found = tuple(rule.statements_for(version, sender, kind, report.field))
+            if not rule.statements.get(version):
                 # The rule sees only what one has to do about a violation: that sentence is better than none.
-                found = rule.also.get(at.version, ())
-        return tuple(f"{at.version.text} {identifier}" for identifier in found)
+                found = rule.also.get(version, ())
+            if len(self._cited) >= MAX_CITED:
+                self._cited.clear()
+            known = self._cited[key] = tuple([f"{version.text} {identifier}" for identifier in found])
+        return known
 
     def _failed(self, rule: Rule | type[Model], at: RuleContext, error: BaseException) -> None:
         if self.strict:

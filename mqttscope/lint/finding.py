@@ -7,6 +7,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from mqttscope.mqtt.constants import Direction
 
@@ -156,11 +157,14 @@ class Finding:
         return "server" if self.direction == Direction.SERVER_TO_CLIENT else "client"
 
 
+_INDEX = re.compile(r"\[\d+\]")
 _UUID = r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}"
 _HEX = r"(?=[a-fA-F]{0,40}\d)[0-9a-fA-F]{8,}"
 """Words are no hex strings: a digit is looked for among its first letters, never further, since names may be long."""
 _TOPIC_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d+")
 _CLIENT_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d{{6,}}")
+MAX_SHAPED = 512
+"""Characters of the longest topic whose shape is kept: topics recur."""
 _RANDOM_CLIENTS = re.compile(
     r"(?P<keep>mosq-|auto-|paho|mqttjs_|mqtt-explorer-|MQTT_FX_Client|gen-|sub\||pub\||mosqpub\|)[\w|./-]*"
 )
@@ -168,7 +172,14 @@ _RANDOM_CLIENTS = re.compile(
 
 def topic_shape(topic: str | None) -> str:
     """A topic without what changes from message to message: UUIDs, long hex strings and numbers become ``*``."""
-    return "" if topic is None else _TOPIC_PARTS.sub("*", topic)
+    if topic is None:
+        return ""
+    return _shaped(topic) if len(topic) <= MAX_SHAPED else _TOPIC_PARTS.sub("*", topic)
+
+
+@lru_cache(4_096)
+def _shaped(topic: str) -> str:
+    return _TOPIC_PARTS.sub("*", topic)
 
 
 def client_shape(client_identifier: str | None) -> str:
@@ -203,7 +214,7 @@ def fingerprint(
         direction or "",
         client_shape(client_identifier),
         packet_type or "",
-        re.sub(r"\[\d+\]", "[]", field_path),
+        _INDEX.sub("[]", field_path) if "[" in field_path else field_path,
         topic_shape(topic),
     )
     text = "\0".join(parts).encode("utf-8", "surrogateescape")

@@ -35,7 +35,8 @@ class Model:
     looks_at: ClassVar[tuple[type[ControlPacket], ...]] = ()
     """Packet classes that ``follow`` is called for."""
     when: ClassVar[dict[type[ControlPacket], str]] = {}
-    """Of these packet classes only those packets of which this attribute is true."""
+    """Of these packet classes only those packets of which this attribute is true, or which bear this sign
+    (`signs.SIGNS`)."""
     Memory: ClassVar[Any]
     """The class itself: what is made for a key that is new."""
 
@@ -44,14 +45,6 @@ class Model:
     def __init_subclass__(cls) -> None:
         # Twice, where a dataclass with slots is made of the class.
         cls.Memory = cls
-
-    @classmethod
-    def follows(cls, packet: Any, at: RuleContext) -> bool:
-        """Whether ``follow`` has to be called for a packet, as far as the packet and its connection say by themselves.
-
-        Looking up the model of a key costs more than this, for packets that come often.
-        """
-        return True
 
     def follow(self, packet: Any, at: RuleContext) -> None:
         """Move on by a packet; connection and history are in the state before it."""

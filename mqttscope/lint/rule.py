@@ -111,6 +111,8 @@ class Rule:
     """Names of `signs.SIGNS` without any of which the rule has nothing to say of a packet, so that it need not be
     asked; none: it always has to be asked.  In a table by packet class, what is not in it has none.  ``check`` must not
     rely on them: asked about any other packet it finds nothing."""
+    waits: ClassVar[bool] = False
+    """Whether ``check`` does nothing but begin to wait (`RuleContext.ask`), so that it need not be called meanwhile."""
     settled: ClassVar[bool] = True
     """Whether ``check`` has to be called as well once the connection is settled (`History.settled`)."""
     always: ClassVar[tuple[type[ControlPacket], ...]] = ()

@@ -86,6 +86,7 @@ DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a tuple of names of mqttscope.lint.signs.SIGNS, or a dict of them by packet class",
     ),
     "settled": (_YES_OR_NO, "True or False"),
+    "waits": (_YES_OR_NO, "True or False"),
     "always": (_tuple(_PACKET), "a tuple of packet classes"),
     "malformed": (_tuple(_one(MalformedReason)), "a tuple of MalformedReason"),
     "needs": (_one(Needs), "a member of Needs, or several joined by |"),

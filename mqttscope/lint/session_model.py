@@ -27,7 +27,7 @@ from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.lint.model import Model, declare_model
 from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction, PacketType
+from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS, History
@@ -50,7 +50,6 @@ MAX_ALIASES = 64
 TOLERANCE_SECONDS = 60.0
 """How long after its end a server may still have a session of which it learns late, unless a rule says otherwise."""
 _STEPS = {SENT: "PUBLISH", RECEIVED: "PUBREL", RELEASED: "PUBREL"}
-_ACKNOWLEDGMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 
 
 @dataclass(slots=True)
@@ -161,11 +160,6 @@ class SessionModel(Model):
     server_takes: int | None = None
     order: int = 0
     """How many messages were put in order so far."""
-
-    @classmethod
-    def follows(cls, packet: Any, at: RuleContext) -> bool:
-        """Acknowledgments matter only where messages came from an earlier connection."""
-        return at.history.carries or packet.packet_type not in _ACKNOWLEDGMENTS
 
     def sent(self, direction: Direction) -> Unanswered:
         """What a side had not been answered when the owner came, while the session continues."""
@@ -392,6 +386,8 @@ declare_model(
     "session",
     Scope.SESSION,
     (Connack, Puback, Pubrec, Pubrel, Pubcomp, Unsuback, Disconnect),
+    # Acknowledgments matter only where messages came from an earlier connection.
+    dict.fromkeys((Puback, Pubrec, Pubrel, Pubcomp), "carries"),
 )
 
 

@@ -102,6 +102,7 @@ class Overdue:
 class AnswerRule(Rule):
     """A rule about packets that are to be answered within ``timeout`` seconds; its ``Memory`` is `Waiting`."""
 
+    waits = True
     begun_by_debtor: ClassVar[bool] = False
     """Whether who owes the answer is who began the exchange."""
 

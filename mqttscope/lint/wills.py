@@ -97,6 +97,8 @@ class Wills(Watch):
     """Clients that have got messages of one of the topics."""
     said: dict[str, int] = field(default_factory=dict)
     """When a client published last on one of the topics."""
+    fresh: dict[ConnectionKey, bool] | None = None
+    """Connections with a will that came since all were in doubt (`forget`); ``None`` while they never were."""
     unknown_ns: int = 0
     """Until when a will may come that is not known, since its CONNECT is not."""
     crowded: bool = False
@@ -108,9 +110,11 @@ class Wills(Watch):
 
     def forget(self) -> None:
         """The content of any will may have been published."""
-        for table in (self.armed, self.ended):
-            for will in table.values():
+        for key in (*self.armed, *self.ended) if self.fresh is None else self.fresh:
+            will = self.of(key)
+            if will is not None:
                 will.twin = True
+        self.fresh = {}
 
     def forget_topic(self, topic: str) -> None:
         """What is open of a topic makes no difference."""
@@ -163,6 +167,8 @@ class Wills(Watch):
             Related("the CONNECT with the will", sent.packet, sent.frame, sent.timestamp_ns),
             at.timestamp_ns,
         )
+        if self.fresh is not None:
+            self.fresh[at.key] = True
         self.topics.setdefault(will.will_topic, []).append(at.key)
         self.by_client.pop(name, None)
         self.by_client[name] = at.key
@@ -275,6 +281,8 @@ class Wills(Watch):
 
     def _remove(self, key: ConnectionKey, will: StoredWill) -> None:
         """Forget a will."""
+        if self.fresh is not None:
+            self.fresh.pop(key, None)
         keys = self.topics.get(will.topic, [])
         if key in keys:
             keys.remove(key)

@@ -409,21 +409,29 @@ def trace(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) ->
 
 
 class SpanIndex:
-    """The byte spans of one packet, traced once, by field path."""
+    """The byte spans of one packet, traced when first needed and once, by field path."""
 
     def __init__(self, raw: bytes, version: ProtocolVersion) -> None:
-        self.spans = trace(raw, version)
+        self.raw, self.version = raw, version
+        self._spans: list[Span] | None = None
         self._places: dict[str, tuple[int, int]] = {}
-        places = self._places
-        for one in self.spans:
-            # A field counts for all that it is a part of: `will`, `subscriptions`, `subscriptions[3]`.
-            wholes = [one.field[: hit.start()] for hit in _PARTS.finditer(one.field)] if len(one.field) > 1 else []
-            for path in (one.field, *wholes):
-                known = places.get(path)
-                if known is None:
-                    places[path] = one.start, one.end
-                else:
-                    places[path] = min(known[0], one.start), max(known[1], one.end)
+
+    @property
+    def spans(self) -> list[Span]:
+        """All of them, in wire order."""
+        if self._spans is None:
+            self._spans = trace(self.raw, self.version)
+            places = self._places
+            for one in self._spans:
+                # A field counts for all that it is a part of: `will`, `subscriptions`, `subscriptions[3]`.
+                wholes = [one.field[: hit.start()] for hit in _PARTS.finditer(one.field)] if len(one.field) > 1 else []
+                for path in (one.field, *wholes):
+                    known = places.get(path)
+                    if known is None:
+                        places[path] = one.start, one.end
+                    else:
+                        places[path] = min(known[0], one.start), max(known[1], one.end)
+        return self._spans
 
     def of(self, packet: ControlPacket, path: str) -> Span | None:
         """Span of one field by its path; bits give the byte that holds them, parts of a list their whole."""
@@ -433,7 +441,12 @@ class SpanIndex:
             wanted = f"{row}.options"
         if wanted in ("dup", "qos", "retain", "header_flags"):
             return Span(path, 0, 1)
-        found = self._places.get(wanted)
+        if wanted == "topic_name" and type(packet) is packets.Publish and not packet.missing:
+            start, last = packet_end(self.raw, 0, len(self.raw))  # the first field: no other has to be read for it
+            end = start + 2 + int.from_bytes(self.raw[start : start + 2], "big")
+            if start > 0 and end <= min(last, len(self.raw)):
+                return Span(path, start, end)
+        found = self._places.get(wanted) if self.spans else None
         return None if found is None else Span(path, *found)
 
 

@@ -24,16 +24,17 @@ class ProtocolVersion(IntEnum):
     @classmethod
     def from_text(cls, text: str) -> ProtocolVersion:
         """The version for ``3.1``, ``3.1.1``, ``5.0`` or ``5``; ValueError for anything else."""
-        for version in cls:
-            if text in (version.text, version.text.removesuffix(".0")):
-                return version
-        raise ValueError(f"{text!r} is not an MQTT version (3.1, 3.1.1 or 5.0)")
+        found = _VERSIONS.get(text)
+        if found is None:
+            raise ValueError(f"{text!r} is not an MQTT version (3.1, 3.1.1 or 5.0)")
+        return found
 
 
 V3_1: Final = ProtocolVersion.V3_1
 V3_1_1: Final = ProtocolVersion.V3_1_1
 V5: Final = ProtocolVersion.V5
 _VERSION_TEXT: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+_VERSIONS: Final = {"3.1": V3_1, "3.1.1": V3_1_1, "5.0": V5, "5": V5}
 
 
 class PacketType(IntEnum):

@@ -19,7 +19,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.dissector import segments
 from mqttscope.lint import dispatch
 from mqttscope.lint.catalogue import all_rules, instances
-from mqttscope.lint.dispatch import Question, Questions
+from mqttscope.lint.dispatch import Plan, Question
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.examples import segments as spoken
@@ -160,10 +160,35 @@ def test_a_rule_is_asked_about_packets_with_one_of_its_signs() -> None:
     assert len(asked(Probe())) == 7
 
 
+class Waits(Probe):
+    """Waits at each packet for a time that comes before the last one, and reports that."""
+
+    code = "TST195"
+
+    def check(self, packet: ControlPacket, at: Any) -> Findings:
+        at.ask(self, at.timestamp_ns + 10 * SECOND_NS)
+        return self.report("", packet.packet_type.name)
+
+
+def test_a_rule_that_waits_is_not_asked_meanwhile_where_it_says_so() -> None:
+    class Waiting(Waits):
+        code = "TST196"
+        waits = True
+
+        def check_due(self, connection: Any, at: Any) -> Findings:
+            return self.report("", "due", overdue=True)
+
+    every = ["CONNECT", "CONNACK", "PUBLISH", "PUBLISH", "PUBACK", "PUBACK", "due", "PINGREQ"]
+    waits = Waiting()
+
+    assert asked(waits) == ["CONNECT", "due", "PINGREQ"]
+    assert asked(waits, thorough=True) == every
+
+
 def test_what_is_asked_for_combinations_of_signs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "MAX_KINDS", 4)
     probe = Probe()
-    questions = Questions([Question(probe, probe.check, None, 0, 1)])
+    plan = Plan([Question(probe, probe.check, None, 0, 1)], [], [])
 
-    assert [len(questions.asked(signs)) for signs in range(20)] == [0, 1] * 10
-    assert len(questions.asked(ALL)) == 1
+    assert [len(plan.asked(signs).questions) for signs in range(20)] == [0, 1] * 10
+    assert len(plan.asked(ALL).questions) == 1

@@ -23,6 +23,7 @@ from mqttscope.lint.examples import Step, client, closes, conversation, lost, ma
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.session_model import ENDLESS, SessionModel
+from mqttscope.lint.signs import SIGNS, signs_of
 from mqttscope.mqtt import encode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
@@ -232,13 +233,13 @@ def test_a_client_without_messages_under_way_costs_no_look_at_its_acknowledgment
     looked = []
 
     class Watches(Looks):
-        """Asks whether the model minds PUBACK."""
+        """Asks whether PUBACK bears the sign that the model minds."""
 
         code = "TST372"
         looks_at: ClassVar[Any] = Puback
 
         def check(self, packet: Any, at: RuleContext) -> Findings:
-            looked.append(SessionModel.follows(packet, at))
+            looked.append(bool(signs_of(packet, at) & SIGNS[SessionModel.when[Puback]]))
             return None
 
     linter = Linter([Watches()], strict=True)

@@ -18,7 +18,7 @@ from mqttscope.mqtt import (
     encode,
     trace,
 )
-from mqttscope.mqtt.codec import field_span
+from mqttscope.mqtt.codec import SpanIndex, field_span
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, frame_packet, plan
 from mqttscope.mqtt.wire import Fault
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, parse
@@ -241,6 +241,35 @@ class TestFieldSpan:
         assert whole is not None
         assert (whole.start, whole.end) == (4, 12)
         assert field_span(packet, "properties", V3_1_1) is None
+
+    @pytest.mark.parametrize(
+        "octets",
+        [
+            "30 04 00 01 74 70",
+            "30 03 00 01 74",
+            "30 84 00 00 01 74 70",
+            "32 0d 00 01 74 00 01 06 26 00 01 61 00 00 70",
+            "30 06 00 02 ff 74 70 70",
+            "30 06 00 02 00 74 70 70",
+            "30 04 00 05 74 70",
+            "36 06 00 01 74 00 01 70",
+            "30 02 00 00 ff",
+            "30 85 01 00 80" + " 74" * 131,
+        ],
+    )
+    @pytest.mark.parametrize("version", [V3_1_1, V5])
+    def test_the_topic_of_a_publish_lies_where_a_trace_of_all_fields_finds_it(
+        self, octets: str, version: ProtocolVersion
+    ) -> None:
+        raw = parse(octets)
+        found = decode(raw, version)
+        packet = found.packet if isinstance(found, Malformed) else found
+        if not isinstance(packet, Publish):
+            packet = Publish(raw=raw)
+        traced = [(one.start, one.end) for one in trace(raw, version) if one.field == "topic_name"]
+        span = SpanIndex(raw, version).of(packet, "topic_name")
+
+        assert ([] if span is None else [(span.start, span.end)]) == traced
 
     def test_every_field_of_every_packet_that_is_not_none_has_a_span(self) -> None:
         for row in GOOD:

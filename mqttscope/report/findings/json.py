@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+from operator import attrgetter
 from typing import Any
 
 from mqttscope.lint.finding import Finding
@@ -21,6 +22,7 @@ from mqttscope.report.jsonl import SCHEMA, dumps, harmless
 KEYS = tuple(one.name for one in dataclasses.fields(Finding))
 KEYS = KEYS[: KEYS.index("fingerprint") + 1]
 """The keys that every finding has, in their order, after ``schema``."""
+_values = attrgetter(*KEYS)
 _CAPTURED = ("capture", "client_identifier")
 
 
@@ -31,8 +33,7 @@ def finding_view(finding: Finding) -> dict[str, Any]:
     where it stands for several places of its packet.
     Captured names that are not UTF-8 have the form of `mqtt.view.text`; in the message their bytes are escapes.
     """
-    shown: dict[str, Any] = {"schema": SCHEMA}
-    shown |= {name: getattr(finding, name) for name in KEYS}
+    shown: dict[str, Any] = {"schema": SCHEMA, **dict(zip(KEYS, _values(finding), strict=True))}
     for name in _CAPTURED:
         shown[name] = None if shown[name] is None else text(shown[name])
     shown["message"], shown["field"] = utf8(finding.message), utf8(finding.field)

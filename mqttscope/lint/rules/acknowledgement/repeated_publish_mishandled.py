@@ -42,6 +42,7 @@ class RepeatedPublishMishandled(AnswerRule):
     }
     also = {V3_1_1: ("MQTT-4.3.2-2",)}
     looks_at = (Publish, Puback, Pubrec)
+    waits = False
     when = {Publish: "dup", Puback: "reason_code", Pubrec: "reason_code"}
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}

@@ -376,7 +376,9 @@ def _subscribed(will: StoredWill, since_ns: int, history: History) -> Subscribed
     """The subscription of an open connection that should get a will and has not got it yet."""
     table = history.subscriptions
     connect = history.connect
-    if not table.live or connect is None or connect.client_identifier == will.client:
+    if will.topic not in table.live and not table.patterns:
+        return None
+    if connect is None or connect.client_identifier == will.client:
         return None
     if history.client.disconnect is not None or history.server.disconnect is not None:
         return None
