@@ -21,7 +21,7 @@ _DISCONNECT = dict.fromkeys(
 _AUTH = {0x00: _SERVER, 0x19: _CLIENT}
 _ACKNOWLEDGEMENT = {_NO_MATCHING_SUBSCRIBERS: _SERVER}
 _TABLES = {Disconnect: _DISCONNECT, Auth: _AUTH, Puback: _ACKNOWLEDGEMENT, Pubrec: _ACKNOWLEDGEMENT}
-_STATEMENTS = {Puback: ("MQTT-3.4.2-1",), Pubrec: ("MQTT-3.5.2-1",)}
+_STATEMENTS: dict[type, tuple[str, ...]] = {Puback: ("MQTT-3.4.2-1",), Pubrec: ("MQTT-3.5.2-1",)}
 
 
 class ReasonCodeWrongSender(Rule):
