@@ -140,11 +140,8 @@ class IngestRun:
 
         names = [one.name for one in found if one.fault is None]
         with task_progress("segments", quiet=self.given.quiet) as show:
-            seen = 0
 
-            def count(_: object) -> None:
-                nonlocal seen
-                seen += 1
+            def count(seen: int) -> None:
                 if seen % EVERY_SEGMENTS == 0:
                     show(seen, None)
 
