@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := captures/v5-publish-properties/capture.pcapng
 
-LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/spark/test_notebook.py \
+LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
 	tests/cli/pipeline
 SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
 OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
@@ -15,6 +15,10 @@ OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
 # what it says can be had again. `make test SEED=7` draws others, and so does pytest by itself.
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
+
+# Eighty tests take as long as all others together: clusters, streams, floods, every capture through everything. Most of what they
+# show is shown in part by shorter ones, so that `make test` ends in minutes and `make test-long` runs them.
+WHICH := not long
 
 COMPILED := build/compiled
 COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/parallel tests/test_events.py \
@@ -30,7 +34,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate bench fuzz clean venv dev tools wheel compiled test-compiled
+.PHONY: demo test test-long test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -55,11 +59,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 tools:
 	@sh .ci/install_tools.sh
 
-## All tests, with tshark and mosquitto.
+## The tests, with tshark and mosquitto; those that take long by themselves have a command of their own.
 test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
 	@$(MAKE) --no-print-directory --jobs=4 style test-spark test-lakes test-others
+
+test-long: dev tools
+	@$(MAKE) --no-print-directory --jobs=3 WHICH=long test-spark test-lakes test-others
 
 # Beside each other; what these say comes in one piece.
 style:
@@ -69,12 +76,12 @@ style:
 test-spark: TESTS = $(SPARK_TESTS)
 test-lakes: TESTS = $(LAKE_TESTS)
 test-spark test-lakes:
-	@said=$$($(PYTEST) -q $(TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
+	@said=$$($(PYTEST) -q -m "$(WHICH)" $(TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
 
 test-others:
 	@# So that tests are compiled once, not by each worker.
 	@$(BIN)/python -m pytest --collect-only -qq $(OTHERS) >/dev/null 2>&1 || true
-	@$(PYTEST) -n 3 --dist worksteal $(OTHERS)
+	@$(PYTEST) -n 3 --dist worksteal -m "$(WHICH)" $(OTHERS)
 
 ## The same, with what the tests have not run.
 coverage: dev tools
@@ -101,7 +108,7 @@ generated:
 	$(BIN)/python -m mqttscope.dev.generate --check
 
 unit:
-	$(BIN)/python -m pytest -n 3 --dist worksteal -q -m "not slow and not tshark and not broker"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -q -m "not slow and not long and not tshark and not broker"
 
 ## Write the generated files: completions, command reference.
 generate: dev
@@ -111,6 +118,11 @@ generate: dev
 wheel: venv
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	MQTTSCOPE_COMPILED=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
+release: dev
+	@$(BIN)/python .ci/install_group.py release
+	@$(BIN)/python .ci/release.py dist
 
 # A tree of its own, so that the Python of this folder stays what it is.
 compiled: dev
@@ -123,6 +135,10 @@ compiled: dev
 ## The tests of what is compiled, on the compiled tree.
 test-compiled: compiled
 	cd $(COMPILED) && PYTHONPATH=. $(CURDIR)/$(PYTEST) -q -n 3 --dist worksteal $(COMPILED_TESTS)
+
+## The documentation as a site, in build/site.
+site: dev
+	$(BIN)/zensical build --strict
 
 bench: dev tools
 	$(BIN)/python -m tests.bench

@@ -46,7 +46,7 @@ def reordered() -> Made:
     "duplicated",
     "Every segment with data comes twice",
     "Exact copies a microsecond later, as a capture on two interfaces or a retransmission leaves them; every third "
-    "one comes a third time behind its successor.",
+    "one comes a third time after its successor.",
     base="v311-qos",
 )
 def duplicated() -> Made:

@@ -221,7 +221,7 @@ def example_alias_too_short() -> Made:
 @derivation(
     "example-alias-repaired",
     "The alias example with the right Remaining Length",
-    "32 0c 00 00 00 0a 03 23 00 01 64 61 74 61 behind the PUBLISH that maps alias 1.",
+    "32 0c 00 00 00 0a 03 23 00 01 64 61 74 61 after the PUBLISH that maps alias 1.",
 )
 def example_alias_repaired() -> Made:
     """Twelve bytes, not eleven."""

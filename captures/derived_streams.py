@@ -22,7 +22,7 @@ def _connected(version: str = "3.1.1") -> tuple[Dialogue, Conversation]:
 @derivation(
     "length-split",
     "A Remaining Length split over two segments",
-    "The first segment ends behind the first of two length bytes; a second PUBLISH is split behind its first byte.",
+    "The first segment ends after the first of two length bytes; a second PUBLISH is split after its first byte.",
 )
 def length_split() -> Made:
     """A length in two parts."""
@@ -65,7 +65,7 @@ def out_of_order() -> Made:
 @derivation(
     "retransmission-with-new-data",
     "A retransmission that carries new data",
-    "The second segment repeats the first PUBLISH and goes on with another; three topics in all.",
+    "The second segment repeats the first PUBLISH and continues with another; three topics in all.",
 )
 def retransmission_with_new_data() -> Made:
     """Old and new bytes in one segment."""
@@ -210,8 +210,8 @@ DISCONNECT_DEFLATED = "7ac00000"
 @derivation(
     "websocket-deflate",
     "MQTT over WebSocket with permessage-deflate",
-    "Compressed messages whose dictionary goes on from message to message in each direction; one in two fragments, one "
-    "not compressed.",
+    "Compressed messages whose dictionary continues from message to message in each direction; one in two fragments, "
+    "one not compressed.",
 )
 def websocket_deflate() -> Made:
     """RFC 7692 both ways."""

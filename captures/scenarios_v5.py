@@ -81,8 +81,8 @@ def v5_retain_handling(rig: Rig) -> None:
 @scenario(
     "v5-topic-alias-client",
     "Topic aliases from client to server, one of them re-mapped",
-    "Two aliases set, used with an empty topic, alias 1 given to another topic and used again; an alias starts anew on "
-    "the next connection.",
+    "Two aliases set, used with an empty topic, alias 1 given to another topic and used again; an alias starts from "
+    "scratch on the next connection.",
     topics=[
         "plant/line1/temperature", "plant/line1/temperature", "plant/line1/temperature", "plant/line1/temperature",
         "plant/line1/humidity", "plant/line1/humidity", "plant/line1/humidity", "plant/line1/humidity",

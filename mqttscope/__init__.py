@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from mqttscope import lake
     from mqttscope.api.captures import (
         Captures,
         ConnectionSummary,
         Event,
-        MissingPackageError,
         Packet,
         open,  # noqa: A004
     )
     from mqttscope.api.decoding import decode
+    from mqttscope.api.errors import ArgumentError, MissingPackageError
     from mqttscope.api.expectations import Traffic
     from mqttscope.api.linting import Findings, lint
     from mqttscope.api.proxying import AsyncProxy
-    from mqttscope.api.reading import ArgumentError, CaptureNotFoundError, CaptureReadError, ReadingError
+    from mqttscope.api.reading import CaptureNotFoundError, CaptureReadError, ReadingError
     from mqttscope.api.recorded import NothingRecordedError
     from mqttscope.api.replaying import AsyncReplay, Replay, Replayed
     from mqttscope.api.serving import AsyncStandIn, Served, StandIn
@@ -74,6 +75,7 @@ __all__ = [
     "UnknownRuleError",
     "__version__",
     "decode",
+    "lake",
     "lint",
     "open",
 ]
@@ -81,7 +83,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ArgumentError": "api.reading",
+    "ArgumentError": "api.errors",
     "AsyncProxy": "api.proxying",
     "AsyncReplay": "api.replaying",
     "AsyncStandIn": "api.serving",
@@ -94,7 +96,7 @@ _HOMES = {
     "FilterError": "filter.parser",
     "Finding": "lint.finding",
     "Findings": "api.linting",
-    "MissingPackageError": "api.captures",
+    "MissingPackageError": "api.errors",
     "NothingRecordedError": "api.recorded",
     "Packet": "api.captures",
     "Proxy": "proxy.service",
@@ -115,8 +117,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "lint":
-        return import_module("mqttscope.lint")
+    if name in ("lake", "lint"):
+        return import_module(f"mqttscope.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'mqttscope' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)

@@ -1,4 +1,5 @@
-"""The commands and outputs in README.md and docs: run, and written again with ``python -m tests.documentation``.
+"""The commands and outputs in README.md and docs: run, and written again with ``python -m tests.documentation``,
+or of some pages with ``python -m tests.documentation docs/tour.md``.
 
 A ``console`` block holds command lines, each with ``$`` before it and its output after it.  A ``sh`` block holds
 command lines, of which those with mqttscope are looked at: run when they name captures of the project or need none,
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md")))
 COLUMNS = "100"
 _BLOCK = re.compile(r"(<!-- not run: (?P<why>.+?) -->\n)?^```(?P<kind>console|sh)\n(?P<body>.*?)^```$", re.M | re.S)
 
@@ -91,7 +92,7 @@ def main() -> None:
     """Write every output again that is not the real one."""
     if shutil.which("jq") is None:
         sys.exit("jq is needed")
-    for page in PAGES:
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
         text = page.read_text("utf-8")
 
         def fresh(block: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from tests.conftest import ROOT
 
@@ -30,7 +31,11 @@ def commands(text: str) -> list[str]:
     return [line for line in lines if line.startswith("mqttscope lint ")]
 
 
-YAML = [line for block in blocks("yaml", PAGE.read_text("utf-8")) for line in commands(block)]
+YAML = [
+    line for kind in ("yaml", "groovy") for block in blocks(kind, PAGE.read_text("utf-8")) for line in commands(block)
+]
+COMPONENT = ROOT / "templates" / "lint.yml"
+HOOKS = ROOT / ".pre-commit-hooks.yaml"
 
 
 @pytest.fixture
@@ -105,6 +110,35 @@ def test_the_action_lints_and_fails_with_the_findings(sarif: str, workspace: Pat
     assert "PUB103" in done.stdout
     assert summary.stat().st_size > 0
     assert (workspace / "lint.sarif").exists() is bool(sarif)
+
+
+def test_the_component_of_gitlab_lints_and_writes_what_it_names(workspace: Path) -> None:
+    spec, job = yaml.safe_load_all(COMPONENT.read_text("utf-8"))
+    inputs = spec["spec"]["inputs"]
+    given = {"captures": "device.pcap", "arguments": "--extend-select SEC"}
+    used = set(re.findall(r"\$\[\[ inputs\.(\w+) \]\]", COMPONENT.read_text("utf-8")))
+    script = job["mqttscope-lint"]["script"][1]
+
+    done = run(re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda found: given[found[1]], script), workspace)
+
+    assert used == set(inputs)
+    assert [name for name, one in inputs.items() if "default" not in one] == ["captures"]
+    assert done.returncode == 1, done.stderr
+    reports = job["mqttscope-lint"]["artifacts"]["reports"]
+    rows = json.loads((workspace / reports["codequality"]).read_text("utf-8"))
+    found = {row["check_name"].partition(" ")[0] for row in rows}
+    assert {"PUB103", "SEC102"} <= found
+    assert ElementTree.fromstring((workspace / reports["junit"]).read_bytes()).tag == "testsuites"
+
+
+def test_the_hook_takes_captures_and_nothing_else(workspace: Path) -> None:
+    (hook,) = yaml.safe_load(HOOKS.read_text("utf-8"))
+    names = ["a.pcap", "a.pcapng", "b/c.pcap.gz", "a.pcapng.zst", "a.pcap.lz4", "a.pcap.bz2", "pcap.txt", "a.pcapx"]
+
+    assert [name for name in names if re.search(hook["files"], name)] == names[:5]
+    done = run(f"{hook['entry']} device.pcap", workspace)
+    assert done.returncode == 1, done.stderr
+    assert "PUB103" in done.stdout
 
 
 def test_every_input_of_the_action_is_used() -> None:

@@ -28,7 +28,8 @@ def test_completions_the_reference_and_the_pages_of_rules_and_states_are_generat
     assert {str(path.relative_to(ROOT)) for path in made} == {
         "completions/mqttscope.bash", "completions/_mqttscope", "completions/mqttscope.fish", "docs/cli.md",
         "mqttscope/analysis/columns.json", "docs/states.md", "docs/conformance.md", "docs/evidence.md",
-        "docs/rules/README.md",
+        "docs/captures.md", "docs/rules/README.md", "docs/man/mqttscope.1",
+        *(f"docs/man/mqttscope-{'-'.join(names)}.1" for names in generate.command_names()),
         *(f"docs/rules/{code}.md" for code in all_rules()),
     }  # fmt: skip
 
@@ -44,6 +45,21 @@ def test_the_reference_has_every_command_and_option() -> None:
         assert f"\n## {name}\n" in text
         assert f"Usage: mqttscope {name}" in text
     assert "--mqtt-version" in text
+
+
+def test_manual_pages_are_read_by_man(made: dict[Path, str], tmp_path: Path) -> None:
+    text = made[ROOT / "docs/man/mqttscope-explain.1"]
+
+    assert ".SH EXAMPLES" in text
+    assert "mqttscope explain site.pcapng \\-\\-client 'pump\\-*'" in text
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    for path, page in made.items():
+        if path.suffix == ".1":
+            done = subprocess.run(
+                ["groff", "-man", "-Tascii", "-ww", "-b"], input=page, capture_output=True, text=True, check=False
+            )
+            assert done.stderr == "", path
 
 
 def test_diagrams_are_made_of_the_tables() -> None:

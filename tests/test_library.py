@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ PAGE = ROOT / "docs" / "library.md"
 TEXT = PAGE.read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", TEXT, re.M | re.S)
 SHOWN = re.search(r"^<!-- held to the code by .*? -->\n```text\n(.*?)^```$", TEXT, re.M | re.S)
-MADE_HERE = ("Captures", "Findings")
+MADE_HERE = ("Captures", "Findings", "lake.Lake", "lake.Relation")
 """Classes of which nobody else makes objects."""
 WIDTH = 118
 SHOWN_METHODS = ("__iter__", "__getitem__", "__len__", "__enter__", "__aenter__")
@@ -85,8 +86,7 @@ def made_at_first(kind: type) -> Iterator[str]:
 def stable() -> str:
     """All stable names, with their signatures."""
     lines = []
-    for name in mqttscope.__all__:
-        made = getattr(mqttscope, name)
+    for name, made in offered():
         if not inspect.isclass(made):
             lines.append(f"{name}: str" if isinstance(made, str) else f"{name}{signature(made)}")
         elif issubclass(made, Exception):
@@ -111,24 +111,36 @@ def test_names_and_signatures_are_those_of_the_page() -> None:
     assert SHOWN[1] == stable(), "python -m tests.test_library writes them again"
 
 
+def offered() -> Iterator[tuple[str, Any]]:
+    """All that is offered, by the name under which it is; a folder stands for what it offers."""
+    for name in mqttscope.__all__:
+        made = getattr(mqttscope, name)
+        if inspect.ismodule(made) and not callable(made):
+            yield from ((f"{name}.{inner}", getattr(made, inner)) for inner in made.__all__)
+        else:
+            yield name, made
+
+
 def test_names_are_sorted_and_exist() -> None:
     assert sorted(mqttscope.__all__) == mqttscope.__all__
     assert set(mqttscope.__all__) <= set(dir(mqttscope))
     with pytest.raises(AttributeError, match="module 'mqttscope' has no attribute 'opne'"):
         _ = mqttscope.opne
+    assert set(mqttscope.lake.__all__) <= set(dir(mqttscope.lake))
+    assert sorted(mqttscope.lake.__all__) == mqttscope.lake.__all__
 
 
 def test_each_name_is_explained_on_the_page() -> None:
     explained = TEXT.partition("## The stable names")[0]
-    left = {"__version__", "CaptureError", "Event", "Replayed", "Served"}
-    assert [one for one in mqttscope.__all__ if one not in explained and one not in left] == []
+    left = {"lake.LakeError", "__version__", "CaptureError", "Event", "Replayed", "Served"}
+    assert [one for one, _ in offered() if one not in explained and one not in left] == []
 
 
 @pytest.mark.parametrize(("example", "printed"), EXAMPLES, ids=[str(one) for one in range(len(EXAMPLES))])
 def test_the_examples_of_the_page_run(
     example: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "to_arrow" in example:
+    if re.search("to_(arrow|pandas|polars)", example):
         pytest.importorskip("pyarrow")
         pytest.importorskip("pandas")
     monkeypatch.chdir(ROOT)
@@ -171,6 +183,18 @@ mqttscope.decode(b"\\xc0\\0")
     assert not found & {"pyarrow", "msgspec", "duckdb", "pandas", "polars", "pyspark", "cbor2", "msgpack"}
     # Nor what is of the command line.
     assert not found & {"click", "rich", "pyshark", "asyncio", "pytest"}
+
+
+def test_opening_a_lake_loads_what_is_asked_of_it(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from mqttscope.lake.writer import write_lake
+
+    write_lake([ROOT / "captures" / "v5-qos" / "capture.pcapng"], tmp_path / "lake")
+    opened = f"import mqttscope\nlake = mqttscope.lake.open({str(tmp_path / 'lake')!r})\n"
+    optional = {"pyarrow", "msgspec", "duckdb", "pandas", "polars", "pyspark", "deltalake", "click"}
+    assert {one.partition(".")[0] for one in loaded(opened)} & optional == set()
+    asked = {one.partition(".")[0] for one in loaded(f"{opened}lake.sql('select 1').to_duckdb().fetchall()")}
+    assert asked & optional <= {"duckdb", "pandas"}
 
 
 def test_the_folder_of_rules_and_the_function_are_one_name() -> None:

@@ -3,5 +3,6 @@
 ``fleet`` asks all questions of the fleet report; ``rules``, ``talk`` and ``reconnects`` ask parts of it.  ``joins``
 says which rows belong together.  ``questions`` gathers questions and their answers, and says which rows are meant;
 ``dialects`` has the few words that DuckDB and Spark write differently.  ``local`` is DuckDB in this process;
-`mqttscope.spark.engine` is the same for Spark.  ``query`` answers SQL that a user wrote.
+`mqttscope.spark.engine` is the same for Spark.  ``query`` answers SQL that a user wrote; ``views``
+has the views that it may name beside the tables.
 """

@@ -7,12 +7,12 @@ does not fit into memory, which goes away with the engine.
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,7 +25,9 @@ from mqttscope.analysis.dialects import DUCKDB, MACROS
 from mqttscope.analysis.query import ask
 from mqttscope.analysis.questions import Row
 from mqttscope.analysis.shapes import shape
+from mqttscope.analysis.views import VIEWS
 from mqttscope.lake.manifest import CHECKED_BYTES, LakeError, Manifest, check_tables, open_lake
+from mqttscope.lake.store import Lake, StorePath, place
 
 MEMORY = 1 << 30
 """Bytes of memory for rows, unless it is said otherwise; what needs more goes to a folder of temporary files."""
@@ -36,8 +38,9 @@ class LocalEngine:
 
     words = DUCKDB
 
-    def __init__(self, lake: str | os.PathLike[str], manifest: Manifest | None = None, *, memory: int = MEMORY) -> None:
-        self.lake = os.fspath(lake)
+    def __init__(self, lake: Lake, manifest: Manifest | None = None, *, memory: int = MEMORY) -> None:
+        self.place = place(lake)
+        self.lake = str(self.place)
         self.manifest = manifest or open_lake(lake)
         self.scratch = tempfile.mkdtemp(prefix="mqttscope-duckdb-")
         try:
@@ -48,16 +51,19 @@ class LocalEngine:
             raise
         self._tables: set[str] = set()
         self._checked: set[str] = set()
-        self._macros = False
+        self._macros: set[str] = set()
         self._made: list[tuple[str, str]] = []
 
     def _confine(self, memory: int) -> None:
-        files = [str(Path(self.lake).resolve() / name) for name in sorted(self.manifest.table_files())]
+        # Those of a store come through pyarrow.
+        files = [] if isinstance(self.place, StorePath) else self._paths(sorted(self.manifest.table_files()))
+        with suppress(duckdb.InvalidInputException):
+            # In a notebook that lacks what would draw it, it cannot even be switched off.
+            self.connection.execute("set enable_progress_bar = false")
         for setting, value in {
             "memory_limit": f"'{memory}B'",
             "temp_directory": _text(self.scratch),
             "TimeZone": "'UTC'",
-            "enable_progress_bar": "false",
             "parquet_metadata_cache": "true",
             # Names of tables are no variables of Python, functions are not fetched from the network, and files are
             # those of the lake.
@@ -92,22 +98,42 @@ class LocalEngine:
         """
         wanted = set(names) - self._checked
         if wanted and sum(self.manifest.sizes.get(one, 0) for one in self.manifest.table_files()) > CHECKED_BYTES:
-            check_tables(Path(self.lake), self.manifest, wanted, most=sys.maxsize)
+            check_tables(self.place, self.manifest, wanted, most=sys.maxsize)
         self._checked |= wanted
 
     def make_views(self, names: Iterable[str] | None = None) -> None:
-        """Name tables for SQL, all of them if it is not said which."""
+        """Name tables for SQL, and views that are ready; all tables if it is not said which."""
         for name in table_names() if names is None else names:
-            if name not in self._tables:
-                self.connection.execute(f"create temp view {name} as {self._rows(name)}")
-                self._tables.add(name)
+            if name in self._tables:
+                continue
+            ready = VIEWS.get(name)
+            if ready is None:
+                made = self._rows(name)
+            else:
+                self.check(ready.tables)
+                self.make_views(ready.tables)
+                made = ready.query(self.words, {one: one for one in ready.tables})
+                # No others: what a user asks in the same statement keeps its meaning.
+                self._make_macros(used=made)
+            self.connection.execute(f"create temp view {name} as {made}")
+            self._tables.add(name)
+
+    def _make_macros(self, used: str | None = None) -> None:
+        """Give functions of Spark their names; ``used``: only those that this query calls."""
+        for macro in MACROS:
+            called = macro.partition("(")[0]
+            if called not in self._macros and (used is None or re.search(rf"\b{called}\(", used)):
+                self.connection.execute(f"create temp macro {macro}")
+                self._macros.add(called)
 
     def _rows(self, name: str) -> str:
         columns = {one.name: one.type for one in columns_of(name)}
         files = (*self.manifest.files.get(name, ()), *self.manifest.open_files.get(name, ()))
         if not files:
             return f"select {', '.join(_column((), one, one, kind) for one, kind in columns.items())} where false"
-        paths = ", ".join(_text(str(Path(self.lake).resolve() / one)) for one in files)
+        if isinstance(self.place, StorePath):
+            return self._fetched(name, files)
+        paths = ", ".join(map(_text, self._paths(files)))
         source = f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
         with _reading(self.lake):
             found = {row[0] for row in self.connection.execute(f"describe select * from {source}").fetchall()}
@@ -115,12 +141,23 @@ class LocalEngine:
         told = [_column(found, old.get(one, one), one, kind) for one, kind in columns.items()]
         return f"select {', '.join(told)} from {source}"
 
+    def _paths(self, names: Iterable[str]) -> list[str]:
+        return [str(Path(self.lake).resolve() / one) for one in names]
+
+    def _fetched(self, name: str, files: Iterable[str]) -> str:
+        """Rows of a store: pyarrow fetches what a query asks for."""
+        from mqttscope.lake.files import dataset
+        from mqttscope.lake.schemas import TABLES
+
+        source = f"files_{name}"
+        with _reading(self.lake):
+            self.connection.register(source, dataset([self.place / one for one in files], TABLES[name].arrow()))
+        told = [_column((one.name,), one.name, one.name, one.type) for one in columns_of(name)]
+        return f"select {', '.join(told)} from {source}"
+
     def table(self, name: str) -> str:
         """The view of a table."""
-        if not self._macros:
-            for macro in MACROS:
-                self.connection.execute(f"create temp macro {macro}")
-            self._macros = True
+        self._make_macros()
         self.check([name])
         self.make_views([name])
         return name
@@ -165,7 +202,7 @@ class LocalEngine:
 def _reading(lake: str) -> Iterator[None]:
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError) as error:
         why = str(error).strip().split("\n")[0]
         raise LakeError(f"{lake} cannot be read: the lake is damaged ({why})") from None
 

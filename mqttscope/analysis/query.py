@@ -11,6 +11,7 @@ import duckdb
 
 from mqttscope.analysis.answer import NO_QUERY, Answer, UnknownQueryError, plain, without_comments
 from mqttscope.analysis.columns import columns_of, table_names
+from mqttscope.analysis.views import VIEWS, named_in
 
 _DESCRIBED = re.compile(r"(?:describe|desc)\s+(?:table\s+)?(\w+)\s*;?", re.I)
 _EXPLAIN = re.compile(r"explain\b\s*(?:analyze\b)?\s*(?:\((?:\s*\w+(?:\s+\w+)?\s*,?)*\)(?=\s*\w))?", re.I)
@@ -27,8 +28,8 @@ class Tables(Protocol):
         """`LakeError` where the files of tables are not what was written."""
         ...
 
-    def make_views(self) -> None:
-        """Name all tables for SQL."""
+    def make_views(self, names: Iterable[str] | None = None) -> None:
+        """Name tables for SQL, and views that are ready; all tables if it is not said which."""
         ...
 
 
@@ -47,20 +48,28 @@ def ask(engine: Tables, sql: str, limit: int | None = None) -> Answer:
     """
     bare = without_comments(sql)
     described = _DESCRIBED.fullmatch(bare)
-    if described is not None and described[1].lower() in table_names():
-        return _described(described[1].lower(), limit)
+    if described is not None and described[1].lower() in (*table_names(), *VIEWS):
+        return _described(engine, described[1].lower(), limit)
+    explained = prepare(engine, sql)
+    done = engine.connection.execute(sql)
+    if explained:
+        lines = (line for row in done.fetchall() for line in str(row[-1]).splitlines())
+        return Answer([("plan", "string")], ([line] for line in islice(lines, limit)))
+    columns = [(one[0], type_name(one[1])) for one in done.description or ()]
+    return Answer(columns, _rows(done, limit))
+
+
+def prepare(engine: Tables, sql: str) -> bool:
+    """Name what a query may ask of; returns whether it is to be explained.  `UnknownQueryError` without a query."""
+    bare = without_comments(sql)
     _check(engine.connection, sql)
     explained = _EXPLAIN.match(bare)
     if explained is not None:
         _check(engine.connection, bare[explained.end() :])
     engine.check(_tables(sql))
     engine.make_views()
-    done = engine.connection.execute(sql)
-    if explained is not None:
-        lines = (line for row in done.fetchall() for line in str(row[-1]).splitlines())
-        return Answer([("plan", "string")], ([line] for line in islice(lines, limit)))
-    columns = [(one[0], type_name(one[1])) for one in done.description or ()]
-    return Answer(columns, _rows(done, limit))
+    engine.make_views(named_in(bare))
+    return explained is not None
 
 
 def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -94,13 +103,18 @@ def _rows(done: duckdb.DuckDBPyConnection, limit: int | None) -> Iterator[list[A
             left -= len(found)
 
 
-def _described(table: str, limit: int | None) -> Answer:
-    """The columns of a table with their meanings, which DuckDB does not show."""
-    names = [(name, "string") for name in ("col_name", "data_type", "comment")]
-    columns = columns_of(table)[:limit]
-    with duckdb.connect() as empty:
-        kinds = [type_name(empty.sqltype(one.type)) for one in columns]
-    rows = ([one.name, kind, one.meaning or None] for one, kind in zip(columns, kinds, strict=True))
+def _described(engine: Tables, name: str, limit: int | None) -> Answer:
+    """The columns of a table or a view with their meanings, which DuckDB does not show."""
+    names = [(one, "string") for one in ("col_name", "data_type", "comment")]
+    found: list[tuple[str, Any, str]]
+    if name in VIEWS:
+        engine.make_views([name])
+        done = engine.connection.execute(f"select * from {name} limit 0")
+        found = [(one[0], one[1], VIEWS[name].columns[one[0]]) for one in done.description or ()]
+    else:
+        with duckdb.connect() as empty:
+            found = [(one.name, empty.sqltype(one.type), one.meaning) for one in columns_of(name)]
+    rows = ([column, type_name(kind), meaning or None] for column, kind, meaning in found[:limit])
     return Answer(names, rows)
 
 

@@ -131,12 +131,9 @@ def add_reconnects(report: FleetReport, lake: Lake) -> None:
     questions.add(
         "refused", f"select count(*) filter (where type = 'connack' and reason_code != 0) as refused from {packets}"
     )
-    of_clients = bursts(connects, ["server", "who"], str(CLIENT_BURST))
-    of_servers = bursts(connects, ["server"], f"greatest({SERVER_BURST}, usual * {SERVER_RATIO})")
-    both = questions.view(f"select {_STORM} from ({of_servers}) union all select {_STORM} from ({of_clients})")
     questions.top(
         "storms",
-        both,
+        questions.view(storms(connects)),
         "case when who is null then 0 else 1 end, connects desc, from_minute, server nulls first, who nulls first",
     )
     questions.add("parts", _parts(connects))
@@ -163,6 +160,13 @@ def connecting(words: Words, packets: str) -> str:
     select server, case when named != '' then named else regexp_replace(client, ':[0-9]+$', '') end as who, minute
     from connects
     """
+
+
+def storms(connects: str) -> str:
+    """Bursts of servers, and of single clients."""
+    of_clients = bursts(connects, ["server", "who"], str(CLIENT_BURST))
+    of_servers = bursts(connects, ["server"], f"greatest({SERVER_BURST}, usual * {SERVER_RATIO})")
+    return f"select {_STORM} from ({of_servers}) union all select {_STORM} from ({of_clients})"
 
 
 def bursts(connects: str, keys: Sequence[str], least: str) -> str:

@@ -38,7 +38,8 @@ from mqttscope.report.fleet.model import (
 
 NAMED = 5
 """Clients that are named of those that have to do with a topic."""
-_WHO = "coalesce(client_identifier, client)"
+WHO = "coalesce(client_identifier, client)"
+"""A client by its Client Identifier, or by its endpoint where there is none."""
 
 
 def add_talk(report: FleetReport, lake: Lake) -> None:
@@ -86,8 +87,8 @@ def spoken(words: Words, messages: str) -> str:
     """Topics of each server: messages, bytes, and the clients at both ends."""
     return f"""
     with told as (
-        select server, topic, direction, payload_length, case when {OWN} then {_WHO} end as publisher,
-            case when not ({OWN}) then {_WHO} end as receiver
+        select server, topic, direction, payload_length, case when {OWN} then {WHO} end as publisher,
+            case when not ({OWN}) then {WHO} end as receiver
         from {messages}
     )
     select server, topic, count(*) filter (where {OWN}) as published, count(*) filter (where not ({OWN})) as delivered,
@@ -100,7 +101,7 @@ def spoken(words: Words, messages: str) -> str:
 def listeners(words: Words, packets: str) -> str:
     """Who subscribed to which Topic Filter of which server, each once; refused ones are left out."""
     return f"""
-    select distinct server, topic_filter, {_WHO} as who from ({subscriptions(words, packets)})
+    select distinct server, topic_filter, {WHO} as who from ({subscriptions(words, packets)})
     where coalesce(granted, 0) < {FAILURE}
     """
 
@@ -211,12 +212,13 @@ def buckets(answered: Sequence[Row], delivered: Sequence[Row]) -> list[LatencyBu
     ]
 
 
+LIVE = "not (retain and (published is null or published.retain)) and not dup"
+"""Condition on `deliveries`: of messages that were not kept as retained ones, and not sent again."""
+
+
 def live_deliveries(words: Words, messages: str) -> str:
-    """`deliveries` of messages that were not kept as retained ones, and not sent again."""
-    return f"""
-    select * from ({deliveries(words, messages)})
-    where not (retain and (published is null or published.retain)) and not dup
-    """
+    """The `deliveries` that are live."""
+    return f"select * from ({deliveries(words, messages)}) where {LIVE}"
 
 
 def acknowledged(words: Words, messages: str) -> str:

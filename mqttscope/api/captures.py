@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 
 from mqttscope import filter as filters
+from mqttscope.api.errors import optional_package
 from mqttscope.api.reading import (
     CaptureNotFoundError,
     CaptureReadError,
@@ -33,7 +34,6 @@ from mqttscope.api.reading import (
 )
 from mqttscope.capture.files import NOTHING_THERE, STDIN, find_captures
 from mqttscope.dissect import Dissector, FastPath, Options, dissect_segments
-from mqttscope.errors import MqttscopeError
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
@@ -63,10 +63,6 @@ if TYPE_CHECKING:
 Path = str | os.PathLike[str]
 Ports = Mapping[int, str] | Iterable[int | str]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class MissingPackageError(MqttscopeError, ImportError):
-    """A package that is needed for this and nothing else is not installed; the text says how to install it."""
 
 
 @dataclass(slots=True)
@@ -372,8 +368,8 @@ class Captures:
         ``payload_limit``: bytes of each payload that are kept in ``payload``; length and SHA-256 always are.  Tables
         hold no secrets, whatever ``show_secrets`` says.  `MissingPackageError` without pyarrow.
         """
-        package = _package("pyarrow", "pip install 'mqttscope[lake]'")
-        _package("msgspec", "pip install 'mqttscope[lake]'")
+        package = optional_package("pyarrow", "pip install 'mqttscope[lake]'")
+        optional_package("msgspec", "pip install 'mqttscope[lake]'")
         from mqttscope.lake.options import LakeOptions
         from mqttscope.lake.schemas import TABLES
         from mqttscope.lake.tables import Collector
@@ -389,12 +385,12 @@ class Captures:
 
     def to_pandas(self, *, payload_limit: int = 0) -> pandas.DataFrame:
         """`to_arrow` as a `pandas.DataFrame`; `MissingPackageError` without pandas."""
-        _package("pandas", "pip install pandas")
+        optional_package("pandas", "pip install pandas")
         return self.to_arrow(payload_limit=payload_limit).to_pandas()
 
     def to_polars(self, *, payload_limit: int = 0) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
-        package = _package("polars", "pip install polars")
+        package = optional_package("polars", "pip install polars")
         made: polars.DataFrame = package.from_arrow(self.to_arrow(payload_limit=payload_limit))
         return made
 
@@ -466,18 +462,6 @@ def _summary(event: ConnectionClosed, line: str, *, show_secrets: bool) -> Conne
         connection.version.text, connection.transport, connection.opened_ns, event.timestamp_ns, connection.closed_how,
         connection.closed_by, sum(one.packets for one in sides), sum(one.bytes for one in sides), line,
     )  # fmt: skip
-
-
-def _package(name: str, install: str) -> Any:
-    """A package that is optional; `MissingPackageError` where it is not installed."""
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise MissingPackageError(f"{name} is not installed: {install}", name=name) from None
 
 
 def open(  # noqa: A001 - mqttscope.open reads as gzip.open does

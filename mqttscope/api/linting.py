@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any, overload
 
 from mqttscope.api.captures import Path, Ports, Source
-from mqttscope.api.reading import ArgumentError
+from mqttscope.api.errors import ArgumentError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import all_rules, instances
 from mqttscope.lint.catalogue import select as select_rules

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
+from mqttscope.api.errors import ArgumentError
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
 from mqttscope.dissect import CaptureOrder, FastPath, segments
@@ -42,10 +43,6 @@ class CaptureReadError(MqttscopeError):
         place = "" if error.offset is None else f" (at byte {error.offset:,}, after {counted(error.frames, 'frame')})"
         super().__init__(f"{error.capture}: {error.message}{place}")
         self.error = error
-
-
-class ArgumentError(MqttscopeError, ValueError):
-    """An argument cannot be meant; the text says why."""
 
 
 class Reading:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.api.captures import Nowhere, Path, Ports, Source
-from mqttscope.api.reading import ArgumentError
+from mqttscope.api.errors import ArgumentError
 from mqttscope.api.recorded import RECORDED, Wanted, read_pace, read_recorded
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.client import ClientOptions

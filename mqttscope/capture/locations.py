@@ -110,8 +110,8 @@ def open_location(target: str, settings: Mapping[str, str] | None = None) -> Bin
     """
     if "://" not in target:
         return open(target, "rb", buffering=0)
-    system, path = _system(target, settings or {})
-    with _one_line():
+    system, path = file_system(target, settings or {})
+    with one_line():
         return cast(BinaryIO, _ReadAhead(system.open_input_file(path)))
 
 
@@ -155,7 +155,7 @@ def _each(call: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
         yield from pool.map(call, items)
 
 
-class _one_line:  # noqa: N801 - reads as a statement
+class one_line:  # noqa: N801 - reads as a statement
     """Errors of pyarrow in one line; those of libhdfs have hundreds."""
 
     def __enter__(self) -> None:
@@ -168,8 +168,8 @@ class _one_line:  # noqa: N801 - reads as a statement
             raise OSError(None, str(error).strip().split("\n")[0] or type(error).__name__) from error
 
 
-def _system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
-    """The file system of a URI, and the path in it."""
+def file_system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
+    """The file system of a URI, and the path in it.  Raises `OSError`; ``settings`` as in `open_location`."""
     from pyarrow import fs
 
     match = _URI.match(uri)
@@ -178,9 +178,17 @@ def _system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
     # Whatever is special in the key is none of the URI parser's business.
     query = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in sorted(settings.items()))
     root = f"{_SCHEMES.get(scheme, scheme)}://{match['authority']}/" + (f"?{query}" if query else "")
-    with _one_line():
+    with one_line():
         system, base = fs.FileSystem.from_uri(root)
     return system, f"{base.rstrip('/')}/{match['key']}"
+
+
+def below(system: Any, path: str, *, recursive: bool) -> list[Any]:
+    """What lies in a folder of a file system, by name; nothing where there is no such folder."""
+    from pyarrow import fs
+
+    listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+    return sorted(listed, key=lambda one: one.path)
 
 
 def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
@@ -188,8 +196,8 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
     from pyarrow import fs
 
     try:
-        system, path = _system(source, settings)
-        with _one_line():
+        system, path = file_system(source, settings)
+        with one_line():
             info = system.get_file_info(path.rstrip("/"))
             if info.type == fs.FileType.File:
                 return [Location(_name(source), source)]
@@ -285,7 +293,7 @@ class _ReadAhead:
         return offset
 
     def _get(self, offset: int, size: int | None) -> bytes:
-        with _one_line():
+        with one_line():
             self._file.seek(offset)
             return cast(bytes, self._file.read() if size is None else self._file.read(size))
 

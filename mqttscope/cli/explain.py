@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
+from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions, captures_argument, colour_option
 
@@ -37,7 +37,7 @@ class ExplainOptions:
         help="Why messages to this topic or Topic Filter did not arrive, instead of ends.",
     )  # fmt: skip
     form: str = option(
-        OUTPUT, "--format", type=click.Choice(("text", "json", "markdown")), default="text", show_default=True,
+        OUTPUT, "--format", type=click.Choice(("text", "json", "markdown", "html")), default="text", show_default=True,
         help="Format of the report.",
     )  # fmt: skip
     time_format: str = option(
@@ -45,12 +45,13 @@ class ExplainOptions:
         help="Times in UTC, local time, seconds since 1970, or since the first time shown.",
     )  # fmt: skip
     output: str | None = option(
-        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
-    )
+        OUTPUT, "--output", "-o", metavar="FILE",
+        help="Write the report to this file, FILE.html as a page. [default: standard output]",
+    )  # fmt: skip
     colour: bool | None = colour_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name
+        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal
         from mqttscope.filter.operators import FILTER_PROBLEMS
         from mqttscope.mqtt.topics import topic_filter_problem
 
@@ -60,6 +61,9 @@ class ExplainOptions:
                 raise click.UsageError(f"--message: {self.message!r} is no Topic Filter: {FILTER_PROBLEMS[problem]}")
             if self.every or self.connection:
                 raise click.UsageError("--message goes with --client alone, not with --connection or --all")
+        if is_page(self.output) and "form" not in dict(on_command_line()):
+            object.__setattr__(self, "form", HTML)
+        refuse_terminal(self.form, self.output)
         if self.output is not None:
             refuse_inputs(self.output, self.captures)
             refuse_name(self.output, "--output", REPORT)
@@ -84,6 +88,7 @@ Examples:
   mqttscope explain site.pcapng
   mqttscope explain site.pcapng --client 'pump-*' --format markdown
   mqttscope explain site.pcapng --message plant/7/alarm
+  mqttscope explain site.pcapng --output why.html
 
 Exit code 3 when a capture could not be read to its end, or holds no MQTT.
 """,

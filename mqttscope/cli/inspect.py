@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mqttscope.parallel.counts import Counts
     from mqttscope.parallel.crew import Outlet
     from mqttscope.parallel.walk import Share
-    from mqttscope.report.base import View
+    from mqttscope.report.base import Reporter, View
 
 REPRODUCERS = (".sh", ".json", ".py")
 """How files end that hold one connection as something that can be run."""
@@ -44,17 +44,18 @@ class InspectOptions:
     files: FileOptions = group(FileOptions)
     selection: SelectionOptions = group(SelectionOptions)
     limit: int | None = option(
-        SELECTION, "--limit", type=click.IntRange(1), metavar="N", help="Stop after this many packets."
-    )
+        SELECTION, "--limit", type=click.IntRange(1), metavar="N",
+        help="Stop after this many packets. With --format html, 50,000 are listed unless it says more.",
+    )  # fmt: skip
     form: str = option(
-        OUTPUT, "--format", type=click.Choice(PACKET_FORMATS), default="text", show_default=True,
+        OUTPUT, "--format", type=click.Choice((*PACKET_FORMATS, "html")), default="text", show_default=True,
         help="Format of the report.",
     )  # fmt: skip
     view: ViewOptions = group(ViewOptions)
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE",
-        help="Write the report to this file, or one connection as FILE.sh, as FILE.json for replay, as FILE.py for "
-        "pytest. [default: standard output]",
+        help="Write the report to this file, FILE.html as a page; or one connection as FILE.sh, as FILE.json for "
+        "replay, as FILE.py for pytest. [default: standard output]",
     )  # fmt: skip
     write: str | None = option(
         OUTPUT, "--write", "-w", metavar="FILE", help="Write the frames of the packets shown to this pcapng file."
@@ -67,8 +68,11 @@ class InspectOptions:
     jobs: int | None = jobs_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name, same_file
+        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal, same_file
 
+        if is_page(self.output) and "form" not in dict(on_command_line()):
+            object.__setattr__(self, "form", HTML)
+        refuse_terminal(self.form, self.output)
         if self.spreadsheet and self.form != "csv":
             raise click.UsageError("--spreadsheet goes with --format csv")
         if self.output is not None:
@@ -90,6 +94,7 @@ Examples:
   mqttscope inspect site.pcapng --filter 'type == publish and topic matches "plant/#" and qos > 0'
   mqttscope inspect site.pcapng --filter 'client_identifier == "pump-1"' --write pump-1.pcapng
   mqttscope inspect site.pcapng --connection 7 --output reproduce.sh
+  mqttscope inspect site.pcapng --filter 'client_identifier == "pump-1"' --output pump-1.html
   tcpdump -i eth0 -U -w - port 1883 | mqttscope inspect - --format ladder
 """,
 )
@@ -101,10 +106,11 @@ def command(given: InspectOptions) -> int:
     """
     from mqttscope.api.reading import select
     from mqttscope.cli import advice
-    from mqttscope.cli.output import FileSink, Output, Watch, awaited, is_terminal, warn
+    from mqttscope.cli.output import HTML, FileSink, Output, Watch, awaited, is_terminal, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.cli.sharing import ShareFailedError
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
+    from mqttscope.report.html.packets import Packets
     from mqttscope.report.public import make_reporter
 
     suffix = given.reproducer()
@@ -115,7 +121,7 @@ def command(given: InspectOptions) -> int:
             given.captures, given.output, suffix, given.files, given.protocol, given.selection,
             show_secrets=given.view.show_secrets,
         )  # fmt: skip
-    captures, output, human = given.captures, given.output, given.form in HUMAN_FORMATS
+    captures, output, human = given.captures, given.output, given.form in (*HUMAN_FORMATS, HTML)
     wanted = compile_filter(given.selection.expression)
     export = file = None
     if given.write is not None:
@@ -133,12 +139,17 @@ def command(given: InspectOptions) -> int:
     reading = Reading(captures, given.files, stdin, fragments)
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     shared = Shared(given, reading, watch, view, wanted)
-    reporter = None
+    reporter: Reporter | None = None
+    page: Reporter | None = None
     try:
         shown = shared.run(sink, dissector)
         if shown is None:
             sink = shared.rest(sink)
-            reporter = make_reporter(given.form, sink, view)
+            reporter = page = make_reporter(given.form, sink, view)
+            if isinstance(page, Packets):
+                from mqttscope.stats.as_html import Measured
+
+                page.limit, reporter = given.limit, Measured(page)
             fast_path = None
             if export is None and wanted is None and not given.selection.connection and given.limit is None:
                 fast_path = FastPath(dissector, watch.passing(reporter.feed), order=reading.order)
@@ -168,6 +179,8 @@ def command(given: InspectOptions) -> int:
             export.write()
     told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
+    if isinstance(page, Packets):
+        told.append(page.cut())
     if export is not None:
         told.append(export.advice())
     if dissector.connections:

@@ -117,6 +117,7 @@ Examples:
   mqttscope lint site.pcapng --extend-select OPS --fail-on warning
   mqttscope lint run.pcapng --format github --output sarif=lint.sarif --baseline lint-baseline.json
   mqttscope lint site.pcapng --client 'pump-*' --min-severity warning
+  mqttscope lint site.pcapng --output findings.html
 
 Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end, or
 holds no MQTT packet to judge.
@@ -128,7 +129,7 @@ def command(given: LintOptions) -> int:
     CAPTURE is a file, a glob, a directory, or - for standard input. mqttscope rules lists the rules.
     """
     from mqttscope.cli.linting import LintRun, SparkRun
-    from mqttscope.cli.output import Output, warn
+    from mqttscope.cli.output import Output, refuse_terminal, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.lint.finding import Finding
     from mqttscope.lint.gate import Selection
@@ -148,6 +149,7 @@ def command(given: LintOptions) -> int:
         raise click.UsageError("--update-baseline needs --baseline FILE")
     if given.statistics and settings.format not in COUNTED:
         raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
+    refuse_terminal(settings.format, settings.output)
     selection: Selection[Finding] | None = None
     if given.expression is not None or given.connection or given.clients:
         selection = Selection(compile_filter(given.expression), given.connection, given.clients)

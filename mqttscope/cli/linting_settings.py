@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.options import FINDING_FORMATS, ConfigurationOptions, JudgingOptions, Port, ProtocolOptions, Version
-from mqttscope.cli.output import same_file
+from mqttscope.cli.output import HTML, is_page, same_file
 from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
@@ -174,10 +174,10 @@ def resolve(
     source, search = _source(given.configuration, start), not given.configuration.no_config
     read = read_configuration(source, own=search)
     rules, profile = _rules(given, read, source)
-    form = form or read.format or "full"
+    output, more = read_outputs(outputs)
+    form = form or read.format or (HTML if is_page(output) else "full")
     if form not in FINDING_FORMATS:
         raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FINDING_FORMATS)}")
-    output, more = read_outputs(outputs)
     baseline = Path(given.baseline) if given.baseline else None
     if baseline is None and read.baseline is not None and source is not None:
         baseline = source.parent / read.baseline

@@ -36,7 +36,7 @@ LEAST_MAX_PACKET_BYTES = 1024
 HUMAN_FORMATS = ("text", "tree", "ladder")
 PACKET_FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
 """Formats of commands that show packets."""
-FINDING_FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown")
+FINDING_FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown", "html")
 COUNTED = ("full", "concise", "json", "jsonl")
 """Formats that ``--statistics`` has; the first two are the same table."""
 SEVERITIES = ("error", "warning", "info")
@@ -55,7 +55,8 @@ class Port(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
         """Read a port and what is spoken there."""
-        from mqttscope.api.reading import ArgumentError, read_port
+        from mqttscope.api.errors import ArgumentError
+        from mqttscope.api.reading import read_port
 
         if isinstance(value, tuple):
             return value

@@ -334,6 +334,22 @@ def refuse_name(target: str, option: str, what: str) -> None:
         )
 
 
+HTML = "html"
+PAGE_NAMES = (".html", ".htm")
+"""How files that hold a page are called."""
+
+
+def is_page(output: str | None) -> bool:
+    """Whether the name of an output is that of a page, so that it is one unless the user says otherwise."""
+    return output is not None and output.lower().endswith(PAGE_NAMES)
+
+
+def refuse_terminal(form: str, output: str | None) -> None:
+    """A usage error where a page would be written to a terminal."""
+    if form == HTML and output is None and is_terminal():
+        raise click.UsageError("--format html is a page for a browser; write it to a file: --output FILE.html")
+
+
 def refuse_inputs(
     target: str,
     captures: Sequence[str],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.command import OUTPUT, group, make_command, option, options
+from mqttscope.cli.command import OUTPUT, group, make_command, on_command_line, option, options
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import (
     FileOptions,
@@ -53,7 +53,7 @@ class StatsOptions:
     files: FileOptions = group(FileOptions)
     selection: SelectionOptions = group(SelectionOptions)
     form: str = option(
-        OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
+        OUTPUT, "--format", type=click.Choice(("text", "json", "html")), default="text", show_default=True,
         help="Format of the report.",
     )  # fmt: skip
     tables: tuple[str, ...] = option(
@@ -62,14 +62,28 @@ class StatsOptions:
     )  # fmt: skip
     top: int | None = option(
         OUTPUT, "--top", type=click.IntRange(1), metavar="N",
-        help="Show at most this many rows of each table. [default: 10 in text, all in json]",
+        help="Show at most this many rows of each table. [default: 10 in text, 100 in html, all in json]",
     )  # fmt: skip
     sort: str | None = option(
         OUTPUT, "--sort", type=click.Choice(SORTS),
         help="Order of rows: highest first, names upwards. [default: trouble for clients, packets for the rest]",
     )  # fmt: skip
+    output: str | None = option(
+        OUTPUT, "--output", "-o", metavar="FILE",
+        help="Write the report to this file, FILE.html as a page. [default: standard output]",
+    )  # fmt: skip
     colour: bool | None = colour_option()
     jobs: int | None = jobs_option()
+
+    def __post_init__(self) -> None:
+        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal
+
+        if is_page(self.output) and "form" not in dict(on_command_line()):
+            object.__setattr__(self, "form", HTML)
+        refuse_terminal(self.form, self.output)
+        if self.output is not None:
+            refuse_inputs(self.output, self.captures)
+            refuse_name(self.output, "--output", REPORT)
 
 
 @make_command(
@@ -79,6 +93,7 @@ Examples:
   mqttscope stats site.pcapng --by client,topic --top 20
   mqttscope stats site.pcapng --by client --sort disconnects
   mqttscope stats day/*.pcap.zst --filter 'topic matches "plant/#"' --sort latency
+  mqttscope stats site.pcapng --output site.html
   mqttscope stats site.pcapng --format json | jq '.totals.latencies.publish_puback'
 """,
 )
@@ -89,20 +104,21 @@ def command(given: StatsOptions) -> int:
     code 3 when one of them could not be read to its end.
     """
     from mqttscope.cli import advice
-    from mqttscope.cli.output import Output, Watch, make_view, warn
+    from mqttscope.cli.output import HTML, FileSink, Output, Watch, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
     from mqttscope.stats.collect import Statistics
 
     connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
     wanted = compile_filter(given.selection.expression)
+    file = None if given.output is None else FileSink(given.output, given.captures)
     watch = Watch(progress=True)
     reading = Reading(given.captures, given.files)
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     matched = [False]
     statistics, interrupt = together(given, reading, watch, dissector, wanted, matched)
     if statistics is None:
-        statistics = Statistics()
+        statistics = Statistics(along=given.form == HTML)
         fast_path = None
         if wanted is None and not connection and reading.takes_fast_path:
             fast_path = FastPath(dissector, watch.passing(statistics.feed), order=reading.order, counting=True)
@@ -118,8 +134,16 @@ def command(given: StatsOptions) -> int:
             for name, counts in fast_path.counts.items():
                 statistics.add_frames(name, counts)
     statistics.finish()
-    sink = Output()
-    if given.form == "json":
+    sink: Any = Output() if file is None else file
+    if given.form == HTML:
+        from mqttscope.stats.as_html import render as page
+
+        sink.write(
+            page(
+                statistics, tables=tables, sort=sort, top=top, other_flows=dissector.other_flows, skipped=watch.skipped
+            )
+        )
+    elif given.form == "json":
         from mqttscope.report.jsonl import dumps, harmless
         from mqttscope.stats.as_json import document
 
@@ -136,6 +160,8 @@ def command(given: StatsOptions) -> int:
         from mqttscope.stats.as_text import TOP, render
 
         view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+        if file is not None:
+            view.width, view.colour, view.unicode = 0, bool(given.colour), True
         sink.write(
             render(
                 statistics,
@@ -148,12 +174,14 @@ def command(given: StatsOptions) -> int:
             )
         )
     sink.flush()
+    if file is not None:
+        file.close()
     if interrupt is not None:
         raise interrupt
     told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if dissector.connections:
-        if given.form == "text":
+        if given.form != "json":
             filtered, found = wanted is not None, matched[0]
             told.append(advice.selected_nothing(dissector, connection, filtered=filtered, matched=found, whole=True))
     elif not watch.errors:
@@ -191,7 +219,7 @@ def together(
         choose = None if wanted is None else partial(counted, wanted=wanted, connections=(), matched=found)
         return count_share(share, outlet, sources.frames, Dissector(options), choose, found, timed=sources.several)
 
-    statistics = Together(count, watch.note)
+    statistics = Together(count, watch.note, along=given.form == "html")
     try:
         with at_work(count, work) as crew, ending_with(crew) as asked:
             take = shown_progress(statistics.take, enabled=watch.shows_progress)

@@ -1,11 +1,11 @@
-"""Writes the files that repeat what the code says: completions, the command reference, pages of rules and states.
+"""Writes the files that repeat what the code says: completions, manuals, the command reference, pages of rules.
 
 ``python -m mqttscope.dev.generate`` writes them and removes the pages of rules that no longer exist; ``--check`` fails
 when a file is out of date.
 
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
-``docs/states.md``; the captures give ``docs/evidence.md``; click gives the completions and ``docs/cli.md``; the schemas
-of the tables give the list of their columns that questions use.
+``docs/states.md``; the captures give ``docs/evidence.md`` and ``docs/captures.md``; click gives the completions,
+the manual pages and ``docs/cli.md``; the schemas of the tables give the list of their columns that questions use.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
+from mqttscope import __version__
 from mqttscope.analysis.columns import FILE
 from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dissect import flow_state
@@ -41,6 +42,8 @@ STATES_PAGE = PurePosixPath("docs/states.md")
 FOLDER = PurePosixPath("docs/rules")
 CONFORMANCE = PurePosixPath("docs/conformance.md")
 EVIDENCE = PurePosixPath("docs/evidence.md")
+CAPTURES = PurePosixPath("docs/captures.md")
+MANUALS = PurePosixPath("docs/man")
 WIDTH = 100
 P = TypeVar("P", bound=Enum)
 T = TypeVar("T", bound=Enum)
@@ -65,11 +68,20 @@ its own severity, and no rule that is not named in the capture's `about.toml` re
 
 Real clients and real brokers were recorded on loopback. mosquitto breaks few of these rules by itself, and Aedes and
 amqtt break others; for the rest a proxy stands between mosquitto and the clients, and drops, delays, doubles, swaps or
-changes what passes ([how captures are made](../captures/README.md)). To the clients, and in the capture, the server is
+changes what passes ([the captures](captures.md)). To the clients, and in the capture, the server is
 then what misbehaves. Where a row says `constructed`, nothing could be made to misbehave like that, and the examples of
 the rule are all there is; where it names settings, the linter needs them for this capture.
 
 Generated from the captures with `make generate`.
+"""
+
+_CAPTURES_TEXT = """\
+# Captures
+
+The captures of the project lie in `captures/NAME/capture.pcapng`; `about.toml` beside each says what must be found in
+it, which tests hold. Real clients and brokers were recorded on loopback; others are derived from a recording or built
+byte by byte by scripts in `captures/`, which count packets by themselves and never with mqttscope. `captures/README.md`
+says how.
 """
 
 
@@ -218,10 +230,26 @@ def evidence(rules: dict[str, type[Rule]], captures: Path) -> str:
     for rule in concerned:
         rows = recorded.get(rule.code, [])
         blamed = " or ".join(dict.fromkeys(side for _, side, _ in rows))
-        where = "; ".join(f"[{name}](../captures/{name}/about.toml): {how}" for name, _, how in rows)
+        where = "; ".join(f"[{name}](captures.md#{name}): {how}" for name, _, how in rows)
         out.append(
             f"| [{rule.code}](rules/{rule.code}.md) | {rule.slug} | {rule.severity} | {blamed or '–'} "
             f"| {where or 'constructed'} |"
+        )
+    return "\n".join(out) + "\n"
+
+
+def listed(captures: Path) -> str:
+    """The page of the captures."""
+    found = {path.parent.name: tomllib.loads(path.read_text("utf-8")) for path in sorted(captures.glob("*/about.toml"))}
+    out = [_CAPTURES_TEXT, f"{len(found)} captures. Generated from them with `make generate`."]
+    for name, about in found.items():
+        expected = about["expect"]
+        seen_versions = ", ".join(expected["versions"]) or "unknown"
+        made = f"{about['origin']}, {about['tool']}"
+        out += ["", f"## {name}", "", f"**{markdown(about['title'])}.** {markdown(about['shows'])}", ""]
+        out.append(
+            f"MQTT {seen_versions} over {expected['transport']} · {expected['frames']} frames, "
+            f"{expected['connections']} connection{'s' if expected['connections'] != 1 else ''} · {markdown(made)}"
         )
     return "\n".join(out) + "\n"
 
@@ -343,6 +371,40 @@ def reference() -> str:
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
 
 
+def manuals() -> dict[Path, str]:
+    """A manual page for each command, from its help, by path."""
+    from click_man.man import ManPage
+
+    made = {}
+    for names in [(), *command_names()]:
+        context = click.Context(group, info_name="mqttscope", **group.context_settings)
+        for count, name in enumerate(names, 1):
+            context = click.Context(find_command(*names[:count]), info_name=name, parent=context)
+        command = context.command
+        page = ManPage(context.command_path)
+        page.version = __version__
+        page.date = " "
+        page.short_help = inspect.cleandoc(command.help or "").partition("\n\n")[0].replace("\n", " ").rstrip(".")
+        page.description = inspect.cleandoc(command.help or "").replace("\b\n", "").replace("\\", "\\e")
+        page.synopsis = " ".join(command.collect_usage_pieces(context))
+        records = (param.get_help_record(context) for param in command.params)
+        page.options = [record for record in records if record is not None]
+        if isinstance(command, LazyGroup):
+            page.commands = [(name, line) for name, (_, line) in command.table.items()]
+        path = ROOT / MANUALS / f"{'-'.join(('mqttscope', *names))}.1"
+        made[path] = str(page).rstrip("\n") + "\n" + _examples(command.epilog or "")
+    return made
+
+
+def _examples(epilog: str) -> str:
+    """The end of the help, with its examples, as a section of a manual page."""
+    lines = [line.replace("\\", "\\e").replace("-", "\\-") for line in epilog.replace("\b\n", "").strip().splitlines()]
+    if not lines or lines[0] != "Examples:":
+        return ""
+    # A line that begins with a dot or a quote would be a request.
+    return "\n".join([".SH EXAMPLES", ".nf", *("\\&" + line.strip() for line in lines[1:]), ".fi", ""])
+
+
 _TYPES = {
     pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.int16(): "SMALLINT", pa.bool_(): "BOOLEAN",
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE", pa.binary(): "BLOB",
@@ -376,10 +438,12 @@ def generated() -> dict[Path, str]:
     rules = {ROOT / path: text for path, text in pages().items()}
     return {
         **completions(),
+        **manuals(),
         ROOT / "docs" / "cli.md": reference(),
         FILE: list_of_columns(),
         ROOT / STATES_PAGE: states(),
         ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
+        ROOT / CAPTURES: listed(ROOT / "captures"),
         **rules,
     }
 

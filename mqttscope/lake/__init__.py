@@ -9,4 +9,34 @@ lake       a folder of tables with a record of what was ingested (`writer`)
 =========  ================================================================================================
 
 Tables need pyarrow, state msgspec, commits deltalake (``pip install 'mqttscope[lake]'``).
+
+`open` reads a lake, and is a part of the library (docs/library.md): it is loaded when it is asked for.
 """
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mqttscope.api.lakes import (
+        Lake,
+        LakeError,
+        Relation,
+        open,  # noqa: A004
+    )
+
+__all__ = ["Lake", "LakeError", "Relation", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module 'mqttscope.lake' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module("mqttscope.api.lakes"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

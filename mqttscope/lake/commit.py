@@ -26,7 +26,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from mqttscope.capture.write import lock, make_folder, opener
-from mqttscope.lake import delta
+from mqttscope.lake import delta, shared_commit
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, dataset, reading, rows_of, writing
 from mqttscope.lake.manifest import (
     NAME,
@@ -41,6 +41,7 @@ from mqttscope.lake.manifest import (
     write_manifest,
 )
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, SCOPE_STATE, STATE, TABLES
+from mqttscope.lake.store import Lake, Place, StorePath, place
 
 LOCK = ".lock"
 STREAM = "stream"
@@ -53,13 +54,17 @@ VACUUMED = 64
 
 
 @contextmanager
-def lake_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
+def lake_lock(folder: Lake) -> Iterator[None]:
     """Hold the lock of a lake while it is written, and complete a commit that broke off.
 
     `LakeError` where another process writes it, or the folder is no lake.  The lock ends with the process, however that
-    ends.  Where the system has no such locks, `commit` is what notices.
+    ends.  Where the system has no such locks, `commit` is what notices; and so it is in a store.
     """
-    root = Path(folder)
+    root = place(folder)
+    if isinstance(root, StorePath):
+        shared_commit.begin(root)
+        yield
+        return
     delta.require(root)
     with writing(root):
         make_folder(root)
@@ -92,10 +97,15 @@ def _refuse_others(root: Path) -> None:
         raise LakeError(f"{root} holds the tables of a lake, but not its {NAME}: a new lake needs a folder of its own")
 
 
-def commit(root: Path, before: Manifest, after: Manifest) -> None:
+def commit(root: Place, before: Manifest, after: Manifest) -> None:
     """Make what was written count; `LakeError` where another ingest was faster, or it cannot be written."""
     with writing(root):
         measure_files(root, after)
+    if isinstance(root, StorePath):
+        shared_commit.commit(root, before, after)
+        _tidy(root, after)
+        return
+    with writing(root):
         for folder in sorted({name.rpartition("/")[0] for name in after.all_files()}):
             sync_folder(root / folder)
         if read_manifest(root).generation != before.generation or (root / PENDING).exists():
@@ -122,6 +132,11 @@ def _publish(root: Path, before: Manifest, after: Manifest, tables: delta.Tables
     after.versions = delta.publish(root, before, after, tables)
     write_manifest(root, after)
     (root / PENDING).unlink(missing_ok=True)
+    _tidy(root, after)
+
+
+def _tidy(root: Place, after: Manifest) -> None:
+    """Take away what nobody needs any more."""
     remove_strays(root, after)
     if after.generation % VACUUMED == 0:
         # Not before: what an ingest has written is in no table yet, and may be older than what a vacuum spares.
@@ -130,7 +145,7 @@ def _publish(root: Path, before: Manifest, after: Manifest, tables: delta.Tables
             delta.vacuum(root)
 
 
-def measure_files(root: Path, manifest: Manifest) -> None:
+def measure_files(root: Place, manifest: Manifest) -> None:
     """Put sizes, rows and checksums of its files into a manifest; those that it has stay."""
     sizes, rows, checksums = manifest.sizes, manifest.rows, manifest.checksums
     names = sorted(manifest.all_files())
@@ -147,7 +162,7 @@ _ROWS_BITS = 4
 """Files have about as many rows where one has less than 16 times as many as the other."""
 
 
-def merge_small(root: Path, before: Manifest, after: Manifest) -> None:
+def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
     """Merge small files of earlier ingests, table by table, and name the new ones in the manifest that is to come.
 
     ``before``: the manifest that counts; files that it does not name are left alone.  `LakeError` where a file cannot
@@ -179,7 +194,7 @@ def _chosen(names: Iterable[str], before: Manifest) -> list[str]:
     return next((alike[tier][:MERGED] for tier in sorted(alike) if len(alike[tier]) >= MERGED), [])
 
 
-def _rows(root: Path, names: Iterable[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows(root: Place, names: Iterable[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows in their order, with the columns of today: files of an earlier release may have fewer."""
     for name in names:
         with reading(root / name):

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from mqttscope.capture.write import for_the_owner, make_folder
 from mqttscope.lake.manifest import LakeError, Manifest, sync_folder
 from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.store import Lake, Place, StorePath, opened, place
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -45,7 +46,7 @@ _STRANGE = re.compile(r"[\x00-\x1f\x7f\\]|%[0-9A-Fa-f]{2}")
 _T = TypeVar("_T")
 
 
-def open_tables(root: Path, before: Manifest, after: Manifest, *, again: bool = False) -> Tables:
+def open_tables(root: Place, before: Manifest, after: Manifest, *, again: bool = False) -> Tables:
     """The tables that a commit changes; ``None`` for those that there are not yet.
 
     ``before``: the manifest that they have.  `LakeError` where they do not, since another program has changed them.
@@ -58,14 +59,14 @@ def open_tables(root: Path, before: Manifest, after: Manifest, *, again: bool = 
     return _of_all(lambda name: _checked(root, name, before, done), changed)
 
 
-def publish(root: Path, before: Manifest, after: Manifest, tables: Tables) -> dict[str, int]:
+def publish(root: Place, before: Manifest, after: Manifest, tables: Tables) -> dict[str, int]:
     """Give tables the files of a manifest that they do not have yet; returns the versions of all tables."""
     return before.versions | _of_all(lambda name: _publish(root, name, before, after, tables[name]), tables)
 
 
-def require(root: Path) -> None:
+def require(root: Place) -> None:
     """`LakeError` where what writes the log is not installed, or cannot write it into this folder."""
-    if _STRANGE.search(root.resolve().as_posix()):
+    if _STRANGE.search(str(root) if isinstance(root, StorePath) else root.resolve().as_posix()):
         raise LakeError(
             f"{root}: no Delta table can lie there: the path has a backslash, a control character, or % before two "
             "hexadecimal digits"
@@ -76,23 +77,75 @@ def require(root: Path) -> None:
         raise LakeError(f"a lake needs what is not installed ({error}): pip install 'mqttscope[lake]'") from None
 
 
-def check(root: Path, manifest: Manifest) -> None:
+def check(root: Place, manifest: Manifest) -> None:
     """`LakeError` where a table lacks files of the manifest, because another program has changed it."""
     for name in TABLES:
         if not _is_last(root / name, manifest.versions.get(name)):
             _checked(root, name, manifest)
 
 
-def vacuum(root: Path) -> None:
+def earlier(lake: Lake, manifest: Manifest, generation: int) -> Manifest:
+    """The files that the tables had in an earlier generation; `LakeError` where they are no longer kept.
+
+    ``manifest``: the one that counts.  What the result does not have is what readers of tables do not need.
+    """
+    root = place(lake)
+    if not 0 < generation < manifest.generation or not manifest.versions:
+        last = f"{manifest.generation} is the last one" if manifest.generation else "there is none"
+        raise LakeError(f"{root} has no generation {generation}: {last}")
+    versions = _of_all(lambda name: _version_in(root, name, manifest.versions[name], generation), manifest.versions)
+    gone = LakeError(f"{root} does not keep generation {generation} any more")
+    if None in versions.values():
+        raise gone
+    files = _of_all(lambda name: sorted(_files_in(root, name, int(versions[name] or 0))), versions)
+    found = Manifest(generation, manifest.group, manifest.settings, files=files, schema=manifest.schema)
+    found.versions = {name: int(version or 0) for name, version in versions.items()}
+    if not all((root / name).exists() for name in found.table_files()):
+        raise gone
+    return found
+
+
+def _version_in(root: Place, name: str, last: int, generation: int) -> int | None:
+    """The version of a table in a generation; ``None`` where its log does not say it any more."""
+    for version in range(last, -1, -1):
+        try:
+            entry = _entry(root / name, version).read_bytes()
+        except FileNotFoundError:
+            return None
+        with _damaged(root / name):
+            for one in map(json.loads, entry.splitlines()):
+                taken = one.get("txn", {})
+                if taken.get("appId") == APPLICATION and taken["version"] <= generation:
+                    return version
+    return None
+
+
+def _files_in(root: Place, name: str, version: int) -> frozenset[str]:
+    from deltalake import DeltaTable
+
+    with _talking(root / name):
+        folder = root / name
+        return _names(DeltaTable(_uri(folder), version=version, storage_options=_options(folder)), name)
+
+
+@contextmanager
+def _damaged(folder: Place) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise LakeError(f"the log of {folder} cannot be read: the lake is damaged") from None
+
+
+def vacuum(root: Place) -> None:
     """Take away files that the tables have not had for as long as `PROPERTIES` says."""
     _of_all(lambda name: _vacuum(root / name), TABLES)
 
 
-def _vacuum(folder: Path) -> None:
+def _vacuum(folder: Place) -> None:
     from deltalake import DeltaTable
 
     with _talking(folder):
-        DeltaTable(_uri(folder)).vacuum(dry_run=False, full=True)
+        DeltaTable(_uri(folder), storage_options=_options(folder)).vacuum(dry_run=False, full=True)
 
 
 def _of_all(work: Callable[[str], _T], names: Iterable[str]) -> dict[str, _T]:
@@ -102,7 +155,7 @@ def _of_all(work: Callable[[str], _T], names: Iterable[str]) -> dict[str, _T]:
         return dict(zip(names, pool.map(work, names), strict=True))
 
 
-def _publish(root: Path, name: str, before: Manifest, after: Manifest, table: DeltaTable | None) -> int:
+def _publish(root: Place, name: str, before: Manifest, after: Manifest, table: DeltaTable | None) -> int:
     folder = root / name
     had, wanted = _files_of(before, name), _files_of(after, name)
     with _talking(folder):
@@ -137,10 +190,11 @@ def _add_columns(table: DeltaTable, name: str) -> None:
         table.alter.add_columns(missing)
 
 
-def _create(root: Path, name: str, names: Iterable[str], manifest: Manifest) -> None:
+def _create(root: Place, name: str, names: Iterable[str], manifest: Manifest) -> None:
     from deltalake.transaction import create_table_with_add_actions
 
-    make_folder(root / name / LOG)
+    if isinstance(root, Path):
+        make_folder(root / name / LOG)
     create_table_with_add_actions(
         _uri(root / name),
         schema_of(name),
@@ -149,6 +203,7 @@ def _create(root: Path, name: str, names: Iterable[str], manifest: Manifest) -> 
         description=TABLES[name].meaning,
         configuration=PROPERTIES,
         commit_properties=_properties(manifest.generation),
+        storage_options=_options(root),
     )
 
 
@@ -166,7 +221,7 @@ def _properties(generation: int, **more: Any) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(APPLICATION, generation)], **more)
 
 
-def _checked(root: Path, name: str, manifest: Manifest, done: int | None = None) -> DeltaTable | None:
+def _checked(root: Place, name: str, manifest: Manifest, done: int | None = None) -> DeltaTable | None:
     """A table that has the files of the manifest, or what the commit of the generation ``done`` changes."""
     folder, version = root / name, manifest.versions.get(name)
     with _talking(folder):
@@ -187,27 +242,34 @@ def _has(table: DeltaTable, generation: int | None) -> bool:
     return last is not None and generation is not None and last >= generation
 
 
-def _is_last(folder: Path, version: int | None) -> bool:
+def _is_last(folder: Place, version: int | None) -> bool:
     """Whether a table has this version and none after it."""
     return version is None or (not _entry(folder, version + 1).exists() and _entry(folder, version).exists())
 
 
-def _entry(folder: Path, version: int) -> Path:
+def _entry(folder: Place, version: int) -> Place:
     return folder / LOG / f"{version:020d}.json"
 
 
-def _opened(folder: Path) -> DeltaTable | None:
+def _opened(folder: Place) -> DeltaTable | None:
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     with suppress(TableNotFoundError):
-        return DeltaTable(_uri(folder))
+        return DeltaTable(_uri(folder), storage_options=_options(folder))
     return None
 
 
-def _uri(folder: Path) -> str:
+def _uri(folder: Place) -> str:
     """A folder as delta-rs takes it whatever its name is."""
+    if isinstance(folder, StorePath):
+        return f"{folder.store.delta_uri}/{folder.key}"
     return folder.absolute().as_uri()
+
+
+def _options(folder: Place) -> dict[str, str] | None:
+    """What delta-rs has to know about a store."""
+    return folder.store.delta_options if isinstance(folder, StorePath) else None
 
 
 def _names(table: DeltaTable | None, name: str) -> frozenset[str]:
@@ -223,7 +285,7 @@ def _files_of(manifest: Manifest, name: str) -> dict[str, None]:
     return dict.fromkeys((*manifest.files.get(name, ()), *manifest.open_files.get(name, ())))
 
 
-def _added(root: Path, name: str, manifest: Manifest) -> AddAction:
+def _added(root: Place, name: str, manifest: Manifest) -> AddAction:
     from deltalake.transaction import AddAction
 
     now = int(time.time() * 1000)
@@ -237,10 +299,10 @@ def _removed(name: str, manifest: Manifest) -> RemoveAction:
     return RemoveAction(name.partition("/")[2], True, int(time.time() * 1000), manifest.sizes[name], {})
 
 
-def _statistics(path: Path, rows: int) -> Mapping[str, Any]:
+def _statistics(path: Place, rows: int) -> Mapping[str, Any]:
     """What a reader needs not look into a file for: its rows, and the times of the first and the last."""
     found: dict[str, Any] = {"numRecords": rows}
-    footer = pq.read_metadata(path)
+    footer = pq.read_metadata(opened(path))
     place = next((at for at in range(footer.num_columns) if footer.schema.column(at).path == _TIME), None)
     if place is None:
         return found
@@ -252,15 +314,17 @@ def _statistics(path: Path, rows: int) -> Mapping[str, Any]:
     return found
 
 
-def _sync(folder: Path, version: int) -> None:
+def _sync(folder: Place, version: int) -> None:
     """Bring an entry of the log to the disk: delta-rs leaves that to the system."""
-    with open(_entry(folder, version), "rb") as entry:
+    if isinstance(folder, StorePath):
+        return
+    with _entry(folder, version).open("rb") as entry:
         os.fsync(entry.fileno())
     sync_folder(folder / LOG)
 
 
 @contextmanager
-def _talking(folder: Path) -> Iterator[None]:
+def _talking(folder: Place) -> Iterator[None]:
     """`LakeError` for what goes wrong with a table."""
     from deltalake.exceptions import CommitFailedError, DeltaError
 

@@ -28,6 +28,7 @@ from mqttscope.lake.manifest import Errors, LakeError, Manifest, is_of
 from mqttscope.lake.rows import error_row
 from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_STATE, STATE
 from mqttscope.lake.state import StateError
+from mqttscope.lake.store import Lake, Place, StorePath, opened, place
 from mqttscope.lake.tables import batch
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureError
@@ -41,12 +42,21 @@ GROUP_BYTES = 8 << 20
 """So many rows or bytes of a table are written at a time, as one row group."""
 
 
-def dataset(paths: Iterable[Path], schema: pa.Schema) -> Dataset:
+def dataset(paths: Iterable[Place], schema: pa.Schema) -> Dataset:
     """Parquet files as one table; columns that a file does not have are null."""
     # Loads pandas where that is installed: half a second, which executors and questions need not wait for.
     import pyarrow.dataset as ds
 
-    return ds.dataset(list(map(str, paths)), schema=schema, format="parquet")
+    found = list(paths)
+    for one in found[:1]:
+        if isinstance(one, StorePath):
+            # Nobody has compared their checksums.
+            checking = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+            form = ds.ParquetFileFormat(default_fragment_scan_options=checking)
+            store = one.store
+            names = [store.path(path.key) for path in found if isinstance(path, StorePath)]
+            return ds.dataset(names, schema=schema, format=form, filesystem=store.system)
+    return ds.dataset(list(map(str, found)), schema=schema, format="parquet")
 
 
 @dataclass(slots=True)
@@ -71,19 +81,24 @@ class _Part:
 class _Summed:
     """A file that is written from its beginning to its end, and the checksum of what was written."""
 
-    def __init__(self, path: Path) -> None:
-        self.file = open(path, "xb", opener=opener)  # noqa: SIM115 - open as long as rows come
+    def __init__(self, path: Place) -> None:
+        self.file: Any
+        if isinstance(path, StorePath):
+            self.file = path.open_output()
+        else:
+            self.file = open(path, "xb", opener=opener)  # noqa: SIM115 - open as long as rows come
+        self._is_local = not isinstance(path, StorePath)
         self.checksum = 0
 
     @property
     def closed(self) -> bool:
         """As of any file."""
-        return self.file.closed
+        return bool(self.file.closed)
 
     def write(self, data: Any) -> int:
         """Write all of it."""
         self.checksum = crc32(data, self.checksum)
-        return self.file.write(data)
+        return int(self.file.write(data))
 
     def flush(self) -> None:
         """As of any file."""
@@ -91,7 +106,13 @@ class _Summed:
 
     def tell(self) -> int:
         """As of any file."""
-        return self.file.tell()
+        return int(self.file.tell())
+
+    def sync(self) -> None:
+        """Bring it to the disk; a store does that when it is closed."""
+        self.file.flush()
+        if self._is_local:
+            os.fsync(self.file.fileno())
 
     def close(self) -> None:
         """As of any file."""
@@ -104,14 +125,14 @@ class LakeFiles:
     On an error they are taken away again.
     """
 
-    def __init__(self, root: str | os.PathLike[str], generation: int) -> None:
+    def __init__(self, root: Lake, generation: int) -> None:
         self.names: dict[str, list[str]] = {}
         """Paths relative to the lake, by kind: a table, ``open/`` and a table, or something internal."""
         self.rows: dict[str, int] = {}
         """Rows by kind."""
         self.checksums: dict[str, int] = {}
         """CRC-32 of each file that is complete."""
-        self._root = Path(root)
+        self._root = place(root)
         self._generation = generation
         self._token = uuid4().hex[:12]
         self._parts: dict[str, _Part] = {}
@@ -164,7 +185,8 @@ class LakeFiles:
         table = kind.removeprefix(OPEN)
         number = f"open-{len(names)}" if table != kind else len(names)
         path = f"{table}/{self._generation:010d}-{self._token}-{number}.parquet"
-        make_folder((self._root / path).parent)
+        if isinstance(self._root, Path):
+            make_folder((self._root / path).parent)
         file = _Summed(self._root / path)
         names.append(path)
         try:
@@ -179,8 +201,7 @@ class LakeFiles:
         part = self._parts[kind]
         part.flush()
         part.writer.close()
-        part.file.flush()
-        os.fsync(part.file.file.fileno())
+        part.file.sync()
         part.file.close()
         self.checksums[part.path] = part.file.checksum
         del self._parts[kind]
@@ -202,7 +223,7 @@ def add_files(manifest: Manifest, files: Mapping[str, list[str]], checksums: Map
 
 
 @contextmanager
-def writing(root: Path) -> Iterator[None]:
+def writing(root: Place) -> Iterator[None]:
     """`LakeError` for what goes wrong with the disk of a lake: errors of open files do not name the file."""
     try:
         yield
@@ -211,7 +232,7 @@ def writing(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Place) -> Iterator[None]:
     """`LakeError` that names a file of a lake where its content cannot be read."""
     try:
         yield
@@ -220,17 +241,17 @@ def reading(path: Path) -> Iterator[None]:
         raise LakeError(f"{path} cannot be read: the lake is damaged ({why})") from None
 
 
-def rows_of(path: Path) -> int:
+def rows_of(path: Place) -> int:
     """Rows of a Parquet file; `LakeError` where it is none."""
     with reading(path):
-        return int(pq.read_metadata(path).num_rows)
+        return int(pq.read_metadata(opened(path)).num_rows)
 
 
 _ERRORS = "ingest_errors"
 _ERROR_COLUMNS = ("capture", "event", "message", "offset", "frames")
 
 
-def remember_errors(root: Path, after: Manifest, captures: Mapping[str, str]) -> None:
+def remember_errors(root: Place, after: Manifest, captures: Mapping[str, str]) -> None:
     """Note in a manifest what the table of errors holds about captures, whose names are given by their digests.
 
     Only what has been written with this manifest counts: earlier rows are of other files that had these names.
@@ -253,7 +274,7 @@ def known_errors(manifest: Manifest, known: Iterable[tuple[str, str]]) -> list[C
     ]
 
 
-def add_errors(root: Path, after: Manifest, errors: Iterable[CaptureError]) -> int:
+def add_errors(root: Place, after: Manifest, errors: Iterable[CaptureError]) -> int:
     """Write rows for errors of captures that the table does not have yet; returns how many."""
     wanted = {(utf8(one.capture), utf8(one.message)): one for one in errors}
     if not wanted:
@@ -267,9 +288,9 @@ def add_errors(root: Path, after: Manifest, errors: Iterable[CaptureError]) -> i
     return len(wanted)
 
 
-def _errors(root: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+def _errors(root: Place, names: Iterable[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name in names:
         with reading(root / name):
-            rows += pq.read_table(root / name, columns=list(_ERROR_COLUMNS), partitioning=None).to_pylist()
+            rows += pq.read_table(opened(root / name), columns=list(_ERROR_COLUMNS), partitioning=None).to_pylist()
     return [row for row in rows if row["event"] == "capture_error"]

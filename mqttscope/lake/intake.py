@@ -12,16 +12,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.dissect.fast_path import FastPath
+from mqttscope.lake.files import reading
+from mqttscope.lake.kernel import flow_memory, key_memory
+from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.memory import FlowMemory, Late, remembered, resume
+from mqttscope.lake.store import Place, opened
 from mqttscope.lake.tables import LOOK, Collector
 from mqttscope.net.frame import FrameSink
 from mqttscope.net.segment import Segment
 
+STATE_ROWS: Final = 1_000
+"""So many states of flows are read or written at a time."""
 _BEFORE_ALL_NS: Final = -1 << 61
 
 
@@ -67,11 +74,15 @@ class Intake(FrameSink):
         """Time of the latest segment of this ingest and all earlier ones; ``None`` where there is none."""
         return None if self._last_ns == _BEFORE_ALL_NS else self._last_ns
 
-    def resume(self, memory: FlowMemory) -> None:
-        """Continue a flow of an earlier ingest."""
-        self._resumes = True
-        resume(memory, self.dissector, self.collector)
-        self.late.adopt(memory)
+    def resume(self, root: Place, before: Manifest) -> None:
+        """Continue with what rules and flows remember of earlier ingests; `LakeError` where that cannot be read."""
+        for key in _states(root, before.scope_state_files):
+            self.collector.recall(key_memory(key))
+        for state in _states(root, before.state_files):
+            self._resumes = True
+            memory = flow_memory(state)
+            resume(memory, self.dissector, self.collector)
+            self.late.adopt(memory)
 
     def read(self, captures: Sequence[str], parts: Mapping[str, Part]) -> None:
         """Read captures, in the order of their first frames; ``parts``: what is to be read of each."""
@@ -141,3 +152,11 @@ class Intake(FrameSink):
                     yield from events
                     continue
             yield item
+
+
+def _states(root: Place, names: Iterable[str]) -> Iterator[bytes]:
+    """What flows, or rules, remember."""
+    for name in names:
+        with reading(root / name):
+            for found in pq.ParquetFile(opened(root / name)).iter_batches(STATE_ROWS, columns=["state"]):
+                yield from found.column("state").to_pylist()

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -31,6 +32,7 @@ from zlib import crc32
 
 from mqttscope.capture.write import opener, replace_file
 from mqttscope.errors import MqttscopeError
+from mqttscope.lake.store import Lake, Place, Status, StorePath, place
 
 FORMAT = 3
 NAME = "manifest.json"
@@ -99,18 +101,36 @@ class Manifest:
         return {name for names in (*self.files.values(), *self.open_files.values()) for name in names}
 
 
-def read_manifest(folder: Path, name: str = NAME) -> Manifest:
-    """The manifest of a folder; an empty one where there is no lake yet."""
+def folder_of(lake: Lake) -> Path:
+    """The folder of a lake; `LakeError` where it is in a store."""
+    root = place(lake)
+    if isinstance(root, StorePath):
+        raise LakeError(f"{root} is in a store, and this works with a lake in a folder alone")
+    return root
+
+
+def read_manifest(folder: Place, name: str = NAME) -> Manifest:
+    """The manifest of a lake; an empty one where there is no lake yet."""
     path = folder / name
     try:
-        data: Any = json.loads(path.read_bytes())
+        found = path.read_bytes()
     except FileNotFoundError:
         return Manifest()
     except NotADirectoryError:
         raise LakeError(f"{folder} is no folder") from None
+    except OSError as error:
+        why = error.strerror if isinstance(folder, StorePath) else error
+        raise LakeError(f"{path} cannot be read: {why}") from None
+    return load_manifest(found, path)
+
+
+def load_manifest(written: bytes, path: Place) -> Manifest:
+    """A manifest from what `dump_manifest` made, or an earlier release.  ``path``: what an error names."""
+    try:
+        data: Any = json.loads(written)
     except RecursionError:
         raise LakeError(f"{path} cannot be read: it is nested too deeply: the lake is damaged") from None
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise LakeError(f"{path} cannot be read: {error}") from None
     version = data.pop("format", None) if isinstance(data, dict) else None
     if version not in (FORMAT, EARLIER):
@@ -197,12 +217,18 @@ def _is_stream(stream: object) -> bool:
     )
 
 
-def check_files(folder: Path, manifest: Manifest) -> None:
+def check_files(folder: Place, manifest: Manifest) -> None:
     """Look whether everything that belongs to a lake is there, as long as it was; `LakeError` names what is not."""
+    there = _there(folder) if isinstance(folder, StorePath) else None
     for name in sorted(manifest.all_files()):
         path = folder / name
         try:
-            size = path.stat().st_size
+            if there is None:
+                size = path.stat().st_size
+            elif name in there:
+                size = there[name].st_size
+            else:
+                raise FileNotFoundError(2, "No such file or directory")
         except OSError as error:
             why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
             raise LakeError(f"{path} {why}: the lake is damaged") from None
@@ -211,7 +237,15 @@ def check_files(folder: Path, manifest: Manifest) -> None:
             raise LakeError(f"{path} has {size:,} bytes and should have {wanted:,}: the lake is damaged")
 
 
-def check_content(folder: Path, manifest: Manifest, names: Collection[str]) -> None:
+def _there(folder: StorePath) -> dict[str, Status]:
+    """All objects of a lake: one question, and not one for each file."""
+    try:
+        return folder.store.files()
+    except OSError as error:
+        raise LakeError(f"{folder} cannot be read: {error.strerror or error}") from None
+
+
+def check_content(folder: Place, manifest: Manifest, names: Collection[str]) -> None:
     """Read files of a lake and compare their checksums, as far as there are any; `LakeError` names one that differs."""
     known = [name for name in names if name in manifest.checksums]
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
@@ -221,12 +255,15 @@ def check_content(folder: Path, manifest: Manifest, names: Collection[str]) -> N
 
 
 def check_tables(
-    folder: Path, manifest: Manifest, tables: Iterable[str] | None = None, *, most: int = CHECKED_BYTES
+    folder: Place, manifest: Manifest, tables: Iterable[str] | None = None, *, most: int = CHECKED_BYTES
 ) -> None:
     """The same for the files of some tables, or of all of them, unless together they are larger than this many bytes.
 
-    Of larger ones only pages are checked, by who reads them.
+    Of larger ones only pages are checked, by who reads them; and so are all of a store, which would have to be fetched
+    twice.
     """
+    if isinstance(folder, StorePath):
+        return
     wanted = {*manifest.files, *manifest.open_files} if tables is None else set(tables)
     names = [
         name for files in (manifest.files, manifest.open_files) for table in wanted for name in files.get(table, ())
@@ -235,7 +272,7 @@ def check_tables(
         check_content(folder, manifest, sorted(names))
 
 
-def checksum_of(path: Path) -> int:
+def checksum_of(path: Place) -> int:
     """CRC-32 of a file; `LakeError` where it cannot be read."""
     found = 0
     try:
@@ -248,12 +285,13 @@ def checksum_of(path: Path) -> int:
     return found
 
 
-def open_lake(lake: str | os.PathLike[str]) -> Manifest:
+def open_lake(lake: Lake) -> Manifest:
     """The manifest of a lake; `LakeError` where there is none, or where files of it are missing or cut off."""
-    root = Path(lake)
+    root = place(lake)
     manifest = read_manifest(root)
     if not manifest.generation:
-        raise LakeError(f"{os.fspath(lake)} holds no lake" if root.is_dir() else f"{lake} does not exist")
+        there = isinstance(root, StorePath) or root.is_dir()
+        raise LakeError(f"{root} holds no lake" if there else f"{root} does not exist")
     while True:
         try:
             check_files(root, manifest)
@@ -267,12 +305,17 @@ def open_lake(lake: str | os.PathLike[str]) -> Manifest:
             # An ingest has just taken files away that were of the generation before.
 
 
+def dump_manifest(manifest: Manifest) -> bytes:
+    """A manifest as it is written."""
+    data = asdict(manifest)
+    return json.dumps({"format": FORMAT, _CHECKSUM: _checksum(data)} | data, indent=1).encode()
+
+
 def write_manifest(folder: Path, manifest: Manifest, name: str = NAME) -> None:
     """Make a manifest the one that counts, in one step that a crash cannot halve."""
     new = folder / f"{name}.new"
-    with open(new, "w", encoding="utf-8", opener=opener) as file:
-        data = asdict(manifest)
-        json.dump({"format": FORMAT, _CHECKSUM: _checksum(data)} | data, file, indent=1)
+    with open(new, "wb", opener=opener) as file:
+        file.write(dump_manifest(manifest))
         file.flush()
         os.fsync(file.fileno())
     replace_file(new, folder / name)
@@ -290,22 +333,39 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def remove_strays(folder: Path, manifest: Manifest) -> list[str]:
+def remove_strays(folder: Place, manifest: Manifest) -> list[str]:
     """Take away Parquet files that belong to no finished ingest; returns their names.
 
     Of the tables only what is of a later generation: what earlier ones had and the manifest does not name is for the
-    readers of earlier versions, until the tables are vacuumed.
+    readers of earlier versions, until the tables are vacuumed.  In a store another ingest may be writing: what is there
+    only since `ALIVE_S` may be of that.
     """
     known = manifest.all_files()
     if (folder / PENDING).exists():
         known |= read_manifest(folder, PENDING).all_files()
     strays = []
-    for path in sorted(folder.glob("*/*.parquet")):
-        name = path.relative_to(folder).as_posix()
-        if name not in known and (name.startswith(KEPT_APART) or _generation(path.name) > manifest.generation):
-            path.unlink()
+    for name in _parquet_files(folder):
+        if name not in known and (name.startswith(KEPT_APART) or is_later(name, manifest.generation)):
+            (folder / name).unlink()
             strays.append(name)
     return strays
+
+
+ALIVE_S = 86_400
+"""An ingest into a store is not expected to take longer than this."""
+
+
+def _parquet_files(folder: Place) -> list[str]:
+    """All that is in the folders of a lake, but what another ingest may just have written."""
+    if not isinstance(folder, StorePath):
+        return [path.relative_to(folder).as_posix() for path in sorted(folder.glob("*/*.parquet"))]
+    before = time.time() - ALIVE_S
+    return [name for name, one in _there(folder).items() if _FILE.fullmatch(name) and one.st_mtime < before]
+
+
+def is_later(name: str, generation: int) -> bool:
+    """Whether a file is of a later generation."""
+    return _generation(name.rpartition("/")[2]) > generation
 
 
 KEPT_APART = ("state/", "scope_state/", "flow_keys/", "open/")

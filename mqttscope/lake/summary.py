@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from mqttscope.lake.files import reading, rows_of
 from mqttscope.lake.manifest import Manifest, is_of, read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
+from mqttscope.lake.store import Place, opened
 from mqttscope.lake.writer import Ingested
 from mqttscope.net.frame import CaptureError
 
@@ -54,7 +54,7 @@ class Summary:
     """Connections whose captures came later than newer ones: no rule of wider scope has judged them."""
 
 
-def summarize(root: Path, before: Manifest, done: Ingested) -> Summary:
+def summarize(root: Place, before: Manifest, done: Ingested) -> Summary:
     """Numbers of the ingest that found the lake in the state of ``before``."""
     after = read_manifest(root)
 
@@ -83,32 +83,32 @@ def summarize(root: Path, before: Manifest, done: Ingested) -> Summary:
     )
 
 
-def table_rows(root: Path, manifest: Manifest) -> dict[str, int]:
+def table_rows(root: Place, manifest: Manifest) -> dict[str, int]:
     """Rows of each table that a lake has, what is still open included; sums and tables without rows are left out."""
     rows = Counter(_rows(root, manifest, manifest.files))
     rows.update(_rows(root, manifest, manifest.open_files))
     return {table: rows[table] for table in EVENT_TABLES if rows[table]}
 
 
-def _rows(root: Path, manifest: Manifest, files: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _rows(root: Place, manifest: Manifest, files: Mapping[str, Sequence[str]]) -> dict[str, int]:
     counted = {table: _count(root, manifest, files.get(table, ())) for table in EVENT_TABLES}
     return {table: rows for table, rows in counted.items() if rows}
 
 
-def _count(root: Path, manifest: Manifest, names: Sequence[str]) -> int:
+def _count(root: Place, manifest: Manifest, names: Sequence[str]) -> int:
     return sum(manifest.rows[name] if name in manifest.rows else rows_of(root / name) for name in names)
 
 
-def _by_severity(root: Path, names: Sequence[str]) -> dict[str, int]:
+def _by_severity(root: Place, names: Sequence[str]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for name in names:
         with reading(root / name):
-            for found in pq.ParquetFile(root / name).iter_batches(columns=["severity"]):
+            for found in pq.ParquetFile(opened(root / name)).iter_batches(columns=["severity"]):
                 counts.update(found.column("severity").to_pylist())
     return dict(sorted(counts.items()))
 
 
-def _of_connections(root: Path, names: Sequence[str]) -> tuple[OfConnections, int]:
+def _of_connections(root: Place, names: Sequence[str]) -> tuple[OfConnections, int]:
     """What is counted of connections, and how many of them came late."""
     made, late = OfConnections(), 0
     for row in _rows_of(root, names, ["copied_segments", "one_sided", "tcp", "late"]):
@@ -119,7 +119,7 @@ def _of_connections(root: Path, names: Sequence[str]) -> tuple[OfConnections, in
     return made, late
 
 
-def _discarded(root: Path, names: Sequence[str], made: OfConnections) -> None:
+def _discarded(root: Place, names: Sequence[str], made: OfConnections) -> None:
     """Count the segments that no connection took."""
     for row in _rows_of(root, names, ["event", "length"]):
         if row["event"] == "discarded":
@@ -127,18 +127,18 @@ def _discarded(root: Path, names: Sequence[str], made: OfConnections) -> None:
             made.discarded_bytes += row["length"] or 0
 
 
-def _rows_of(root: Path, names: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows_of(root: Place, names: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     for name in names:
         with reading(root / name):
-            for found in pq.ParquetFile(root / name).iter_batches(columns=list(columns)):
+            for found in pq.ParquetFile(opened(root / name)).iter_batches(columns=list(columns)):
                 yield from found.to_pylist()
 
 
-def _errors(root: Path, names: Sequence[str]) -> list[CaptureError]:
+def _errors(root: Place, names: Sequence[str]) -> list[CaptureError]:
     rows: list[dict[str, Any]] = []
     for name in names:
         with reading(root / name):
-            for found in pq.ParquetFile(root / name).iter_batches():
+            for found in pq.ParquetFile(opened(root / name)).iter_batches():
                 rows += found.to_pylist()[: MOST_ERRORS - len(rows)]
     return [
         CaptureError(row["capture"], row["message"], row["offset"], row["frames"] or 0)

@@ -15,7 +15,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
@@ -43,8 +42,8 @@ from mqttscope.lake.files import (
     reading,
     remember_errors,
 )
-from mqttscope.lake.intake import Intake
-from mqttscope.lake.kernel import Unfinished, begun, flow_memory, key_memory, state_row
+from mqttscope.lake.intake import STATE_ROWS, Intake
+from mqttscope.lake.kernel import Unfinished, begun, state_row
 from mqttscope.lake.manifest import (
     LakeError,
     Manifest,
@@ -61,6 +60,7 @@ from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_STATE, STATE, TA
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.state import VERSION as STATE_VERSION
 from mqttscope.lake.state import dump
+from mqttscope.lake.store import Lake, Place, opened, place
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.net.frame import CaptureError
 
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
 _SUMS = ("topics", "clients", "sessions")
 _READ = ("messages", "connections", "ingest_errors")
-_STATE_ROWS = 1_000
 
 
 @dataclass(slots=True)
@@ -100,7 +99,7 @@ class Ingested:
 
 def write_lake(
     captures: Sequence[str | os.PathLike[str]],
-    folder: str | os.PathLike[str],
+    folder: Lake,
     options: LakeOptions | None = None,
     *,
     faults: Mapping[str, str] | None = None,
@@ -111,7 +110,7 @@ def write_lake(
     ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called
     with the number of segments so far, after each of them.
     """
-    root = Path(folder)
+    root = place(folder)
     options = options or LakeOptions()
     with lake_lock(root):
         before = read_manifest(root)
@@ -141,7 +140,7 @@ def write_lake(
 
 
 def note_errors(
-    root: Path,
+    root: Place,
     after: Manifest,
     done: Ingested,
     fresh: Mapping[str, str],
@@ -178,11 +177,21 @@ def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
     )
 
 
-def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read."""
-    root = Path(folder)
-    manifest = read_manifest(root)
-    check_tables(root, manifest, (name,))
+def read_table(
+    folder: Lake,
+    name: str,
+    columns: Sequence[str] | None = None,
+    *,
+    manifest: Manifest | None = None,
+) -> pa.Table:
+    """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read.
+
+    ``manifest``: of a lake that was opened before, and checked, so that several tables are of one generation.
+    """
+    root = place(folder)
+    if manifest is None:
+        manifest = read_manifest(root)
+        check_tables(root, manifest, (name,))
     with reading(root / name):
         found = _dataset(root, manifest, name)
         old = RENAMED.get(name, {}) if manifest.schema == 1 else {}
@@ -190,7 +199,7 @@ def read_table(folder: str | os.PathLike[str], name: str, columns: Sequence[str]
         return found.to_table(columns=wanted).rename_columns(list(columns or TABLES[name].names))
 
 
-def _dataset(root: Path, manifest: Manifest, name: str) -> Dataset:
+def _dataset(root: Place, manifest: Manifest, name: str) -> Dataset:
     if name not in TABLES:
         raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
@@ -201,14 +210,15 @@ def _dataset(root: Path, manifest: Manifest, name: str) -> Dataset:
     return dataset([root / one for one in names], schema)
 
 
-def _batches(root: Path, manifest: Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(root: Place, manifest: Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Columns of a table of this version, file by file; those that a file does not have are null.
 
     `dataset` does the same, and loads pandas where that is installed.
     """
     schema = TABLES[name].arrow()
     for path in (*manifest.files.get(name, ()), *manifest.open_files.get(name, ())):
-        file = pq.ParquetFile(root / path)
+        # Of files in a store nobody has compared the checksums.
+        file = pq.ParquetFile(opened(root / path), page_checksum_verification=True)
         known = [one for one in columns if one in file.schema_arrow.names]
         for found in file.iter_batches(columns=known):
             arrays = [
@@ -227,7 +237,7 @@ def settings_digest(options: LakeOptions) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def check_settings(before: Manifest, options: LakeOptions, root: Path) -> None:
+def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
@@ -301,7 +311,7 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _read(
-    root: Path,
+    root: Place,
     fresh: _Fresh,
     options: LakeOptions,
     before: Manifest,
@@ -313,15 +323,12 @@ def _read(
     collector.note_drops(dropping_captures(root, before))
     with LakeFiles(root, after.generation) as files:
         intake = Intake(collector, files.write, before.last_ns, progress)
-        for key in _states(root, before.scope_state_files):
-            collector.recall(key_memory(key))
-        for state in _states(root, before.state_files):
-            intake.resume(flow_memory(state))
+        intake.resume(root, before)
         intake.read(list(fresh.names.values()), fresh.parts)
         memories = intake.remembered()
         intake.flush(everything=True)
-        for start in range(0, len(memories), _STATE_ROWS):
-            states = list(map(state_row, memories[start : start + _STATE_ROWS]))
+        for start in range(0, len(memories), STATE_ROWS):
+            states = list(map(state_row, memories[start : start + STATE_ROWS]))
             files.write(STATE.name, batch(STATE.name, states))
         keys = collector.key_memories(open_connections(memories))
         if keys:
@@ -341,7 +348,7 @@ def _read(
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
 
-def dropping_captures(root: Path, manifest: Manifest) -> set[str]:
+def dropping_captures(root: Place, manifest: Manifest) -> set[str]:
     """Captures that report dropped frames; connections that are open may have their last frames there."""
     if not manifest.files.get("ingest_errors"):
         return set()
@@ -355,15 +362,7 @@ def _write(files: LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None
         files.write(name, found)
 
 
-def _states(root: Path, names: Iterable[str]) -> Iterator[bytes]:
-    """What flows, or rules, remember."""
-    for name in names:
-        with reading(root / name):
-            for found in pq.ParquetFile(root / name).iter_batches(_STATE_ROWS, columns=["state"]):
-                yield from found.column("state").to_pylist()
-
-
-def _write_sums(root: Path, after: Manifest) -> None:
+def _write_sums(root: Place, after: Manifest) -> None:
     """Topics, clients and sessions are made again of all that is there."""
     made = {}
     with reading(root / "messages"):

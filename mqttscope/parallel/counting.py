@@ -220,16 +220,16 @@ class _Known:
 class Together(Statistics):
     """The statistics of all processes."""
 
-    def __init__(self, count: int, note: Callable[[CaptureNotice], None]) -> None:
+    def __init__(self, count: int, note: Callable[[CaptureNotice], None], *, along: bool = False) -> None:
         """``note``: told of notices of captures."""
-        super().__init__()
+        super().__init__(along=along)
         self._known = _Known([array("q") for _ in range(count)])
         self._opened = 0
         self._note = note
 
     def take(self, entries: Entries) -> None:
         """Take what processes say, in the order of the captures."""
-        captures, topics, add = self._known.captures, self._known.topics, self._window.add
+        captures, topics, add, along = self._known.captures, self._known.topics, self._window.add, self.along
         order, _, times, sizes, codes = entries
         for at in order:
             now, size, code = times[at], sizes[at], codes[at]
@@ -238,6 +238,9 @@ class Together(Statistics):
                 continue
             second = now // _SECOND
             add(second, size)
+            if along is not None:
+                along.add(now)
+                along.add(now, 1, size)
             if code < _CAPTURES:
                 captures[code].add(second, size)
                 continue

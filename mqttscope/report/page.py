@@ -6,7 +6,7 @@ import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from rich.box import Box
 from rich.console import Console, RenderableType
@@ -64,6 +64,27 @@ class Column:
     def empty(self) -> bool:
         """Whether it says nothing."""
         return self.shares is None and not any(self.cells)
+
+
+class Tables(Protocol):
+    """What tables are written to: a terminal (`Page`), or a page for a browser (`report.html.sheet`)."""
+
+    @property
+    def unicode(self) -> bool:
+        """Whether arrows and ellipses can be shown."""
+
+    @property
+    def ellipsis(self) -> str:
+        """What stands for something that was left out."""
+
+    def line(self, parts: Sequence[str], style: str = "") -> None:
+        """Phrases one after the other."""
+
+    def title(self, text: str) -> None:
+        """Heading of a section."""
+
+    def table(self, name: Column, columns: list[Column]) -> None:
+        """A table whose first column holds names."""
 
 
 class Page:

@@ -59,8 +59,10 @@ FORMATS: dict[str, tuple[str, str]] = {
     "ladder": ("ladder", "Ladder"),
     "csv": ("table", "Table"),
     "jsonl": ("jsonl", "JsonLines"),
+    "html": ("html.packets", "Packets"),
 }
-"""Name of a format -> module, which is imported when the format is used, and class: a `PublicReport` but for jsonl."""
+"""Name of a format -> module, which is imported when the format is used, and class: a `PublicReport` but for jsonl and
+what is made of its lines."""
 MAX_TRACED_BYTES = 65_536
 """Packets whose fields, the payload of a PUBLISH aside, take more bytes are explained up to here."""
 

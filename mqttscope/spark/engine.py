@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,8 @@ from mqttscope.analysis.answer import NO_QUERY, STRING, Answer, UnknownQueryErro
 from mqttscope.analysis.dialects import SPARK
 from mqttscope.analysis.questions import Row
 from mqttscope.analysis.shapes import MARK, PATTERN
-from mqttscope.lake.manifest import Manifest, open_lake
+from mqttscope.analysis.views import VIEWS, named_in
+from mqttscope.lake.manifest import Manifest, folder_of, open_lake
 from mqttscope.spark.tables import make_views, read
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, lake: str | os.PathLike[str], manifest: Manifest | None = None) -> None:
         self.spark = spark
         self.lake = os.fspath(lake)
-        self.manifest = manifest or open_lake(lake)
+        self.manifest = manifest or open_lake(folder_of(lake))
         # The session may be the user's, with views of these names.
         self._prefix = f"mqttscope_{uuid4().hex[:8]}"
         self._views: list[str] = []
@@ -117,11 +118,21 @@ def ask(spark: SparkSession, lake: str | os.PathLike[str], sql: str, limit: int 
     ``hex``, as in JSON Lines.  Raises what Spark raises, `LakeError` where there is no lake.
     """
     make_views(spark, lake)
+    make_ready_views(spark, named_in(sql))
     found = spark.sql(question(spark, sql))
     kinds = [one.dataType for one in found.schema]
     source = found.toLocalIterator() if limit is None else iter(found.limit(limit).collect())
     rows = ([value_of(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in source)
     return Answer([(one.name, one.dataType.simpleString()) for one in found.schema], rows)
+
+
+def make_ready_views(spark: SparkSession, names: Iterable[str]) -> None:
+    """Name views that are ready (`mqttscope.analysis.views`) for SQL; the tables have their names already."""
+    for name in names:
+        ready = VIEWS[name]
+        found = spark.sql(ready.query(SPARK, {one: one for one in ready.tables}))
+        columns = (f.col(one).alias(one, metadata={"comment": told}) for one, told in ready.columns.items())
+        found.select(*columns).createOrReplaceTempView(name)
 
 
 def question(spark: SparkSession, sql: str) -> str:

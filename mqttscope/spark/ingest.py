@@ -24,7 +24,7 @@ from mqttscope.capture.locations import PARALLEL, Location, find, open_location,
 from mqttscope.capture.ranges import WHOLE, Settled
 from mqttscope.capture.read import NO_FRAME, BoundedFile
 from mqttscope.lake.commit import commit, lake_lock, merge_small
-from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, remove_strays
+from mqttscope.lake.manifest import LakeError, Manifest, folder_of, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import Ingested, check_settings, next_generation, note_errors
 from mqttscope.mqtt.view import utf8
@@ -68,7 +68,7 @@ def ingest(
     has other settings, `NoCapturesError` where nothing can be opened, `SparkUnavailableError` where executors lack
     something, and what Spark raises.
     """
-    root, options, known = Path(lake), options or LakeOptions(), dict(settings or {})
+    root, options, known = folder_of(lake), options or LakeOptions(), dict(settings or {})
     named = [one for one in sources if isinstance(one, str)]
     locations = [one for one in sources if isinstance(one, Location)] + (find(named, known) if named else [])
     ship(spark)

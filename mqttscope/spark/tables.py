@@ -14,7 +14,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqttscope.lake.manifest import LakeError, Manifest, open_lake
+from mqttscope.lake.manifest import LakeError, Manifest, folder_of, open_lake
 from mqttscope.spark.ingest_tasks import TaskReport
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
 
     Without files it is empty and has all columns.  Raises `LakeError` where there is no lake or no such table.
     """
-    return read(spark, lake, open_lake(lake), name)
+    return read(spark, lake, open_lake(folder_of(lake)), name)
 
 
 def read(spark: SparkSession, lake: Lake, manifest: Manifest, name: str) -> DataFrame:
@@ -70,7 +70,7 @@ def read(spark: SparkSession, lake: Lake, manifest: Manifest, name: str) -> Data
     old = renamed(name) if manifest.schema == 1 else {}
     if old:
         columns = type(columns)([_named(one, old.get(one.name, one.name)) for one in columns])
-    found = spark.read.option(VERIFY, "true").schema(columns).parquet(*parquet_paths(Path(lake), files))
+    found = spark.read.option(VERIFY, "true").schema(columns).parquet(*parquet_paths(folder_of(lake), files))
     return found.withColumnsRenamed({then: today for today, then in old.items()}) if old else found
 
 
@@ -87,7 +87,7 @@ def _named(field: StructField, name: str) -> StructField:
 
 def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -> None:
     """Name tables of a lake for SQL, as temporary views of the session."""
-    manifest = open_lake(lake)
+    manifest = open_lake(folder_of(lake))
     for name in names:
         read(spark, lake, manifest, name).createOrReplaceTempView(name)
 

@@ -29,7 +29,7 @@ from mqttscope.capture.fingerprint import Fingerprint
 from mqttscope.capture.write import make_folder, opener, write_file
 from mqttscope.lake.commit import STREAM, commit, complete, lake_lock, merge_small
 from mqttscope.lake.files import add_errors, known_errors, reading
-from mqttscope.lake.manifest import Errors, LakeError, Manifest, read_manifest, remove_strays
+from mqttscope.lake.manifest import Errors, LakeError, Manifest, folder_of, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.summary import table_rows
@@ -109,7 +109,7 @@ def watch(
     written, has other settings, or is written by another process, and what Spark raises.  Whenever and however this
     ends, the lake is consistent, and the next call with the same sources continues.
     """
-    root, options = Path(lake).resolve(), options or LakeOptions()
+    root, options = folder_of(lake).resolve(), options or LakeOptions()
     over = over or threading.Event()
     with lake_lock(root):
         before = read_manifest(root)

@@ -9,7 +9,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.net.segment import unread_groups
 from mqttscope.report.base import View
 from mqttscope.report.numbers import number, per_second, percent, plural, size
-from mqttscope.report.page import Column, Page
+from mqttscope.report.page import Column, Page, Tables
 from mqttscope.report.when import duration
 from mqttscope.stats import rows as at
 from mqttscope.stats.as_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span
@@ -33,12 +33,20 @@ def render(
 ) -> bytes:
     """Finished statistics as text, at most as wide as the view (80 columns where it has no limit)."""
     page = Page(view)
+    overview(page, statistics, other_flows, skipped or {})
+    write_tables(page, statistics, tables=tables, sort=sort, top=top)
+    return page.encoded()
+
+
+def write_tables(
+    page: Tables, statistics: Statistics, *, tables: Iterable[str] = TABLES, sort: str | None = None, top: int = TOP
+) -> None:
+    """The tables that were asked for, of at most ``top`` rows each."""
     asked = set(tables)
 
     def first(table: str, rows: Iterable[Any]) -> list[Any]:
         return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
 
-    _overview(page, statistics, other_flows, skipped or {})
     totals = statistics.totals
     if "capture" in asked:
         _types(page, totals.traffic)
@@ -53,16 +61,17 @@ def render(
         clients_table(page, first("client", statistics.clients.values()), len(statistics.clients), totals)
     if "topic" in asked and statistics.topics:
         topics_table(page, first("topic", statistics.topics.values()), len(statistics.topics), totals)
-    return page.encoded()
 
 
-def _overview(page: Page, statistics: Statistics, other_flows: int, skipped: Mapping[str, int]) -> None:
+def overview(page: Tables, statistics: Statistics, other_flows: int, skipped: Mapping[str, int]) -> None:
+    """The amounts of everything, and what went wrong, in a few lines."""
     totals, traffic = statistics.totals, statistics.totals.traffic
     opened = totals.outcomes.connections
     page.line(
         [
             plural(len(statistics.captures), "capture"),
-            plural(totals.frames, "frame"),
+            # A page of packets counts no frames.
+            *([plural(totals.frames, "frame")] if totals.frames or not traffic.packets else []),
             time_of(page, totals.duration_ns),
             plural(opened, "connection"),
             plural(len(statistics.clients), "client"),
@@ -119,7 +128,7 @@ def _beyond_limits(statistics: Statistics) -> list[str]:
     return found
 
 
-def _types(page: Page, traffic: Traffic) -> None:
+def _types(page: Tables, traffic: Traffic) -> None:
     counts = traffic.counts
     kinds = [kind for kind in PacketType if counts[kind] or counts[16 + kind]]
     if not kinds:
@@ -139,7 +148,7 @@ def _types(page: Page, traffic: Traffic) -> None:
     )
 
 
-def _publishes(page: Page, traffic: Traffic) -> None:
+def _publishes(page: Tables, traffic: Traffic) -> None:
     counts = traffic.counts
     total = sum(counts[at.QOS : at.QOS + 8])
     if not total:
@@ -182,7 +191,12 @@ _ANSWER = {
 }
 
 
-def _handshakes(page: Page, traffic: Traffic) -> None:
+def handshake_of(key: int, arrow: str = "→") -> str:
+    """The packets of a handshake, by the key of its latencies."""
+    return f" {arrow} ".join(_ANSWER[at.HANDSHAKES[key >> 1]])
+
+
+def _handshakes(page: Tables, traffic: Traffic) -> None:
     keys = sorted(traffic.latencies.keys() | traffic.unanswered.keys())
     if not keys:
         return
@@ -193,10 +207,7 @@ def _handshakes(page: Page, traffic: Traffic) -> None:
         shown = [time_of(page, one.percentile(percentile)) if one else "" for one in found]
         return Column(title, shown, rank)
 
-    names = []
-    for key in keys:
-        asked, answered = _ANSWER[at.HANDSHAKES[key >> 1]]
-        names.append(f"{asked} {arrow} {answered}")
+    names = [handshake_of(key, arrow) for key in keys]
     page.title("Latency")
     page.table(
         Column("handshake", names, whole=True),
@@ -218,7 +229,7 @@ ENDINGS = {"broken": "no DISCONNECT, ", "refused": "refused, ", "unknown": "(not
 """What is said before how the transport of a connection ended that sent no DISCONNECT."""
 
 
-def _ends(page: Page, row: CaptureRow) -> None:
+def _ends(page: Tables, row: CaptureRow) -> None:
     outcomes = row.outcomes
     if not outcomes.connections:
         return
@@ -245,7 +256,7 @@ def _ends(page: Page, row: CaptureRow) -> None:
     )
 
 
-def time_of(page: Page, nanoseconds: int) -> str:
+def time_of(page: Tables, nanoseconds: int) -> str:
     """A length of time in the characters of the page."""
     return duration(nanoseconds, unicode=page.unicode)
 
@@ -293,12 +304,12 @@ def _column(title: str, rows: Sequence[R], shown: Callable[[R], str], rank: int 
     return Column(title, [shown(row) for row in rows], rank, right)
 
 
-def _slowest(page: Page, row: Any) -> str:
+def _slowest(page: Tables, row: Any) -> str:
     slowest = row.traffic.slowest
     return time_of(page, slowest) if slowest >= 0 else ""
 
 
-def _more(page: Page, shown: int, total: int, word: str) -> None:
+def _more(page: Tables, shown: int, total: int, word: str) -> None:
     if total > shown:
         page.line([f"{page.ellipsis} and {plural(total - shown, word)} more (--top N shows N)"], style="dim")
 
@@ -307,7 +318,7 @@ def _shares(parts: Iterable[int], whole: int, rank: int) -> Column:
     return Column("", shares=[part / whole if whole else 0.0 for part in parts], rank=rank, style="cyan")
 
 
-def captures_table(page: Page, rows: list[CaptureRow], total: int) -> None:
+def captures_table(page: Tables, rows: list[CaptureRow], total: int) -> None:
     """One row per capture; ``total`` is how many there are."""
     everything = sum(row.traffic.packets for row in rows)
     page.title("Captures")
@@ -329,7 +340,7 @@ def captures_table(page: Page, rows: list[CaptureRow], total: int) -> None:
     _more(page, len(rows), total, "capture")
 
 
-def connections_table(page: Page, rows: list[ConnectionRow], total: int, totals: CaptureRow) -> None:
+def connections_table(page: Tables, rows: list[ConnectionRow], total: int, totals: CaptureRow) -> None:
     """One row per connection; bars are shares of all packets."""
 
     def ended(row: ConnectionRow) -> str:
@@ -376,7 +387,7 @@ def connections_table(page: Page, rows: list[ConnectionRow], total: int, totals:
     _more(page, len(rows), total, "connection")
 
 
-def clients_table(page: Page, rows: list[ClientRow], total: int, totals: CaptureRow) -> None:
+def clients_table(page: Tables, rows: list[ClientRow], total: int, totals: CaptureRow) -> None:
     """One row per client; bars are shares of all packets."""
 
     def silence(row: ClientRow) -> str:
@@ -415,7 +426,7 @@ def clients_table(page: Page, rows: list[ClientRow], total: int, totals: Capture
     _more(page, len(rows), total, "client")
 
 
-def topics_table(page: Page, rows: list[TopicRow], total: int, totals: CaptureRow) -> None:
+def topics_table(page: Tables, rows: list[TopicRow], total: int, totals: CaptureRow) -> None:
     """One row per topic; bars are shares of all messages."""
 
     def qos(row: TopicRow) -> str:

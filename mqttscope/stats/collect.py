@@ -23,6 +23,7 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
+from mqttscope.report.html.along import Along
 from mqttscope.session.connection import CONNECTING, REFUSED, Connection
 from mqttscope.session.inflight import SENT, Side
 from mqttscope.stats import rows as at
@@ -68,7 +69,9 @@ class Statistics:
         max_topic_clients: int = MAX_TOPIC_CLIENTS,
         max_topic_client_pairs: int = MAX_TOPIC_CLIENT_PAIRS,
         max_releases: int = MAX_RELEASES,
+        along: bool = False,
     ) -> None:
+        """With ``along`` packets and bytes are counted along the time as well."""
         self.limits = {
             "captures": max_captures,
             "connections": max_connections,
@@ -98,6 +101,7 @@ class Statistics:
         """PUBREL packets whose PUBCOMP was not waited for because of the limit."""
         self.early_closed = 0
         """Connections that were counted as ended because too many ran at a time."""
+        self.along = Along("packets", "bytes") if along else None
         self._live: dict[int, ConnectionRow] = {}
         self._releases = 0
         self._pairs = 0
@@ -206,6 +210,9 @@ class Statistics:
         traffic.window.add(second, size)
         total.window.add(second, size)
         self._window.add(second, size)
+        if self.along is not None:
+            self.along.add(now)
+            self.along.add(now, 1, size)
         if kind == _PUBLISH:
             self._publish(event, packet, from_server, size, second, row)
         elif kind in _ANSWERS:

@@ -65,6 +65,16 @@ class Histogram:
         self.count += other.count
         self.total += other.total
 
+    def below(self, value: int) -> int:
+        """How many values are below one, as exact as a percentile."""
+        if value > self.maximum:
+            return self.count
+        return sum(
+            count
+            for bucket, count in self.buckets.items()
+            if (0 if bucket == _ZERO else 2 * FACTOR**bucket / (FACTOR + 1)) < value
+        )
+
     def percentile(self, percent: float) -> int:
         """The smallest value that at least ``percent`` of all values do not exceed, at most 1 % off; 0 without values.
 

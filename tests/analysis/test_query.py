@@ -11,6 +11,7 @@ import pytest
 from mqttscope.analysis.answer import UnknownQueryError
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.analysis.query import ask, is_of_query, sentence
+from mqttscope.analysis.views import VIEWS
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table
 
@@ -55,7 +56,7 @@ def test_tables(engine: LocalEngine, lake: Path) -> None:
     found = ask(engine, "select type, count(*) as number from packets group by type")
     assert sum(row[1] for row in found.rows) == read_table(lake, "packets").num_rows
     assert len(list(ask(engine, "select * from findings", 3).rows)) == 3
-    assert [row[0] for row in ask(engine, "show tables").rows] == sorted(TABLES)
+    assert [row[0] for row in ask(engine, "show tables").rows] == sorted((*TABLES, *VIEWS))
 
 
 def test_tables_are_described_with_their_meanings(engine: LocalEngine) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import mqttscope
-from mqttscope.api.reading import ArgumentError, Reading, ReadingError, read_port, read_ports, read_version, select
+from mqttscope.api.errors import ArgumentError
+from mqttscope.api.reading import Reading, ReadingError, read_port, read_ports, read_version, select
 from mqttscope.capture import open_capture, tshark
 from mqttscope.dissect import dissect
 from mqttscope.mqtt.constants import ProtocolVersion

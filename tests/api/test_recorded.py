@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.api.captures import Source
-from mqttscope.api.reading import ArgumentError
+from mqttscope.api.errors import ArgumentError
 from mqttscope.api.recorded import NothingRecordedError, Wanted, read_pace, read_recorded
 from mqttscope.replay.rewrite import Moment, RewriteError
 from tests.cli.running import capture

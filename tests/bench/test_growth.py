@@ -42,6 +42,7 @@ def test_a_kind_is_the_same_each_time_and_no_rule_fails(kind: Kind, tmp_path: Pa
     assert (packets == 0) == (kind.__name__ in WITHOUT_MQTT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_findings_of_a_packet_do_not_grow_with_it(kind: Kind, tmp_path: Path) -> None:
     """Of each rule one about a packet, or one for each statement and each way to count."""

@@ -86,6 +86,7 @@ def spoken(secure: Secure, talk: Talk, chunk: int = 0) -> Talk:
     return talk
 
 
+@pytest.mark.long
 @VERSIONS
 @pytest.mark.parametrize("chunk", [0, 7, 1_000])
 def test_the_same_as_from_a_file(version: ssl.TLSVersion, chunk: int, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def numbered(*datas: tuple[int, bytes]) -> list[Frame]:
     return [replace(frame(data, link_type, number=number)) for number, (link_type, data) in enumerate(datas, 1)]
 
 
+@pytest.mark.long
 def test_all_committed_captures_give_the_segments_of_our_own_walk() -> None:
     """Field by field: keys with their tunnels, numbers, flags, payload, what is missing, frame, time, capture."""
     counted: tuple[Counter[str], Counter[str]] = Counter(), Counter()
@@ -230,6 +231,7 @@ def test_fragments_give_the_segment_with_the_number_of_the_last_frame() -> None:
     assert skipped == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", [40, 54, 60, 70, 96, 200])
 def test_snap_lengths(length: int) -> None:
     given = [one for one in open_capture(COMMITTED[:12]) if isinstance(one, Frame)]
@@ -430,6 +432,7 @@ def test_who_looks_no_further_leaves_no_tshark_behind() -> None:
     assert dissection._process.ended
 
 
+@pytest.mark.long
 def test_the_shared_captures_of_links_and_transports() -> None:
     """Where both know the link type: the same segments, and no more left aside than our own walk leaves."""
 

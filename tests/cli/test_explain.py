@@ -15,6 +15,7 @@ from mqttscope.cli.main import group
 from tests.cli.running import CAPTURES
 from tests.cli.running import run as run_program
 from tests.explain.running import capture
+from tests.report.html.reader import blocks
 
 
 @pytest.fixture(autouse=True)
@@ -152,3 +153,13 @@ def test_damaged_captures_end_without_a_traceback(form: str, tmp_path: Path) -> 
 def test_every_capture_is_explained_without_its_secrets(form: str) -> None:
     for path in CAPTURES:
         assert b"s3cret" not in run(path, "--format", form, "--all").stdout.encode()
+
+
+def test_a_page_has_the_explanations_of_json(tmp_path: Path) -> None:
+    page = tmp_path / "why.html"
+    capture_file = capture("hasty-clients")
+    assert run(capture_file, "--output", page).return_value == 0
+
+    assert blocks(page.read_bytes(), "explanations") == told(capture_file)["explanations"]
+    assert run(capture_file, "--output", page, "--message", "#").return_value == 0
+    assert b"<h2>Messages</h2>" in page.read_bytes()

@@ -140,6 +140,7 @@ class TestNotRead:
 
 @pytest.mark.tshark
 class TestViaTshark:
+    @pytest.mark.long
     def test_all_committed_captures_give_the_same_lines(self) -> None:
         """The JSON Lines of every event of every capture of the project, byte by byte."""
         expected = invoke("inspect", "--format", "jsonl", *CAPTURES)

@@ -268,6 +268,7 @@ def mutated(port: int, folder: Path, *options: str, **more: Any) -> Ran:
     return ran("mutate", capture("v311-qos"), "--broker", f"mqtt://127.0.0.1:{port}", *options, folder=folder, **more)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(NAMES, "pings", "to-acknowledge", "huge", "nonsense", "deaf"))
 def test_a_replay_ends_whatever_the_broker_sends(name: str, tmp_path: Path) -> None:
     with broker(name) as port:
@@ -279,6 +280,7 @@ def test_a_replay_ends_whatever_the_broker_sends(name: str, tmp_path: Path) -> N
     assert done.most_bytes < MOST_BYTES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["pings", "to-acknowledge"])
 def test_what_is_not_kept_of_a_flood_is_said(name: str, tmp_path: Path) -> None:
     said = "packets beyond the recording not kept, compared or measured"
@@ -296,6 +298,7 @@ def test_what_is_not_kept_of_a_flood_is_said(name: str, tmp_path: Path) -> None:
     assert done.most_bytes < MOST_BYTES
 
 
+@pytest.mark.long
 def test_a_packet_above_all_limits_is_passed_over_and_said(tmp_path: Path) -> None:
     """256 MB are announced, and they come."""
     with broker("huge") as port:
@@ -320,6 +323,7 @@ def test_a_replay_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
     assert done.after_signal_s < END_S
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some([*FLOODS, "silent"], "pings", "huge", "silent"))
 def test_a_broker_without_end_is_no_broker_for_mutate(name: str, tmp_path: Path) -> None:
     with broker(name) as port:
@@ -330,6 +334,7 @@ def test_a_broker_without_end_is_no_broker_for_mutate(name: str, tmp_path: Path)
     assert done.most_bytes < MOST_BYTES
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.parametrize("name", some(["pings", "to-acknowledge", "huge"], "to-acknowledge"))
 def test_mutate_ends_its_cases_in_a_flood(name: str, tmp_path: Path) -> None:

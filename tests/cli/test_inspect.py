@@ -13,6 +13,7 @@ from mqttscope.cli.options import PACKET_FORMATS as OFFERED
 from mqttscope.report.escape import cells
 from tests.cli.running import CAPTURES, FORMATS, capture, inspected, invoke
 from tests.each import each
+from tests.report.html.reader import blocks
 
 QOS = capture("v5-qos")
 TWICE = "mqttscope: 31 segments were captured twice (two taps or a mirrored port?)\n"
@@ -134,7 +135,7 @@ def test_limit_counts_what_the_filter_lets_through() -> None:
         ("--payload-limit", "-1"),
         ("--payload", "xml"),
         ("--time", "mars"),
-        ("--format", "html"),
+        ("--format", "pdf"),
         ("--mqtt-version", "4"),
     ],
     ids=" ".join,
@@ -245,3 +246,49 @@ def test_a_columns_variable_that_makes_no_sense_is_no_reason_to_fail(value: str)
 
     assert (done.code, done.err) == (0, "")
     assert "PUBLISH" in done.text
+
+
+def test_a_page_has_the_lines_of_json_lines_and_charts(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = invoke("inspect", QOS, "--output", page)
+
+    assert (done.code, done.out, done.err) == (0, b"", "")
+    written = page.read_bytes()
+    assert blocks(written, "events") == inspected(QOS).lines
+    assert b"Packets along the time" in written
+    assert b"How long answers take" in written
+    assert invoke("inspect", QOS, "--format", "html").out == written
+
+
+def test_a_page_is_limited_and_says_so(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = invoke("inspect", QOS, "--output", page, "--limit", "5")
+
+    assert done.code == 0
+    assert done.err == "mqttscope: the page ends after 5 packets, as --limit asks; the capture may hold more\n"
+    assert sum(row["event"] == "packet" for row in blocks(page.read_bytes(), "events")) == 5
+    assert b"as --limit asks" in page.read_bytes()
+
+
+def test_a_page_of_what_is_selected_and_of_nothing(tmp_path: Path) -> None:
+    page, nothing = tmp_path / "page.htm", tmp_path / "nothing.html"
+    assert invoke("inspect", QOS, "--output", page, "--filter", "type == publish").code == 0
+    assert {row["type"] for row in blocks(page.read_bytes(), "events")} == {"publish"}
+    done = invoke("inspect", QOS, "--output", nothing, "--connection", "99")
+    assert done.code == 0
+    assert "99" in done.err
+    assert blocks(nothing.read_bytes(), "events") == []
+
+
+def test_a_page_is_not_written_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.cli.output.is_terminal", lambda: True)
+    for command in ("inspect", "stats", "explain"):
+        done = invoke(command, QOS, "--format", "html")
+        assert (done.code, done.out) == (2, b""), command
+        assert "write it to a file: --output FILE.html" in done.err
+
+
+def test_a_name_alone_does_not_change_a_format_that_was_asked_for(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    invoke("inspect", QOS, "--output", page, "--format", "jsonl")
+    assert page.read_bytes() == inspected(QOS).out

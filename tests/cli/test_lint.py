@@ -537,6 +537,21 @@ def test_a_failing_rule_is_told_and_makes_the_run_incomplete(monkeypatch: pytest
     assert "CON108" in result.stdout
 
 
+def test_a_page_is_asked_for_by_its_name_and_not_written_to_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, other = tmp_path / "lint.html", tmp_path / "lint.HTM"
+
+    assert run(FAILING, "--output", page).return_value == 1
+    assert page.read_bytes().startswith(b"<!doctype html>")
+    run(FAILING, "--output", other, "--format", "concise")
+    assert b": PUB103 " in other.read_bytes()
+    assert b"<html" not in other.read_bytes()
+    monkeypatch.setattr("mqttscope.cli.output.is_terminal", lambda: True)
+    assert "--output FILE.html" in refused(FAILING, "--format", "html")
+    assert run(FAILING, "--format", "html", "--output", page).return_value == 1
+
+
 NO_MQTT = "nothing to judge: no MQTT packet in what was read"
 
 

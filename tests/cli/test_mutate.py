@@ -72,6 +72,7 @@ def test_deviations_are_told_and_make_exit_code_1(broker: Broker) -> None:
     assert row["case"] == next(row["case"] for row in cases if row["number"] == number)
 
 
+@pytest.mark.long
 def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "found"
     done = invoke(

@@ -39,6 +39,7 @@ def processes(word: str) -> list[int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 @pytest.mark.parametrize("seconds", [0.0, 0.5], ids=["at once", "a little later"])
 def test_java_ends_with_a_command_that_is_ended_while_it_starts(seconds: float, tmp_path: Path) -> None:

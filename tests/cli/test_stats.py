@@ -191,3 +191,22 @@ def test_interrupted_it_shows_what_it_has(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert result.stdout.startswith("1 capture")
     assert isinstance(result.exception, KeyboardInterrupt | SystemExit) or result.exception is not None
+
+
+def test_a_page_by_one_process_or_several(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.html", tmp_path / "two.html"
+    assert run(path("misdelivered"), "--output", one).return_value == 0
+    assert run(path("misdelivered"), "--output", two, "--jobs", "2").return_value == 0
+
+    assert b"Packets along the time" in one.read_bytes()
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_text_and_json_go_to_a_file_too(tmp_path: Path) -> None:
+    for form in ("text", "json"):
+        target = tmp_path / form
+        run(path("v5-qos"), "--format", form, "--output", target)
+        shown = run(path("v5-qos"), "--format", form).stdout
+        assert target.read_text("utf-8") == shown
+    refused = run(path("v5-qos"), "--output", path("v5-qos"))
+    assert "is a capture that is read" in str(refused.exception)

@@ -67,6 +67,7 @@ def test_over_ipv6(tmp_path: Path) -> None:
         check("v5-qos", url, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["v31-qos", "v5-qos"])
 def test_as_somebody_else(name: str, tmp_path: Path) -> None:
     """The broker knows one account; the recorded clients were anonymous."""

@@ -68,6 +68,7 @@ def packets(path: Path, keys: bytes | None) -> tuple[list[tuple[str, bytes]], li
     return found, only(events, ConnectionClosed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
 def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
@@ -105,6 +106,7 @@ def said(packet: dict[str, Any]) -> tuple[str, str]:
     return packet["direction"], json.dumps([packet["type"], packet["length"], packet.get(packet["type"])])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
 def test_live_with_a_key_log_that_grows(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:

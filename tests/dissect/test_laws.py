@@ -251,6 +251,7 @@ def test_flows_with_all_that_hangs_on_them_are_plain_data() -> None:
             assert plain or isinstance(value, Enum) or dataclasses.is_dataclass(value), f"{path} is a {type(value)}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_short_connections_do_not_let_the_tables_grow() -> None:
     """Thirty thousand flows of all kinds, two a second."""

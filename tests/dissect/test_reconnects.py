@@ -171,6 +171,7 @@ def test_nothing_is_lost_silently_whatever_was_captured(first_captured: str) -> 
     assert silent == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
 def test_the_linter_accuses_nobody_who_comes_back(first_captured: str) -> None:
     accused = [(name(case), found.errors) for case in CASES if (found := result(case, first_captured)).errors]
@@ -178,6 +179,7 @@ def test_the_linter_accuses_nobody_who_comes_back(first_captured: str) -> None:
     assert accused == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
 def test_nothing_is_mistaken_where_stacks_send_time_stamps(first_captured: str) -> None:
     wrong = [name(case) for case in CASES if not outcome(scene(*case, first_captured, clocks=True)).right]

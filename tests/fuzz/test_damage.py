@@ -34,6 +34,7 @@ def test_the_same_captures_come_in_every_run() -> None:
     assert len(set(damage.damaged(200))) > 190
 
 
+@pytest.mark.long
 def test_no_command_ends_with_a_traceback(tmp_path: Path) -> None:
     found = list(damage.damaged(COUNT))
     for start in range(0, COUNT, damage.TOGETHER):

@@ -38,6 +38,7 @@ def seeded(name: str) -> tuple[Target, list[bytes]]:
     return target, list(target.seeds())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_the_law_holds_for_every_seed(name: str) -> None:
     target, seeds = seeded(name)

@@ -1,8 +1,9 @@
-"""Ingests that are killed: ``python -m tests.lake.kill_ingest FOLDER STEP PART PART`` prints what became of them.
+"""Ingests that are killed: ``python -m tests.lake.kill_ingest LAKES STEP PART PART [SETTINGS]`` says what became of it.
 
-The first part is ingested, then the second one is killed where it brings something to the disk: at the first place, at
-that STEP places after it, and so on to the end; each time in a new copy of the lake.  Every ingest is a process of its
-own, a fork of this one, which has no threads of delta-rs: these do not survive a fork.
+LAKES is a folder, or a place in a store, whose settings are a JSON object.  The first part is ingested, then the second
+one is killed where it brings something to the disk or the store: at the first place, at that STEP places after it, and
+so on to the end; each time in a new copy of the lake.  Every ingest is a process of its own, a fork of this one, which
+has no threads of delta-rs and pyarrow: these do not survive a fork.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from mqttscope.lake import delta
 from mqttscope.lake.manifest import PENDING, read_manifest
 from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.store import Place, Store, StorePath, place
 from mqttscope.lake.writer import read_table, write_lake
 from tests.lake.reading import options
 
@@ -41,33 +44,55 @@ def forked(work: Callable[[], Any]) -> Any:
     return json.loads(told) if status == 0 else None
 
 
-def killed(lake: Path, capture: str, place: int) -> bool:
-    """Ingest a capture, and end without a word when something is brought to the disk for the n-th time."""
-    sync, calls = os.fsync, count(1)
+def killed(lake: Place, capture: str, moment: int) -> bool:
+    """Ingest a capture, and end without a word when something is brought to the disk for the n-th time.
 
-    def fsync(fd: Any) -> None:
-        if next(calls) == place:
+    In a store the moments before and after something is written or committed count.
+    """
+    calls = count(1)
+
+    def reached() -> None:
+        if next(calls) == moment:
             os.kill(os.getpid(), signal.SIGKILL)
-        sync(fd)
 
-    os.fsync = fsync
+    def watch(owner: Any, name: str, *, after: bool) -> None:
+        real = getattr(owner, name)
+
+        def watched(*given: Any, **more: Any) -> Any:
+            reached()
+            found = real(*given, **more)
+            if after:
+                reached()
+            return found
+
+        setattr(owner, name, watched)
+
+    if isinstance(lake, Path):
+        watch(os, "fsync", after=False)
+    else:
+        for owner, name in ((StorePath, "open_output"), (Store, "replace"), (delta, "_publish")):
+            watch(owner, name, after=True)
     write_lake([capture], lake, options())
     return True
 
 
-def rows(lake: Path) -> dict[str, list[str]]:
+def rows(lake: Place) -> dict[str, list[str]]:
     """What mqttscope reads."""
     return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}
 
 
-def in_tables(lake: Path) -> dict[str, list[str]]:
+def in_tables(lake: Place) -> dict[str, list[str]]:
     """What everyone else reads."""
-    return {name: sorted(map(repr, DeltaTable(str(lake / name)).to_pyarrow_table().to_pylist())) for name in TABLES}
+    found = {}
+    for name in TABLES:
+        table = DeltaTable(delta._uri(lake / name), storage_options=delta._options(lake))
+        found[name] = sorted(map(repr, table.to_pyarrow_table().to_pylist()))
+    return found
 
 
-def again(lake: Path, capture: str) -> dict[str, Any]:
+def again(lake: Place, capture: str) -> dict[str, Any]:
     """What is read after a kill, and after the same ingest has been run again."""
-    pending, before, read = (lake / PENDING).exists(), rows(lake), read_manifest(lake).generation
+    pending, before, read = is_pending(lake), rows(lake), read_manifest(lake).generation
     write_lake([capture], lake, options())
     return {
         "pending": pending, "read": read, "before": before, "after": rows(lake), "in_tables": in_tables(lake),
@@ -75,14 +100,35 @@ def again(lake: Path, capture: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main(folder: str, step: str, first: str, second: str) -> None:
+def is_pending(lake: Place) -> bool:
+    """Whether a commit has broken off that the next ingest completes."""
+    if isinstance(lake, Path):
+        return (lake / PENDING).exists()
+    return read_manifest(lake, PENDING).generation > read_manifest(lake).generation
+
+
+def copy(base: Place, lake: Place) -> None:
+    """A copy of a lake."""
+    if isinstance(base, Path):
+        shutil.copytree(base, str(lake))
+        return
+    assert isinstance(lake, StorePath)
+    for name in base.store.files():
+        with (lake / name).open_output() as file:
+            file.write((base / name).read_bytes())
+
+
+def main(lakes: str, step: str, first: str, second: str, settings: str = "{}") -> None:
     """Kill ingests until one ends by itself."""
-    base = Path(folder) / "base"
-    forked(lambda: write_lake([first], base, options()).rows)
-    for place in count(1, int(step)):
-        lake = Path(folder) / f"lake-{place}"
-        shutil.copytree(base, lake)
-        if forked(partial(killed, lake, second, place)):
+
+    def named(name: str) -> Place:
+        return place(f"{lakes}/{name}", json.loads(settings))
+
+    forked(lambda: write_lake([first], named("base"), options()).rows)
+    for moment in count(1, int(step)):
+        lake = named(f"lake-{moment}")
+        forked(partial(copy, named("base"), lake))
+        if forked(partial(killed, lake, second, moment)):
             break
         sys.stdout.write(json.dumps(forked(partial(again, lake, second))) + "\n")
 

@@ -101,6 +101,7 @@ def test_all_captures_at_once(tmp_path: Path) -> None:
     same(in_lake(tmp_path / "lake"), linted(CAPTURES))
 
 
+@pytest.mark.long
 def test_all_captures_in_pieces(tmp_path: Path) -> None:
     files = []
     taken: set[bytes] = set()
@@ -167,6 +168,7 @@ def ingested(
     return rows
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5), drops=st.booleans())
 def test_several_clients_and_servers(chance: random.Random, files: int, drops: bool) -> None:
@@ -226,6 +228,7 @@ def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path
     assert "several passwords" in rows[0]["message"]
 
 
+@pytest.mark.long
 def test_every_rule_of_wide_scope_finds_something() -> None:
     among = [rule.bad[0] for rule in WIDE_RULES]
     # In the first town all find something but for one, in the second one that does.

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from mqttscope.lake.columns import array_of, batch_of
 from mqttscope.lake.schemas import INTERNAL, TABLES
-from tests.cli.running import ROOT, environment
+from tests.cli.running import environment
+from tests.conftest import ROOT
 from tests.each import each
 
 KINDS = sorted({one.type for table in (*TABLES.values(), *INTERNAL) for one in table.columns}, key=str)

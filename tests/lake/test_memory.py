@@ -115,6 +115,7 @@ def test_three_parts_in_every_order(
     check(ingested(written(found, tmp_path, 3), order, tmp_path / "lake"), wanted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_many_parts_in_any_order(
     seed: int, found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
@@ -227,6 +228,7 @@ def test_an_old_connection_with_the_same_numbers_is_another_one(tmp_path: Path) 
     assert len(rows) == 2 * len(ingested([new], (0,), tmp_path / "one"))
 
 
+@pytest.mark.long
 def test_parts_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(memories, "MAX_PARTS", 2)
     found = segments(2, 40)

@@ -97,6 +97,7 @@ def test_the_search_finds_what_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch)
     assert Secrets(scene.secrets).leak(bytes_of(got)) is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 @pytest.mark.parametrize("size", [5, 1000])
 def test_the_next_ingest_goes_on_as_if_there_had_been_one(scene: Scene, size: int) -> None:

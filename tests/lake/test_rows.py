@@ -131,6 +131,7 @@ def test_findings_are_those_of_the_linter(path: Path) -> None:
     assert len(names) == len(found)
 
 
+@pytest.mark.long
 def test_findings_of_one_connection_are_those_of_the_command_line() -> None:
     """There, numbers of packets are those of the run, which are the same where nothing else is in it.
 

@@ -82,6 +82,7 @@ def closing(tables: Tables) -> Tables:
     return tables
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", SEVERAL, ids=lambda path: path.parent.name)
 def test_tables_of_several_ingests_are_those_of_one(path: Path, tmp_path: Path) -> None:
     given = options()
@@ -98,6 +99,7 @@ def test_tables_of_several_ingests_are_those_of_one(path: Path, tmp_path: Path) 
     assert ordered(closing({name: whole[name] for name in EVENT_TABLES})) == ordered(closing(wanted))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", SEVERAL, ids=lambda path: path.parent.name)
 def test_a_capture_that_grows_from_ingest_to_ingest(path: Path, tmp_path: Path) -> None:
     content, growing = path.read_bytes(), tmp_path / path.name

@@ -79,6 +79,7 @@ def apart_by(homes: dict[int, tuple[Hashable, ...]], source: Source) -> list[Fin
     return apart
 
 
+@pytest.mark.long
 @each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_a_capture_gives_the_same_by_key(path: Path) -> None:
     check(lambda: dissect(open_capture([str(path)])))

@@ -90,6 +90,7 @@ def try_cuts(every: int) -> None:
                 assert found == [], (rule.code, example.title, lengths)
 
 
+@pytest.mark.long
 def test_a_cut_packet_makes_no_error() -> None:
     try_cuts(QUICK)
 

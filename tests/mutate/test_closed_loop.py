@@ -150,6 +150,7 @@ def test_every_mutation_is_in_a_family() -> None:
     assert [one.name for one in catalogue() if not any(matches(one.name, words) for words in FAMILIES)] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("version", FLOWS)
@@ -157,6 +158,7 @@ def test_the_linter_finds_what_is_broken_and_nothing_else(version: str, family: 
     assert problems(FLOWS[version], side, family) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "side"), [("limited", CLIENT), ("authenticated", CLIENT), ("authenticated", SERVER)])
 def test_the_linter_finds_what_only_special_flows_can_break(name: str, side: str) -> None:
     known = {one.name for one, _ in applicable(FLOWS["5.0"], side)}
@@ -231,6 +233,7 @@ def wrong_with(name: str, part: int | None) -> list[str]:
     return [text for text in told if text is not None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CAPTURES)
 def test_it_is_so_with_recorded_flows(name: str) -> None:
     """A tenth of the catalogue for each side, another one for each capture."""

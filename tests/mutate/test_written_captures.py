@@ -57,6 +57,7 @@ def problem(case: Case, rows: list[dict[str, Any]]) -> str | None:
     return f"{case.mutation.name} breaks {sorted(missing)}, found {sorted(found)}" if missing else None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "side"),
     [("v31-qos", CLIENT), ("v311-qos", CLIENT), ("v311-qos", SERVER), ("v5-qos", CLIENT), ("v5-qos", SERVER)],
@@ -74,6 +75,7 @@ def test_the_linter_finds_in_the_file_what_the_mutations_break(name: str, side: 
     assert [one for one in told if one is not None] == []
 
 
+@pytest.mark.long
 @pytest.mark.tshark
 def test_tshark_finds_nothing_wrong_below_mqtt(tmp_path: Path) -> None:
     """Checksums are right, every segment is in order, acknowledged and sent once, and each case is a connection."""

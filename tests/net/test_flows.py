@@ -152,6 +152,7 @@ def test_the_shared_captures_are_found() -> None:
     assert len(TORTURE) >= 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", [p for p in DERIVED if "lost" not in p.name], ids=name_of)
 def test_real_streams_come_out_whole_however_they_were_cut_and_mixed(path: Path) -> None:
     events = run(path)

@@ -202,6 +202,7 @@ def test_ordinary_datagrams_are_not_taken_for_vxlan(payload: bytes) -> None:
     assert segment(frame(ip4(udp(1234, payload), 17), 228)) is headers.NOT_TCP
 
 
+@pytest.mark.long
 @settings(max_examples=2_000, deadline=None, derandomize=True)
 @given(
     st.integers(0, 65535) | st.sampled_from([53, 123, 443, 1701, 1883, 2152, 3544, 4341, 4500, 5247, 8472, 37008]),
@@ -275,6 +276,7 @@ SHORT = [
 ]
 
 
+@pytest.mark.long
 @given(
     st.sampled_from(SHORT),
     st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=3),

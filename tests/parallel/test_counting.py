@@ -21,11 +21,13 @@ from tests.parallel.shared import CAPTURES, Items, Kept, items_of, mixture
 def shown(statistics: Statistics) -> bytes:
     statistics.finish()
     tables: Any = ("capture", "connection", "client", "topic")
-    return dumps(document(statistics, tables=tables, sort=None, top=None, other_flows=0, skipped={}))
+    assert statistics.along is not None
+    bars = repr([(one.name, one.pieces) for one in statistics.along.bars()]).encode()
+    return bars + dumps(document(statistics, tables=tables, sort=None, top=None, other_flows=0, skipped={}))
 
 
 def by_one(items: Items) -> bytes:
-    statistics = Statistics()
+    statistics = Statistics(along=True)
     for event in dissect_segments(segments(statistics.frames(items))):
         statistics.feed(event)
     return shown(statistics)
@@ -33,7 +35,7 @@ def by_one(items: Items) -> bytes:
 
 def by_several(items: Items, count: int) -> bytes:
     told: list[CaptureNotice] = []
-    merge, together = Merge(count), Together(count, told.append)
+    merge, together = Merge(count), Together(count, told.append, along=True)
     parts = []
     for number in range(count):
         kept = Kept()
@@ -67,7 +69,7 @@ def test_damage_copies_disorder_and_time_outs_give_the_same(seed: int) -> None:
 
 def test_seconds_are_those_of_all_flows() -> None:
     items = items_of(*CAPTURES[:40])
-    whole = Statistics()
+    whole = Statistics(along=True)
     for event in dissect_segments(segments(whole.frames(items))):
         whole.feed(event)
     whole.finish()

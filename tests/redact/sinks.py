@@ -27,6 +27,8 @@ from mqttscope.report.broker_test.outcome import concealed
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.sarif import head
 from mqttscope.report.findings.shown import FORMATS, make_reporter
+from mqttscope.report.html.packets import Packets
+from mqttscope.report.html.page import script, style
 from mqttscope.report.jsonl import JsonLines, dumps
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.page import Page
@@ -36,6 +38,8 @@ from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
+from mqttscope.stats.as_html import Measured
+from mqttscope.stats.as_html import render as page
 from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
@@ -63,6 +67,11 @@ def rules() -> tuple[Rule, ...]:
     return tuple(usual_rule(rule) for rule in all_rules().values())
 
 
+def bare(page: bytes) -> bytes:
+    """A page without its style and its script, which come from no capture and are long."""
+    return page.replace(style().encode(), b"").replace(script().encode(), b"")
+
+
 def outputs(made: Mutant) -> Iterator[tuple[str, bytes]]:
     """What every format says of a damaged conversation."""
     yield from inspected(made.segments)
@@ -80,10 +89,10 @@ def outputs(made: Mutant) -> Iterator[tuple[str, bytes]]:
 def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     """``inspect`` and ``stats``."""
     view = View(width=0)
-    sinks = [Text() for _ in range(6)]
+    sinks = [Text() for _ in range(7)]
     reporters: list[Reporter] = [
         TextLines(sinks[0], view), Tree(sinks[1], View(width=120)), Ladder(sinks[2], view), Table(sinks[3], view),
-        JsonLines(sinks[4]), Tree(sinks[5], View(width=60, payload="hex")),
+        JsonLines(sinks[4]), Tree(sinks[5], View(width=60, payload="hex")), Measured(Packets(sinks[6], view)),
     ]  # fmt: skip
     statistics = Statistics()
     for event in dissect_segments(segments, READING):
@@ -93,11 +102,13 @@ def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     for reporter in reporters:
         reporter.close()
     yield from zip(
-        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree"), (one.whole() for one in sinks), strict=True
-    )
+        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree", "html"), (bare(one.whole()) for one in sinks),
+        strict=True,
+    )  # fmt: skip
     statistics.finish()
     yield "stats", render(statistics, view)
     yield "stats json", dumps(document(statistics))
+    yield "stats html", bare(page(statistics))
 
 
 def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
@@ -115,8 +126,8 @@ def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
         for one in findings:
             reporter.feed(one)
         reporter.close(summary)
-        # What SARIF says of all rules comes from no capture, and is long.
-        yield f"lint {name}", sink.whole().removeprefix(head())
+        # What SARIF says of all rules comes from no capture either.
+        yield f"lint {name}", bare(sink.whole().removeprefix(head()))
     yield "internal errors", repr(linter.internal_errors).encode()
 
 

@@ -204,6 +204,7 @@ def test_damaged_packets_hide_the_values_that_names_announce(at: int) -> None:
     assert "hunter2" not in words(written("full", [finding]))
 
 
+@pytest.mark.long
 @each("packet", [packet for packet, _ in PACKETS], ids=lambda packet: type(packet).__name__)
 def test_whatever_was_captured_can_be_concealed(packet: ControlPacket) -> None:
     chance = random.Random(repr(packet))

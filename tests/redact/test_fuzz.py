@@ -83,6 +83,7 @@ def test_no_output_shows_a_secret(part: int) -> None:
     assert openly <= SOME // 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(2))
 def test_no_output_shows_a_secret_of_what_was_spliced(part: int) -> None:
     found, openly = leaks(range(part * SPLICED // 2, (part + 1) * SPLICED // 2), splice)

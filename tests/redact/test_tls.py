@@ -33,6 +33,7 @@ pytestmark = pytest.mark.tshark
 SCENES = [one for one in (*scenes(), *splice_scenes()) if one.name in ("5.0", "re-authentication 5.0", "again 3.1.1")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
 def test_no_output_of_what_was_decrypted_shows_a_secret(scene: Scene, version: ssl.TLSVersion, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""A real browser without a window, for pages: what it draws."""
+"""A real browser without a window, for pages: what it draws, and what becomes of their elements."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import subprocess
@@ -33,16 +34,44 @@ class Picture:
         return {row[at : at + 3] for row in self.rows for at in range(0, len(row), 3)}
 
 
+def program() -> str:
+    """The browser; the calling test is skipped where there is none."""
+    found = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("there is no browser: apt-get install chromium")
+    return found
+
+
+WAITS_MS = 3_000
+"""Time of the page, not of the clock, after which it is read."""
+
+
+def elements(page: bytes, folder: Path, *, act: str = "", width: int = 1_100) -> str:
+    """The page as markup, after its script ran.
+
+    ``act``: a script that runs after that of the page, which would not let it: its policy is taken out for that.
+    """
+    if act:
+        page = re.sub(rb'<meta http-equiv="Content-Security-Policy"[^>]*>', b"", page)
+        page = page.replace(b"</body></html>", f"<script>{act}</script></body></html>".encode())
+    source = folder / "page.html"
+    source.write_bytes(page)
+    done = subprocess.run(
+        [program(), *QUIET, f"--user-data-dir={folder / 'profile'}", f"--virtual-time-budget={WAITS_MS}",
+         f"--window-size={width},900", "--dump-dom",
+         source.as_uri()],
+        capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
+    return done.stdout.decode()
+
+
 def picture(page: bytes, folder: Path, *, dark: bool = False, width: int = 800, height: int = 4_000) -> Picture:
     """Draw a page; the calling test is skipped where there is no browser."""
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("there is no browser: apt-get install chromium")
     source, target = folder / "page.html", folder / "page.png"
     source.write_bytes(page)
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     subprocess.run(
-        [program, *QUIET, scheme, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}",
+        [program(), *QUIET, scheme, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}",
          f"--screenshot={target}", source.as_uri()],
         capture_output=True, check=True, timeout=120,
     )  # fmt: skip

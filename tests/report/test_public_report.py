@@ -60,6 +60,7 @@ def told(made: Mutant, **view: Any) -> bytes:
     return sink.whole()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(("kind", "count"), [(mutant, 200), (splice, 40)])
 def test_a_report_cannot_leak(kind: Any, count: int) -> None:

@@ -47,6 +47,7 @@ def connections(random: Random, count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_topics_clients_and_sessions(spark: SparkSession) -> None:
     random = Random(1)
     some, others = messages(random, 300), connections(random, 60)

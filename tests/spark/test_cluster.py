@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.spark.cluster import SMALL, Ingest, check_job, needs_spark, run_job, standalone, tables
 
@@ -18,6 +20,7 @@ CONFIGURATION = {
 }
 
 
+@pytest.mark.long
 def test_a_standalone_cluster(tmp_path: Path, bucket: tuple[Any, dict[str, str]]) -> None:
     """Files and a store give the tables that one process gives."""
     needs_spark()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.spark.cluster import Ingest, check_job, connect_server, needs_spark, run_job, tables
 
 
+@pytest.mark.long
 def test_a_server_of_spark_connect(tmp_path: Path) -> None:
     """Gives the tables that one process gives."""
     needs_spark("grpc")

@@ -125,6 +125,7 @@ def test_sql(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.sql("select count(*), count(distinct flow) from seen").collect()[0][:] == (10, 1)
 
 
+@pytest.mark.long
 def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, str]], tmp_path: Path) -> None:
     client, settings = bucket
     content = pcap(frames(3000, 1000))

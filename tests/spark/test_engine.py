@@ -12,12 +12,13 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mq
 
 import pyarrow as pa
 
-from mqttscope.analysis.answer import UnknownQueryError
+from mqttscope.analysis.answer import Answer, UnknownQueryError
 from mqttscope.analysis.dialects import SPARK
 from mqttscope.analysis.fleet import PARTS, add_overview
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.analysis.questions import Lake, Selection
 from mqttscope.analysis.talk import add_talk
+from mqttscope.analysis.views import VIEWS
 from mqttscope.lake.writer import read_table
 from mqttscope.report.fleet.model import PROPERTIES, Asked, FleetReport
 from mqttscope.spark.engine import SparkEngine, ask
@@ -62,6 +63,7 @@ def asked_of(engine: Engine, add: Any, asked: Asked) -> dict[str, Any]:
     return asdict(report)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("asked", "add"),
     [
@@ -75,6 +77,24 @@ def test_both_engines_give_the_same_answers(local: LocalEngine, engine: SparkEng
 
     assert asked_of(engine, add, asked) == expected
     assert expected != asdict(FleetReport("", asked))
+
+
+def test_views_have_the_rows_that_they_have_in_process(spark: SparkSession, lake: Path) -> None:
+    def rows(answer: Answer) -> list[str]:
+        """Percentiles of Spark may lie beside those of DuckDB; everything else is the same."""
+        names = [name for name, _ in answer.columns]
+        return sorted(str([one for name, one in zip(names, row, strict=True) if name[0] != "p"]) for row in answer.rows)
+
+    with LocalEngine(lake) as engine:
+        for name, ready in VIEWS.items():
+            answer, expected = ask(spark, lake, f"select * from {name}"), engine.ask(f"select * from {name}")
+            assert answer.columns == expected.columns
+            assert [one for one, _ in answer.columns] == list(ready.columns)
+            assert rows(answer) == rows(expected)
+    described = {row[0]: row[2] for row in ask(spark, lake, "describe deliveries").rows}
+    assert {name: told or "" for name, told in described.items()} == dict(VIEWS["deliveries"].columns)
+    for name in VIEWS:
+        spark.catalog.dropTempView(name)
 
 
 def test_a_session_is_left_as_it_was(spark: SparkSession, engine: SparkEngine) -> None:

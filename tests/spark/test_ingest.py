@@ -91,6 +91,7 @@ def test_tables_of_several_ingests_are_those_that_are_written_in_process(spark: 
     assert files_of(ours) == before == files_of_versions(ours)
 
 
+@pytest.mark.long
 def test_of_captures_that_have_grown_the_rest_is_read(spark: SparkSession, tmp_path: Path) -> None:
     before, growing, packed = (tmp_path / name for name in ("a.pcap", "b.pcapng", "b.pcapng.gz"))
     before.write_bytes(as_pcap(frames_of("planted-violations")))
@@ -116,6 +117,7 @@ def test_of_captures_that_have_grown_the_rest_is_read(spark: SparkSession, tmp_p
     assert numbers[0] == numbers[1]
 
 
+@pytest.mark.long
 def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +140,7 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(
     assert numbers[0] == numbers[1]
 
 
+@pytest.mark.long
 def test_what_is_rotated_in_between_is_left_to_the_next_ingest(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +195,7 @@ def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path
     assert read_manifest(ours).generation == 2
 
 
+@pytest.mark.long
 def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSession, tmp_path: Path) -> None:
     captures = troubled(tmp_path / "captures", 11, 4, overlap=True, jitter=True)
     given = usual_options()
@@ -206,6 +210,7 @@ def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSessi
     assert events == {"capture_drops"}
 
 
+@pytest.mark.long
 def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +309,7 @@ def test_the_next_generation_shares_nothing_with_the_one_before(tmp_path: Path) 
     assert after.generation == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1)], ids=str)
 def test_captures_that_come_late(order: tuple[int, ...], spark: SparkSession, tmp_path: Path) -> None:
     """Each packet is a row, and the tables are those that are written in process."""
@@ -326,6 +332,7 @@ def test_captures_that_come_late(order: tuple[int, ...], spark: SparkSession, tm
     assert any(read_table(ours, "connections").column("late").to_pylist())
 
 
+@pytest.mark.long
 def test_a_capture_with_counts_and_times_that_need_more_than_64_bits(spark: SparkSession, tmp_path: Path) -> None:
     """It is a row, and so is everything else of the collection."""
     path = tmp_path / "a.pcapng"

@@ -56,6 +56,7 @@ def test_joins_of_data_frames(spark: SparkSession, local: LocalEngine, lake: Pat
         assert len(wanted) > 10, columns
 
 
+@pytest.mark.long
 def test_message_expiry(spark: SparkSession) -> None:
     tables, _ = conversations()
     packets, messages, gaps = (spark.createDataFrame(tables[name]) for name in ("packets", "messages", "gaps"))

@@ -90,6 +90,7 @@ def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession)
     assert judged.sums.connections == judged.sums.quality.connections > 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     "selected",
@@ -113,6 +114,7 @@ def test_a_part_of_the_findings(selected: tuple[str, ...], captures: list[str]) 
     assert (there.code, there.err) == (here.code, here.err)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_path: Path) -> None:
     pumps = site(tmp_path / "site.pcapng")

@@ -86,6 +86,7 @@ class _Made(dict[int, Collection]):
         return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "split_bytes", "partitions"),
     [
@@ -116,6 +117,7 @@ def test_ingest(
     assert set(found["scope"].to_pylist()) == {"connection", "session", "broker"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "max_bytes"),
     [(3, FRAMES * 75), pytest.param(3, None, marks=LARGE), pytest.param(50, FRAMES * 20, marks=LARGE)],
@@ -137,6 +139,7 @@ def test_cuts_make_no_difference(collections: dict[int, Collection]) -> None:
         same_tables(collections[count].lake, collections[1].lake, places=False)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [pytest.param(1, marks=LARGE), 3, pytest.param(50, marks=LARGE)])
 def test_printed(collections: dict[int, Collection], count: int) -> None:

@@ -45,6 +45,7 @@ def once(spark: SparkSession, folder: Path, lake: Path, **given: Any) -> list[Ta
     return told
 
 
+@pytest.mark.long
 def test_captures_that_grow_and_rotate(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
@@ -70,6 +71,7 @@ def test_captures_that_grow_and_rotate(spark: SparkSession, tmp_path: Path) -> N
     assert tables(lake) == expected
 
 
+@pytest.mark.long
 def test_captures_that_are_compressed_before_they_are_read_to_their_ends(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
@@ -92,6 +94,7 @@ def test_captures_that_are_compressed_before_they_are_read_to_their_ends(spark: 
     assert ingest(spark, [str(folder)], lake, options()).captures == []
 
 
+@pytest.mark.long
 def test_drops_count_from_their_place_on_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     captures = troubled(folder, 2)
@@ -133,6 +136,7 @@ def test_a_batch_that_comes_again_changes_nothing(
         once(spark, folder, lake)
 
 
+@pytest.mark.long
 def test_fragments_that_come_in_different_batches(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
@@ -172,6 +176,7 @@ def test_what_was_ingested_is_known_and_goes_on(spark: SparkSession, tmp_path: P
     assert tables(lake) == tables(tmp_path / "one")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("packed", [False, True])
 def test_of_what_was_ingested_while_it_grew_the_rest_is_read(packed: bool, spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
@@ -198,6 +203,7 @@ def test_of_what_was_ingested_while_it_grew_the_rest_is_read(packed: bool, spark
     assert write_lake([growing], lake, options()).captures == []
 
 
+@pytest.mark.long
 def test_what_an_ingest_read_in_between_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
@@ -217,6 +223,7 @@ def test_what_an_ingest_read_in_between_is_not_read_again(spark: SparkSession, t
     assert frames[0] == frames[1]
 
 
+@pytest.mark.long
 def test_how_much_of_a_capture_is_in_the_lake_is_known_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
@@ -236,6 +243,7 @@ def test_how_much_of_a_capture_is_in_the_lake_is_known_in_every_batch(spark: Spa
     assert frames[0] == frames[1]
 
 
+@pytest.mark.long
 def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -262,6 +270,7 @@ def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
     }
 
 
+@pytest.mark.long
 def test_what_is_not_there_yet_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     """Folders without captures, then with a faulty one, then with another one of that name, then compressed ones."""
     folder, lake = tmp_path / "in", tmp_path / "lake"
@@ -293,6 +302,7 @@ def test_what_is_not_there_yet_is_waited_for(spark: SparkSession, tmp_path: Path
     ]
 
 
+@pytest.mark.long
 def test_it_ends_when_it_is_told_to(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()

@@ -35,7 +35,7 @@ def events_of(*names: str) -> Iterable[Event]:
     return dissect(open_capture([str(path(name)) for name in names]))
 
 
-def statistics_of(*names: str, **limits: int) -> Statistics:
+def statistics_of(*names: str, **limits: Any) -> Statistics:
     statistics = Statistics(**limits)
     for event in dissect(statistics.frames(open_capture([str(path(name)) for name in names]))):
         statistics.feed(event)

@@ -79,3 +79,14 @@ def test_a_clock_that_was_set_back_gives_no_negative_latency() -> None:
 
 def test_without_values_every_percentile_is_0() -> None:
     assert Histogram().percentile(99) == 0
+
+
+@given(st.lists(st.integers(0, 1 << 62), min_size=1, max_size=60), st.integers(0, 1 << 62))
+def test_values_below_another_are_counted_as_exactly_as_percentiles(values: list[int], limit: int) -> None:
+    found = Histogram()
+    for value in values:
+        found.add(value)
+
+    least, most = (sum(value < limit * factor for value in values) for factor in (0.98, 1.02))
+    assert least <= found.below(limit) <= most
+    assert found.below(max(values) + 1) == len(values)

@@ -8,15 +8,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from mqttscope.cli.command import SPARK, group, option, options
+from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.main import EXIT_USAGE, interruption, leaving, limit_ending, printable
 from mqttscope.cli.output import warn
-from mqttscope.cli.pipeline.common import SparkOptions, lake_option, size
+from mqttscope.cli.pipeline.common import SparkOptions, lake_option, pairs, size
 from mqttscope.cli.spark_session import PipelineFailedError, session
 from mqttscope.errors import MqttscopeError
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from mqttscope.analysis.answer import Answer
     from mqttscope.analysis.questions import Engine
     from mqttscope.lake.manifest import Manifest
+    from mqttscope.lake.store import Place
 
     class AskedEngine(Engine, Protocol):
         """An engine that answers a user's SQL as well."""
@@ -59,7 +59,11 @@ class BadQuestionError(MqttscopeError, click.ClickException):
 class AskOptions:
     """The lake that is asked, and what asks it."""
 
-    lake: str = lake_option()
+    lake: str = lake_option(stores=True)
+    settings: dict[str, str] = option(
+        LAKE, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
+        help="Setting of the store of the lake, such as region=eu-central-1; may be repeated.",
+    )  # fmt: skip
     engine: str = option(
         SPARK, "--engine", type=click.Choice(("auto", "local", "spark")), default="auto",
         help="What asks; local is DuckDB in this process, without Java. [default: auto, local for tables up to 4 GiB]",
@@ -72,15 +76,33 @@ class AskOptions:
 
     def __post_init__(self) -> None:
         of_spark = self.spark.master is not None or bool(self.spark.configuration)
+        if self.in_store and (self.engine == "spark" or of_spark):
+            raise click.UsageError(f"Spark asks no lake in a store, and {self.lake} is one: --engine local does")
         if self.engine == "local" and of_spark:
             raise click.UsageError("--engine local takes no --master and no --conf")
         if self.memory is not None and (self.engine == "spark" or of_spark):
             raise click.UsageError("--memory is of --engine local; for Spark it is --conf spark.driver.memory=4g")
 
+    @property
+    def in_store(self) -> bool:
+        """Whether the lake is in a store."""
+        from mqttscope.lake.store import is_store
+
+        return is_store(self.lake)
+
+    @property
+    def place(self) -> Place:
+        """Where the lake is."""
+        from mqttscope.lake.store import place
+
+        return place(self.lake, self.settings)
+
     def on_spark(self, bytes_of_tables: int) -> bool:
         """Whether Spark is to be asked."""
         if self.engine != "auto":
             return self.engine == "spark"
+        if self.in_store:
+            return False
         if self.spark.master is not None or self.spark.configuration:
             return True
         if bytes_of_tables <= LARGEST or self.memory is not None:
@@ -92,12 +114,12 @@ class AskOptions:
         return True
 
 
-def lake_of(folder: str) -> Manifest:
+def lake_of(lake: Place) -> Manifest:
     """The manifest of a lake."""
     from mqttscope.lake.manifest import LakeError, open_lake
 
     try:
-        return open_lake(folder)
+        return open_lake(lake)
     except LakeError as error:
         raise PipelineFailedError(printable(str(error))) from None
 
@@ -110,7 +132,8 @@ def asked(given: AskOptions, manifest: Manifest, steps: Steps, *, question: bool
     """
     from mqttscope.lake.manifest import LakeError
 
-    bytes_of_tables = sum(_size(os.path.join(given.lake, name)) for name in manifest.table_files())
+    sizes = manifest.sizes
+    bytes_of_tables = sum(sizes.get(name) or _size(given.place / name) for name in manifest.table_files())
     on_spark = given.on_spark(bytes_of_tables)
     steps.say("starting Spark" if on_spark else "asking the lake")
     asking = _spark(given, manifest, bytes_of_tables) if on_spark else _local(given, manifest)
@@ -140,7 +163,7 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
         limit_ending(number)
         raise interruption(number)
 
-    with _signals(interrupted), LocalEngine(given.lake, manifest, memory=given.memory or MEMORY) as engine:
+    with _signals(interrupted), LocalEngine(given.place, manifest, memory=given.memory or MEMORY) as engine:
         try:
             with leaving(engine.remove_scratch):
                 yield engine
@@ -218,9 +241,9 @@ def _questions_of_spark(asked: bool) -> Iterator[None]:
         raise BadQuestionError(printable(sentence(str(error)))) from None
 
 
-def _size(path: str) -> int:
+def _size(path: Place) -> int:
     try:
-        return Path(path).stat().st_size
+        return path.stat().st_size
     except OSError:
         return 0
 

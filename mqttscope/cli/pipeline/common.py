@@ -63,8 +63,31 @@ def size(context: click.Context, parameter: click.Parameter, value: str | None) 
 
 def lake_folder(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """The folder of a lake; usage where Parquet or Spark could not take its name, before anything is made."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value):
-        raise click.BadParameter(f"{value} is a URI, and a lake is a folder: captures may lie in a store", context)
+    if _is_uri(value):
+        raise click.BadParameter(f"{value} is a URI, and this command works with a lake in a folder", context)
+    return _folder(context, value)
+
+
+def lake_place(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The folder of a lake, or its place in a store."""
+    if not _is_uri(value):
+        return _folder(context, value)
+    from mqttscope.lake.store import is_store
+
+    if not is_store(value):
+        raise click.BadParameter(
+            f"{value} is no place for a lake, which is a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or "
+            "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
+            context,
+        )
+    return value
+
+
+def _is_uri(value: str) -> bool:
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value) is not None
+
+
+def _folder(context: click.Context, value: str) -> str:
     try:
         os.path.abspath(value).encode()
     except UnicodeEncodeError:
@@ -76,11 +99,16 @@ def lake_folder(context: click.Context, parameter: click.Parameter, value: str) 
     return value
 
 
-def lake_option() -> Any:
-    """``--lake`` of every command of the pipeline."""
+def lake_option(*, stores: bool = False) -> Any:
+    """``--lake`` of every command of the pipeline; ``stores``: it may be in a store."""
+    if not stores:
+        return option(
+            LAKE, "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_folder,
+            help="Folder of the tables.",
+        )  # fmt: skip
     return option(
-        LAKE, "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_folder,
-        help="Folder of the tables.",
+        LAKE, "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_place,
+        help="Folder of the tables, or their place in a store, such as s3://bucket/lake.",
     )  # fmt: skip
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from mqttscope.cli import advice
-from mqttscope.cli.command import OUTPUT, READING, SPARK, argument, group, make_command, option, options
+from mqttscope.cli.command import LAKE, OUTPUT, READING, SPARK, argument, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
@@ -24,6 +23,7 @@ from mqttscope.report.jsonl import SCHEMA
 
 if TYPE_CHECKING:
     from mqttscope.capture.locations import Location
+    from mqttscope.lake.store import Place
     from mqttscope.lake.summary import Summary
     from mqttscope.lake.writer import Ingested
     from mqttscope.net.frame import CaptureError
@@ -40,11 +40,15 @@ class IngestOptions:
     """The options of ``pipeline ingest``."""
 
     sources: tuple[str, ...] = argument("SRC...", nargs=-1, required=True)
-    lake: str = lake_option()
+    lake: str = lake_option(stores=True)
+    single_writer: bool = option(
+        LAKE, "--single-writer", is_flag=True,
+        help="Nobody else writes this lake in a store; needed where the store has no conditional writes.",
+    )  # fmt: skip
     rows: RowOptions = group(RowOptions)
     settings: dict[str, str] = option(
         READING, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
-        help="Setting of the store that captures are in, such as region=eu-central-1; may be repeated.",
+        help="Setting of the store of captures and lake, such as region=eu-central-1; may be repeated.",
     )  # fmt: skip
     engine: str = option(
         SPARK, "--engine", type=click.Choice(("auto", "local", "spark")), default="auto",
@@ -62,6 +66,15 @@ class IngestOptions:
     quiet: bool = option(OUTPUT, "--quiet", "-q", is_flag=True, help="Print no progress and no text summary.")
 
     def __post_init__(self) -> None:
+        if self.in_store:
+            if self.engine == "spark" or self.on_spark:
+                raise click.UsageError(f"Spark writes no lake in a store, and {self.lake} is one: --engine local does")
+            if any("://" in one and not one.startswith("file:") for one in self.sources):
+                raise click.UsageError(
+                    "captures in a store are read with Spark, which writes no lake in a store: copy them to a folder"
+                )
+        elif self.single_writer:
+            raise click.UsageError("--single-writer is for a lake in a store")
         if self.engine != "local":
             return
         if any("://" in one and not one.startswith("file:") for one in self.sources):
@@ -71,6 +84,18 @@ class IngestOptions:
         if self.split_size is not None:
             raise click.UsageError("--engine local does not split captures: it takes no --split-size")
 
+    @property
+    def in_store(self) -> bool:
+        """Whether the lake is in a store."""
+        from mqttscope.lake.store import is_store
+
+        return is_store(self.lake)
+
+    @property
+    def on_spark(self) -> bool:
+        """Whether options of Spark are given."""
+        return self.spark.master is not None or bool(self.spark.configuration) or self.split_size is not None
+
 
 @make_command(
     IngestOptions,
@@ -78,6 +103,7 @@ class IngestOptions:
 Examples:
   mqttscope pipeline ingest 'captures/*.pcapng' --lake lake --payload-limit 1024
   mqttscope pipeline ingest s3://bucket/a/ --fs region=eu-central-1 --lake /shared/lake --group a
+  mqttscope pipeline ingest 'captures/*.pcapng' --lake s3://bucket/lake --fs region=eu-central-1
   mqttscope pipeline ingest /captures --lake lake --master 'local[4]' --conf spark.driver.memory=4g
 
 Any engine that reads Delta can read a lake; docs/lake.md lists the columns. Exit code 3 when a
@@ -105,15 +131,16 @@ class IngestRun:
         try:
             from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.manifest import LakeError, read_manifest
+            from mqttscope.lake.store import place
             from mqttscope.lake.summary import summarize
         except ImportError as error:
             raise PipelineFailedError(f"tables need what is not installed ({error}): {EXTRA}") from None
-        root = Path(self.given.lake)
+        root = place(self.given.lake, self.given.settings, single_writer=self.given.single_writer)
         try:
             before = read_manifest(root)
             found = find(self.given.sources, self.given.settings)
             faults = {one.name: one.fault for one in found if one.fault is not None}
-            done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(root, found)
+            done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(found)
             summary = summarize(root, before, done)
         except (LakeError, NoCapturesError) as error:
             raise PipelineFailedError(printable(str(error))) from None
@@ -131,11 +158,13 @@ class IngestRun:
     def _stays_here(self, found: Sequence[Location]) -> bool:
         if self.given.engine != "auto":
             return self.given.engine == "local"
-        if self.given.spark.master is not None or self.given.spark.configuration or self.given.split_size is not None:
+        if self.given.on_spark:
             return False
+        if self.given.in_store:
+            return True
         return not any(one.is_remote for one in found) and sum(one.size for one in found) < IN_PROCESS_BYTES
 
-    def _in_process(self, root: Path, found: Sequence[Location], faults: dict[str, str]) -> Ingested:
+    def _in_process(self, root: Place, found: Sequence[Location], faults: dict[str, str]) -> Ingested:
         from mqttscope.lake.writer import write_lake
 
         names = [one.name for one in found if one.fault is None]
@@ -147,7 +176,7 @@ class IngestRun:
 
             return write_lake(names, root, self.options, faults=faults, progress=count)
 
-    def _with_spark(self, root: Path, found: Sequence[Location]) -> Ingested:
+    def _with_spark(self, found: Sequence[Location]) -> Ingested:
         refuse_on_spark(self.options.rules)
         try:
             from mqttscope.spark.ingest import ingest
@@ -159,8 +188,9 @@ class IngestRun:
             task_progress(quiet=self.given.quiet) as show,
             followed(spark, show),
         ):
+            given = self.given
             return ingest(
-                spark, found, root, self.options, split_bytes=self.given.split_size, settings=self.given.settings
+                spark, found, given.lake, self.options, split_bytes=given.split_size, settings=given.settings
             )  # fmt: skip
 
     def _warn(self, summary: Summary, faults: dict[str, str]) -> None:

@@ -94,7 +94,7 @@ def command(given: ReportOptions) -> int:
     from mqttscope.cli.output import Output
 
     output = given.output
-    manifest = lake_of(given.asking.lake)
+    manifest = lake_of(given.asking.place)
     question = _asked(manifest.last_ns, given)
     steps = Steps()
     try:

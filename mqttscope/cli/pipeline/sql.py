@@ -41,7 +41,8 @@ class SqlOptions:
     name="sql",
     epilog="""\b
 Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors.
-docs/lake.md has their columns; describe TABLE lists them.
+Views: session_activity, deliveries, retained_messages, reconnect_storms, top_talkers, payload_sizes.
+docs/lake.md has their columns; describe NAME lists them.
 
 \b
 Examples:
@@ -59,7 +60,7 @@ def command(given: SqlOptions) -> int:
     """
     limit = given.limit
     _only_asks(given.query)
-    manifest = lake_of(given.asking.lake)
+    manifest = lake_of(given.asking.place)
     steps = Steps()
     try:
         with asked(given.asking, manifest, steps, question=True) as engine:

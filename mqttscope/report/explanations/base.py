@@ -12,7 +12,12 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.numbers import plural
 
 _PACKAGE = "mqttscope.report.explanations"
-FORMATS = {"text": ("text", "Text"), "json": ("as_json", "Json"), "markdown": ("markdown", "Markdown")}
+FORMATS = {
+    "text": ("text", "Text"),
+    "json": ("as_json", "Json"),
+    "markdown": ("markdown", "Markdown"),
+    "html": ("as_html", "Html"),
+}
 """Name of a format -> module and class."""
 TITLES: dict[Cause, str] = {
     Cause.NORMAL: "normal end",

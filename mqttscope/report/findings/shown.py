@@ -43,6 +43,7 @@ FORMATS: dict[str, tuple[str, str]] = {
     "github": ("annotations", "GitHub"),
     "gitlab": ("annotations", "GitLab"),
     "markdown": ("markdown", "Markdown"),
+    "html": ("html", "Html"),
 }
 """Name of a format -> module, which is imported when the format is used, and class."""
 

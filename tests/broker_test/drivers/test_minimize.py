@@ -6,6 +6,8 @@ import asyncio
 import socket
 from dataclasses import replace
 
+import pytest
+
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.minimize import Minimized, as_played, faults_of, minimized
 from mqttscope.broker_test.drivers.run import CaseResult
@@ -198,6 +200,7 @@ def test_how_a_connection_ends_is_never_left_out() -> None:
     assert [one.action for one in made.case.flow.steps] == [Action.SEND, Action.RESET]
 
 
+@pytest.mark.long
 def test_the_fault_that_the_description_tells_of_is_kept() -> None:
     """A byte after the last field: a PUBREL without any field would be tolerated as well, and is another fault."""
     found, made = asyncio.run(reduced("pubrel:extra-byte", Fault.TOLERATE, V3_1_1, more=2))

@@ -243,6 +243,7 @@ def test_whom_a_broker_lets_in_is_its_own_affair() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "verdict"),
     [(Fault.SECOND_CRASH, Verdict.CRASHED), (Fault.LATE_CRASH, Verdict.CRASHED), (Fault.LATE_HANG, Verdict.HUNG)],

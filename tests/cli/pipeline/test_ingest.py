@@ -207,6 +207,7 @@ def test_what_inspect_says_of_connections_and_frames_is_said_of_an_ingest(tmp_pa
     assert found["of_connections"]["one_sided"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_spark_says_the_same(tmp_path: Path) -> None:
     names = unread(tmp_path)
@@ -299,7 +300,7 @@ def test_a_damaged_lake_is_not_gone_on_with(tmp_path: Path) -> None:
     "words", [("ingest", "a.pcap"), ("watch", "."), ("sql", "select 1"), ("report",), ("convert",)]
 )
 @pytest.mark.parametrize(
-    ("lake", "told"), [("s3://bucket/lake", "is a URI, and a lake is a folder"), ("\udcff2", "is not UTF-8")]
+    ("lake", "told"), [("https://host/lake", "https://host/lake is "), ("\udcff2", "is not UTF-8")]
 )
 def test_names_that_no_lake_can_have(
     words: tuple[str, ...], lake: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -310,6 +311,48 @@ def test_names_that_no_lake_can_have(
 
     assert (done.code, list(tmp_path.iterdir())) == (2, [])
     assert told in " ".join(done.err.split())
+
+
+def test_a_lake_in_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, str]]) -> None:
+    captures = collection(tmp_path / "captures", NAMES[:2])
+    lake = "s3://captures/command/lake"
+    store = [word for name, value in bucket[1].items() for word in ("--fs", f"{name}={value}")]
+    done = invoke("pipeline", "ingest", *captures, "--lake", lake, *store, "--format", "json")
+    here = invoke("pipeline", "ingest", *captures, "--lake", tmp_path / "lake", "--format", "json")
+    assert (done.code, done.err) == (here.code, here.err)
+    assert json.loads(done.out) == json.loads(here.out) | {"lake": lake}
+
+    query = "select topic, state, since_ns from retained_messages order by all"
+    asked: tuple[tuple[str, ...], ...] = (("report",), ("sql", query))
+    for words in asked:
+        told = invoke("pipeline", *words, "--lake", lake, *store)
+        assert (told.code, told.err) == (0, "")
+        assert told.out == invoke("pipeline", *words, "--lake", tmp_path / "lake").out
+
+    refused: tuple[tuple[tuple[Any, ...], str], ...] = (
+        (("ingest", captures[0], "--engine", "spark"), "Spark writes no lake in a store"),
+        (("ingest", captures[0], "--split-size", "1m"), "Spark writes no lake in a store"),
+        (
+            ("ingest", "s3://captures/a.pcap"),
+            "captures in a store are read with Spark, which writes no lake in a store",
+        ),
+        (("sql", "select 1", "--master", "local[1]"), "Spark asks no lake in a store"),
+        (("report", "--engine", "spark"), "Spark asks no lake in a store"),
+        (("watch", "."), "is a URI, and this command works with a lake in a folder"),
+        (("convert",), "is a URI, and this command works with a lake in a folder"),
+    )
+    for given, sentence in refused:
+        fs = store if given[0] in ("ingest", "sql", "report") else []
+        done = invoke("pipeline", *given, "--lake", lake, *fs)
+        assert (done.code, done.out) == (2, b"")
+        assert sentence in " ".join(done.err.split())
+    done = invoke("pipeline", "sql", "select 1", "--lake", "s3://captures/nothing", *store)
+    assert (done.code, done.err) == (3, "mqttscope: s3://captures/nothing holds no lake\n")
+    done = invoke("pipeline", "ingest", captures[0], "--lake", "s3://no-such-bucket/lake", *store)
+    assert (done.code, done.err.count("\n")) == (3, 1)
+    assert "s3://no-such-bucket/lake cannot be " in done.err
+    done = invoke("pipeline", "ingest", captures[0], "--lake", tmp_path / "lake", "--single-writer")
+    assert (done.code, "--single-writer is for a lake in a store" in done.err) == (2, True)
 
 
 def test_ctrl_c_says_that_the_lake_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +368,7 @@ def test_ctrl_c_says_that_the_lake_is_as_it_was(tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "lake" / "manifest.json").exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")

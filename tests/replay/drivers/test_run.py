@@ -391,6 +391,7 @@ def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None
         assert (one.failure, one.shortfall) == ("", "")
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_the_recording_of_the_trials_that_never_ended(tmp_path: Path) -> None:
     path = shared_path("captures", "trials", "hang.pcap")

@@ -50,6 +50,7 @@ async def both(scripts: list[Script], patience_s: float = 5.0) -> tuple[Replay, 
     return replay, serving
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in PLAYED if EXHAUSTIVE or name not in SLOW])
 def test_replay_and_serve_of_one_capture_agree(name: str) -> None:
     scripts = [script for script in copy_scripts(captured(name)) if script.begins]

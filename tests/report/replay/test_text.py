@@ -233,6 +233,7 @@ def test_differences_without_packets_have_their_sentence_alone() -> None:
     ]
 
 
+@pytest.mark.long
 @each("width", [0, 20, 40, SIDE_BY_SIDE - 1, SIDE_BY_SIDE, 200])
 @each("colour", [True, False])
 @each("unicode", [True, False])

@@ -6,28 +6,23 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
+pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
 pytest.importorskip("nbclient", reason="nbclient is not installed: pip install nbclient ipykernel")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed: pip install nbclient ipykernel")
 
 import nbformat
 
-from mqttscope.spark.session import SparkUnavailableError, find_java
-from tests.spark.notebooks import NOTEBOOKS, execute, outputs
+from tests.analysis.notebooks import NOTEBOOKS, execute, outputs
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_it_shows_is_what_comes_out(path: Path) -> None:
-    try:
-        find_java()
-    except SparkUnavailableError as error:
-        pytest.skip(str(error))
-
     shown, found = outputs(nbformat.read(path, as_version=4)), outputs(execute(path))
 
     for (source, wanted), (_, given) in zip(shown, found, strict=True):
-        assert given == wanted, f"python -m tests.spark.notebooks writes it again\n{source}"
+        assert given == wanted, f"python -m tests.analysis.notebooks writes it again\n{source}"
     assert sum(bool(given) for _, given in found) >= 5
 
 

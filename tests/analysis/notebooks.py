@@ -1,4 +1,4 @@
-"""The notebooks in docs: run as a reader runs them, and written again with ``python -m tests.spark.notebooks``.
+"""The notebooks in docs: run as a reader runs them, and written again with ``python -m tests.analysis.notebooks``.
 
 Their outputs are committed, so that they can be read without running; what they show has to be what comes out.
 """
@@ -12,18 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT
-from tests.spark.cluster import SMALL as JAVA
-from tests.spark.conftest import QUICK
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
-SMALL = {
-    "spark.master": "local[1]",
-    "spark.driver.memory": "700m",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.driver.extraJavaOptions": JAVA,
-    **QUICK,
-}
-"""What spark-defaults.conf says while it runs: Spark does not take more of the machine than in the other tests."""
 COMPARED = ("text/plain", "image/svg+xml")
 """Forms of outputs that are compared; the others show the same."""
 
@@ -35,10 +25,8 @@ def execute(path: Path) -> Any:
 
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SMALL.items()))
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-        environment |= {
-            "SPARK_CONF_DIR": folder, "IPYTHONDIR": folder, "JUPYTER_CONFIG_DIR": folder, "TMPDIR": folder,
+        environment = os.environ | {
+            "IPYTHONDIR": folder, "JUPYTER_CONFIG_DIR": folder, "TMPDIR": folder,
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         }  # fmt: skip
         client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}})

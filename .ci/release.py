@@ -1,0 +1,111 @@
+"""Builds what is published, and tries it: ``release.py DIRECTORY``.
+
+A source archive and a wheel are built twice and have to be the same, byte for byte. The wheel is installed into an
+empty environment of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures
+of the project there; then the source archive is installed in the same way. From one of these environments come the
+list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything differs,
+fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the dependency
+group "release".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+BIN = Path(sys.executable).parent
+CAPTURE = PROJECT / "captures" / "planted-violations" / "capture.pcapng"
+LICENCES = (
+    "Apache Software License", "Apache-2.0", "BSD", "BSD License", "BSD-2-Clause", "BSD-3-Clause", "ISC License (ISCL)",
+    "MIT", "MIT License", "MIT-0", "Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0", "PSF-2.0",
+    "Python Software Foundation License",
+)  # fmt: skip
+"""What may be installed with a program under Apache-2.0 (copyleft for single files at most)."""
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """The output of a program; ends everything where it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=PROJECT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def say(line: str) -> None:
+    """A line for whoever waits."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def built(directory: Path, moment: str) -> dict[str, str]:
+    """Build into a directory; returns the files with their checksums."""
+    run(sys.executable, "-m", "build", "--outdir", directory, SOURCE_DATE_EPOCH=moment)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.iterdir())}
+
+
+def tried(python: str, package: Path, directory: Path) -> Path:
+    """Install a package into an empty environment and use it; returns its Python."""
+    run(python, "-m", "venv", directory)
+    inside = directory / "bin" / "python"
+    run(inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package)
+    program = directory / "bin" / "mqttscope"
+    version = run(program, "--version").strip()
+    lines = run(program, "inspect", CAPTURE, "--format", "jsonl").splitlines()
+    if sum("type" in json.loads(line) for line in lines) < 10:
+        sys.exit(f"{package.name} reads no packets with {python}")
+    found = subprocess.run([program, "lint", CAPTURE, "--format", "json"], capture_output=True, text=True, check=False)
+    if found.returncode != 1 or len(json.loads(found.stdout)["findings"]) < 10:
+        sys.exit(f"{package.name} finds nothing with {python}\n{found.stderr}")
+    if not (directory / "share" / "man" / "man1" / "mqttscope-lint.1").is_file():
+        sys.exit(f"{package.name} has no manual pages")
+    say(f"{package.name} works with {run(inside, '-VV').splitlines()[0]}: {version}")
+    return inside
+
+
+def main(target: Path) -> None:
+    """Everything, into a directory that is made from scratch."""
+    moment = run("git", "log", "-1", "--format=%ct").strip()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        first, second = built(folder / "first", moment), built(folder / "second", moment)
+        if first != second:
+            sys.exit(f"the second build differs: {sorted(set(first.items()) ^ set(second.items()))}")
+        say(f"built twice, the same: {', '.join(first)}")
+        run(BIN / "twine", "check", "--strict", *(folder / "first" / name for name in first))
+        wheel = next((folder / "first").glob("*.whl"))
+        archive = next((folder / "first").glob("*.tar.gz"))
+        there = [name for version in PYTHONS if (name := shutil.which(f"python{version}"))]
+        missing = [version for version in PYTHONS if not shutil.which(f"python{version}")]
+        inside = [tried(python, wheel, folder / Path(python).name) for python in there]
+        if not inside:
+            sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
+        tried(there[0], archive, folder / "from-source")
+        bom = folder / "mqttscope.cdx.json"
+        run(BIN / "cyclonedx-py", "environment", inside[0], "--output-reproducible", "--of", "JSON", "-o", bom)
+        run(BIN / "pip-licenses", "--python", inside[0], "--allow-only", ";".join(LICENCES), "--partial-match")
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for path in (wheel, archive, bom):
+            shutil.copy(path, target)
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(target.iterdir())]
+    (target / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    say(f"not tried: Python {', '.join(missing)}" if missing else "tried with every Python that is supported")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

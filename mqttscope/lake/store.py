@@ -1,0 +1,296 @@
+"""Where a lake is: a folder of this machine, or a place in a store (S3, Google Cloud Storage, Azure).
+
+`place` gives a `Path` for the one and a `StorePath` for the other, which has what a lake needs of a path.  Objects of a
+store appear whole or not at all, and need no names of folders.  What is missing is a lock that ends with its process:
+`Store.replace` writes a small object only where it is still what was read (``If-Match``, ``If-None-Match``), which is
+all that commits need (`lake.shared_commit`).  S3 and what speaks its language have that; for the other stores, and
+those that ignore the condition, the user has to say that nobody else writes the lake.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from mqttscope.capture.locations import file_system, one_line
+from mqttscope.redact.addresses import public_name
+
+SETTINGS = ("region", "endpoint_override", "scheme")
+"""Settings of a store, called as pyarrow's URIs call them."""
+PROBE = ".conditional-writes"
+"""An object that shows, by not being written again, that a store has conditional writes."""
+_SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfss", "abfss": "abfss"}
+"""Schemes of stores, and how delta-rs calls them."""
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]+)/*(?P<key>.*)", re.S)
+_S3 = "s3"
+
+
+def is_store(lake: object) -> bool:
+    """Whether a lake is in a store."""
+    if isinstance(lake, StorePath):
+        return True
+    match = _URI.fullmatch(lake) if isinstance(lake, str) else None
+    return match is not None and match["scheme"].lower() in _SCHEMES
+
+
+@dataclass(slots=True, frozen=True)
+class Status:
+    """What a store says about an object."""
+
+    st_size: int
+    """Bytes."""
+    st_mtime: float
+    """When it was written: seconds since 1970."""
+
+
+@dataclass(slots=True, frozen=True)
+class StorePath:
+    """A place in a store, as far as it is like a `Path`."""
+
+    store: Store
+    key: str = ""
+    """Relative to the lake."""
+
+    def __truediv__(self, name: str) -> StorePath:
+        return StorePath(self.store, f"{self.key}/{name}" if self.key else name)
+
+    def __str__(self) -> str:
+        return f"{self.store.shown}/{self.key}" if self.key else self.store.shown
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.key.rpartition("/")[2]
+
+    def exists(self) -> bool:
+        """Whether there is such an object."""
+        return self.store.status(self.key) is not None
+
+    def stat(self) -> Status:
+        """Its size; `FileNotFoundError` where there is none."""
+        found = self.store.status(self.key)
+        if found is None:
+            raise FileNotFoundError(2, "No such file or directory")
+        return found
+
+    def open(self, mode: str = "rb", buffering: int = 0) -> Any:
+        """Open it to read it, seekable; raises `OSError`."""
+        del mode, buffering
+        with one_line():
+            return self.store.system.open_input_file(self.store.path(self.key))
+
+    def open_output(self) -> Any:
+        """Open it to write it: it is there when it is closed."""
+        with one_line():
+            return self.store.system.open_output_stream(self.store.path(self.key))
+
+    def read_bytes(self) -> bytes:
+        """All of it; raises `OSError`."""
+        with self.open() as file, one_line():
+            return cast(bytes, file.read())
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Take it away."""
+        if missing_ok and not self.exists():
+            return
+        with one_line():
+            self.store.system.delete_file(self.store.path(self.key))
+
+
+Place = Path | StorePath
+Lake = str | os.PathLike[str] | StorePath
+"""How a lake is named."""
+
+
+@dataclass
+class Store:
+    """The store of one lake.  Everything raises `OSError`."""
+
+    uri: str
+    """Of the lake."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """For the file system: `SETTINGS`."""
+    single_writer: bool = False
+    """Nobody else writes the lake, the user says: nothing has to be conditional."""
+
+    @cached_property
+    def shown(self) -> str:
+        """The URI without a password."""
+        return public_name(self.uri)
+
+    @cached_property
+    def _found(self) -> tuple[Any, str]:
+        with one_line():
+            return file_system(self.uri, self.settings)
+
+    @property
+    def system(self) -> Any:
+        """The file system of pyarrow."""
+        return self._found[0]
+
+    def path(self, key: str) -> str:
+        """The path of an object in `system`."""
+        return f"{self._found[1]}/{key}" if key else self._found[1]
+
+    @property
+    def is_s3(self) -> bool:
+        """Whether it speaks the language of S3."""
+        return _SCHEMES[self.uri.partition("://")[0]] == _S3
+
+    @cached_property
+    def delta_uri(self) -> str:
+        """The URI of the lake for delta-rs."""
+        scheme, _, rest = self.uri.partition("://")
+        return f"{_SCHEMES[scheme]}://{rest}"
+
+    @cached_property
+    def delta_options(self) -> dict[str, str]:
+        """Settings for delta-rs; it finds credentials by itself."""
+        if not self.is_s3:
+            return {}
+        found = {"aws_conditional_put": "etag", "aws_region": self._region}
+        if self.single_writer:
+            found = {"aws_region": self._region, "aws_s3_allow_unsafe_rename": "true"}
+        endpoint = self._endpoint
+        if endpoint is not None:
+            found["aws_endpoint_url"] = endpoint
+            found["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
+        return found
+
+    @property
+    def _region(self) -> str:
+        return self.settings.get("region") or str(self.system.region)
+
+    @property
+    def _endpoint(self) -> str | None:
+        host = self.settings.get("endpoint_override")
+        if not host or "://" in host:
+            return host or None
+        return f"{self.settings.get('scheme', 'https')}://{host}"
+
+    def status(self, key: str) -> Status | None:
+        """Of an object; ``None`` where there is none."""
+        with one_line():
+            info = self.system.get_file_info(self.path(key))
+        return Status(info.size, info.mtime_ns / 1e9) if info.is_file else None
+
+    def files(self) -> dict[str, Status]:
+        """All objects of the lake, by their keys."""
+        found = self._listed(recursive=True)
+        return {key: Status(info.size, info.mtime_ns / 1e9) for key, info in found if info.is_file}
+
+    def top(self) -> list[str]:
+        """What is directly in the place of the lake."""
+        return [key for key, _ in self._listed(recursive=False)]
+
+    def _listed(self, *, recursive: bool) -> Iterator[tuple[str, Any]]:
+        from mqttscope.capture.locations import below
+
+        base = self.path("")
+        with one_line():
+            found = below(self.system, base, recursive=recursive)
+        return ((one.path[len(base) + 1 :], one) for one in found)
+
+    def read(self, key: str) -> tuple[bytes, str] | None:
+        """A small object and its tag, which names this content; ``None`` where there is none."""
+        if not self.is_s3 or self.single_writer:
+            try:
+                data = (StorePath(self) / key).read_bytes()
+            except FileNotFoundError:
+                return None
+            return data, sha256(data).hexdigest()
+        with _boto() as missing:
+            try:
+                found = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
+                return found["Body"].read(), found["ETag"]
+            except missing as error:
+                if _code(error) == "NoSuchKey":
+                    return None
+                raise
+
+    def replace(self, key: str, data: bytes, tag: str | None) -> None:
+        """Write a small object where it still has this tag, or is not there; `FileExistsError` where it is not so."""
+        if not self.is_s3 or self.single_writer:
+            # Nobody else writes: what is looked at is only whether that is true.
+            now = self.read(key)
+            if (now and now[1]) != tag:
+                raise FileExistsError(17, "was written by another")
+            with (StorePath(self) / key).open_output() as file:
+                file.write(data)
+            return
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        with _boto() as refused:
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=data, **condition)
+            except refused as error:
+                if _code(error) in _CONFLICTS:
+                    raise FileExistsError(17, "was written by another") from None
+                raise
+
+    def is_conditional(self) -> bool:
+        """Whether the store keeps to the condition of `replace`: it refuses to write what is there."""
+        if not self.is_s3:
+            return False
+        for _ in range(2):
+            try:
+                self.replace(PROBE, b"", None)
+            except FileExistsError:
+                return True
+        return False
+
+    @cached_property
+    def _client(self) -> Any:
+        import boto3
+
+        return boto3.client(_S3, region_name=self._region, endpoint_url=self._endpoint)
+
+    @property
+    def _bucket(self) -> str:
+        return self.path("").partition("/")[0]
+
+    def _key(self, key: str) -> str:
+        return self.path(key).partition("/")[2]
+
+
+_CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
+"""What S3 answers where a condition does not hold."""
+
+
+def _code(error: Any) -> str:
+    return str(error.response["Error"]["Code"])
+
+
+@contextmanager
+def _boto() -> Iterator[Any]:
+    """Gives what boto3 raises for an answer of the store; `OSError` for that, and all else that it raises."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield ClientError
+    except (BotoCoreError, ClientError) as error:
+        raise OSError(None, str(error).split("\n")[0]) from None
+
+
+def place(lake: Lake, settings: Mapping[str, str] | None = None, *, single_writer: bool = False) -> Place:
+    """Where a lake is.  ``settings``: of its store.  ``single_writer``: nobody else writes it."""
+    if isinstance(lake, StorePath):
+        return lake
+    if not is_store(lake):
+        return Path(lake)
+    match = _URI.fullmatch(str(lake))
+    assert match is not None
+    key = re.sub("/+", "/", match["key"]).rstrip("/")
+    uri = f"{match['scheme'].lower()}://{match['authority']}" + (f"/{key}" if key else "")
+    return StorePath(Store(uri, dict(settings or {}), single_writer))
+
+
+def opened(path: Place) -> Any:
+    """What pyarrow reads a file of a lake from."""
+    return path.open() if isinstance(path, StorePath) else path

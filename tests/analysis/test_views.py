@@ -1,0 +1,237 @@
+"""Views that are ready: what plain Python makes of the tables of all captures."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from mqttscope.analysis.columns import table_names
+from mqttscope.analysis.local import LocalEngine
+from mqttscope.analysis.views import VIEWS, named_in
+from tests.analysis.by_hand import own, spread, who
+from tests.conftest import ROOT
+from tests.each import each
+from tests.lake.reading import Row, Tables
+
+MINUTE_NS = 60_000_000_000
+SECOND_NS = 1_000_000_000
+
+
+@pytest.fixture(scope="module")
+def views(lake: Path) -> dict[str, list[Row]]:
+    found = {}
+    with LocalEngine(lake) as engine:
+        for name in VIEWS:
+            engine.make_views([name])
+            found[name] = engine.rows(f"select * from {name}")
+    return found
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(
+        rows, key=lambda row: (row["timestamp_ns"], row["capture"], row["frame"], row["packet_in_connection"])
+    )
+
+
+def test_columns_are_those_that_are_explained(lake: Path, views: dict[str, list[Row]]) -> None:
+    assert not set(VIEWS) & set(table_names())
+    page = (ROOT / "docs" / "lake.md").read_text("utf-8")
+    with LocalEngine(lake) as engine:
+        found = {name: list(engine.ask(f"describe {name}").rows) for name in VIEWS}
+    for name, described in found.items():
+        assert list(views[name][0]) == list(VIEWS[name].columns)
+        assert [(one[0], one[2] or "") for one in described] == list(VIEWS[name].columns.items())
+        (section,) = re.findall(rf"^### {name}\n\n(.*?)(?=^#)", page, re.M | re.S)
+        lines = [f"| `{column}` | `{kind}` | {meaning or ''} |" for column, kind, meaning in described]
+        head = "| column | type | meaning |\n|---|---|---|\n"
+        assert section.strip() == f"{VIEWS[name].meaning}\n\n{head}" + "\n".join(lines)
+
+
+@each("sql, names", [
+    ("select * from packets", []),
+    ("select * from Deliveries join messages using (topic)", ["deliveries"]),
+    ("show tables", list(VIEWS)),
+    ("select 1 as top, talkers from topics", []),
+    ("describe top_talkers", ["top_talkers"]),
+])  # fmt: skip
+def test_views_that_nobody_names_are_not_made(sql: str, names: list[str]) -> None:
+    assert named_in(sql) == names
+
+
+def test_words_of_a_question_keep_their_meaning(lake: Path) -> None:
+    """Only what a view needs gets the names of Spark: the length of bytes is what DuckDB says."""
+    query = "select octet_length('ab'::blob) as bytes, count(*) as number from deliveries"
+    with LocalEngine(lake) as engine:
+        ((length, number),) = engine.ask(query).rows
+    assert (length, number > 100) == (2, True)
+
+
+def test_session_activity(views: dict[str, list[Row]], tables: Tables) -> None:
+    connections = {row["connection_id"]: row for row in tables["connections"]}
+    expected = {}
+    for row in tables["sessions"]:
+        members = [connections[one] for one in row["connection_ids"]]
+        expected[row["server"], row["client_identifier"], row["session"]] = (
+            row["last_ns"] - row["first_ns"], len(members),
+            sum(one["disconnect_by"] is None and one["closed_how"] not in ("open", "capture_end") for one in members),
+            *(sum(one[kind][way] for one in members)
+              for kind in ("packets", "bytes") for way in ("client_to_server", "server_to_client")),
+        )  # fmt: skip
+    names = (
+        "duration_ns", "connections", "broken", "packets_sent", "packets_received", "bytes_sent", "bytes_received",
+    )  # fmt: skip
+    found = {
+        (row["server"], row["client_identifier"], row["session"]): tuple(row[name] for name in names)
+        for row in views["session_activity"]
+    }
+    assert len(views["session_activity"]) == len(found)
+    assert found == expected
+    assert any(one[1] > 1 for one in found.values())
+    assert any(one[2] for one in found.values())
+
+
+def test_deliveries(views: dict[str, list[Row]], tables: Tables) -> None:
+    """Each delivery with the last publication of the same content before it, found by looking at all of them."""
+    published: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in own(tables["messages"]):
+        published[row["server"], row["topic"], row["payload_sha256"]].append(row)
+    found = {(row["connection_id"], row["direction"], row["stream_offset"]): row for row in views["deliveries"]}
+    deliveries = [row for row in tables["messages"] if row["direction"] == "server_to_client"]
+    assert len(views["deliveries"]) == len(found) == len(deliveries)
+    matched = live = 0
+    for row in deliveries:
+        earlier = []
+        if row["topic"] is not None and row["payload_sha256"] is not None:
+            same = published[row["server"], row["topic"], row["payload_sha256"]]
+            earlier = in_order([one for one in same if one["timestamp_ns"] <= row["timestamp_ns"]])
+        last = earlier[-1] if earlier else None
+        shown = found[row["connection_id"], row["direction"], row["stream_offset"]]
+        assert shown["published_ns"] == (last and last["timestamp_ns"])
+        assert shown["publisher"] == (last and who(last))
+        assert shown["receiver"] == who(row)
+        assert shown["waited_ns"] == (last and row["timestamp_ns"] - last["timestamp_ns"])
+        assert shown["repeated"] == (len(earlier) > 1)
+        kept = row["retain"] and (last is None or last["retain"])
+        assert shown["live"] == (not kept and not row["dup"])
+        matched, live = matched + (last is not None), live + shown["live"]
+    assert 0 < matched < len(deliveries)
+    assert 0 < live < len(deliveries)
+
+
+def test_retained_messages(views: dict[str, list[Row]], tables: Tables) -> None:
+    """A server that takes what clients publish, in the order of time, and forgets what expires."""
+    held: dict[tuple[str, str], Row | None] = {}
+    cleared = set()
+    messages = in_order([row for row in tables["messages"] if row["topic"] and row["retain"]])
+    for row in own(messages):
+        if row["state"] != "refused":
+            held[row["server"], row["topic"]] = row if row["payload_length"] else None
+            if not row["payload_length"]:
+                cleared.add((row["server"], row["topic"]))
+    last_ns = max(row["timestamp_ns"] for row in tables["messages"])
+    states = {}
+    for key in {(row["server"], row["topic"]) for row in messages}:
+        kept = held.get(key)
+        if kept is not None:
+            interval = kept["message_expiry_interval"]
+            ends = None if interval is None else kept["timestamp_ns"] + interval * SECOND_NS
+            states[key] = "held" if ends is None or ends > last_ns else "expired"
+        elif key in cleared:
+            states[key] = "cleared"
+        else:
+            delivered = any((row["server"], row["topic"]) == key and row["direction"] == "server_to_client"
+                            for row in messages)  # fmt: skip
+            states[key] = "unknown" if delivered else "refused"
+
+    found = {(row["server"], row["topic"]): row for row in views["retained_messages"]}
+    assert {key: row["state"] for key, row in found.items()} == states
+    assert len(views["retained_messages"]) == len(found)
+    assert set(states.values()) >= {"held", "cleared", "unknown"}
+    payloads = {
+        (row["connection_id"], row["packet_in_connection"]): row["payload"]
+        for row in tables["packets"] if row["type"] == "publish"
+    }  # fmt: skip
+    names = ("client_identifier", "client", "qos", "payload_length", "payload_sha256", "frame", "connection_id")
+    for key, row in found.items():
+        kept = held.get(key) if states[key] == "held" else None
+        assert [row[name] for name in names] == [kept and kept[name] for name in names]
+        assert row["payload"] == (kept and payloads[kept["connection_id"], kept["packet_in_connection"]])
+
+
+def test_reconnect_storms(views: dict[str, list[Row]], tables: Tables) -> None:
+    """Minute by minute: what is busy, and what of it follows on each other."""
+    counts: dict[tuple[str, str | None], Counter[int]] = defaultdict(Counter)
+    clients: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for row in tables["packets"]:
+        if row["type"] == "connect":
+            told = row["connect"]["client_identifier"]
+            name = row["client_identifier"] if told is None else told
+            name = name or row["client"].rpartition(":")[0]
+            minute = row["timestamp_ns"] // MINUTE_NS
+            counts[row["server"], None][minute] += 1
+            counts[row["server"], name][minute] += 1
+            clients[row["server"], minute].append(name)
+    expected = set()
+    for (server, name), minutes in counts.items():
+        usual = median(minutes.values())
+        least = 5 if name is not None else max(10, 3 * usual)
+        run: list[int] = []
+        for minute in [*sorted(one for one, count in minutes.items() if count >= least), -1]:
+            if run and minute != run[-1] + 1:
+                number = 1 if name is not None else len({who for one in run for who in clients[server, one]})
+                inside = [minutes[one] for one in run]
+                expected.add((server, name, run[0] * MINUTE_NS, (run[-1] + 1) * MINUTE_NS, sum(inside), max(inside),
+                              usual, number))  # fmt: skip
+                run = []
+            run.append(minute)
+    found = [tuple(row.values()) for row in views["reconnect_storms"]]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+    assert {one[1] is None for one in found} == {True, False}
+
+
+def test_top_talkers(views: dict[str, list[Row]], tables: Tables) -> None:
+    names = {row["connection_id"]: (row["server"], who(row)) for row in tables["connections"]}
+    counted: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in tables["connections"]:
+        sums = counted[names[row["connection_id"]]]
+        sums["connections"] += 1
+        for kind in ("packets", "bytes"):
+            sums[f"{kind}_sent"] += row[kind]["client_to_server"]
+            sums[f"{kind}_received"] += row[kind]["server_to_client"]
+    for row in tables["messages"]:
+        way = "sent" if row["direction"] == "client_to_server" else "received"
+        sums = counted[names[row["connection_id"]]]
+        sums[f"messages_{way}"] += 1
+        sums[f"payload_bytes_{way}"] += row["payload_length"]
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(views["top_talkers"], key=lambda row: row["place"]):
+        found[row["server"]].append(row)
+        sums = counted.pop((row["server"], row["client_identifier"]))
+        names_of = [name for name in row if name not in ("place", "server", "client_identifier")]
+        assert {name: row[name] for name in names_of} == {name: sums[name] for name in names_of}
+    assert not counted
+    for rows in found.values():
+        assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
+        bytes_of = [row["bytes_sent"] + row["bytes_received"] for row in rows]
+        assert bytes_of == sorted(bytes_of, reverse=True)
+
+
+def test_payload_sizes(views: dict[str, list[Row]], tables: Tables) -> None:
+    sizes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for row in tables["messages"]:
+        if row["topic"] is not None:
+            sizes[row["server"], row["topic"], row["direction"]].append(row["payload_length"])
+    found = {(row["server"], row["topic"], row["direction"]): row for row in views["payload_sizes"]}
+    assert found.keys() == sizes.keys()
+    for key, values in sizes.items():
+        row, wanted = found[key], spread(values)
+        assert (row["messages"], row["payload_bytes"], row["smallest"]) == (len(values), sum(values), min(values))
+        assert (row["p50"], row["p90"], row["p99"], row["largest"]) == (
+            wanted.p50, wanted.p90, wanted.p99, wanted.maximum,
+        )  # fmt: skip

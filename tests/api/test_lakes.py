@@ -1,0 +1,183 @@
+"""Lakes as a program reads them: tables, views and answers, of one generation."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+import mqttscope
+from mqttscope.analysis.views import VIEWS
+from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.writer import read_table, write_lake
+from tests.cli.running import capture
+from tests.each import each
+from tests.lake.reading import options
+
+FIRST, SECOND, THIRD = capture("v5-qos"), capture("v311-retained"), capture("v5-topic-alias-client")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("library") / "lake"
+    for one in (FIRST, SECOND):
+        write_lake([one], made, options())
+    return made
+
+
+def test_each_table_in_each_form(folder: Path) -> None:
+    with mqttscope.lake.open(folder) as lake:
+        assert lake.tables == list(TABLES)
+        for name in lake.tables:
+            wanted = read_table(folder, name)
+            relation = getattr(lake, name)
+            assert relation.columns == wanted.column_names
+            assert relation.to_arrow().equals(wanted)
+            assert len(relation) == len(list(relation)) == wanted.num_rows
+        # What the capture holds by the account of the decoder alone.
+        frames = [int(one.frame or 0) for path in (FIRST, SECOND) for one in mqttscope.open(path)]
+        assert sorted(lake.packets.to_pandas(["frame"])["frame"]) == sorted(frames)
+        kinds = lake.packets.to_polars(["type", "frame"])
+        assert kinds.columns == ["type", "frame"]
+        wanted = [one.type for path in (FIRST, SECOND) for one in mqttscope.open(path)]
+        assert sorted(kinds["type"]) == sorted(str(one) for one in wanted)
+        connects = lake["packets"].to_duckdb().filter("type = 'connect'").fetchall()
+        assert len(connects) == wanted.count("connect") > 0
+
+
+def test_each_view_in_each_form(folder: Path) -> None:
+    with mqttscope.lake.open(folder) as lake:
+        assert lake.views == list(VIEWS)
+        for name in lake.views:
+            relation = getattr(lake, name)
+            assert relation.columns == list(VIEWS[name].columns)
+            assert (
+                len(relation) == relation.to_arrow().num_rows == len(relation.to_pandas()) == len(relation.to_polars())
+            )
+        (held,) = (row for row in lake.retained_messages if row["topic"] == "home/mode")
+        sent = [one for one in mqttscope.open(SECOND) if one.topic == "home/mode"]
+        last = [one for one in sent if one.direction == "client_to_server"][-1]
+        assert held["state"] == "held"
+        assert (held["frame"], held["payload"], held["since_ns"]) == (last.frame, last.payload, last.timestamp_ns)
+        found = lake.deliveries.to_arrow(["waited_ns", "topic"])
+        assert found.column_names == ["waited_ns", "topic"]
+        assert all(one > 0 for one in found["waited_ns"].to_pylist() if one is not None)
+
+
+def test_questions_in_sql(folder: Path) -> None:
+    with mqttscope.lake.open(folder) as lake:
+        answer = lake.sql("select type, count(*) as number from packets group by type order by type")
+        assert answer.columns == ["type", "number"]
+        packets = [one for path in (FIRST, SECOND) for one in mqttscope.open(path)]
+        assert dict(answer.to_polars().iter_rows()) == Counter(one.type for one in packets)
+        # The connection joins with what a program has.
+        lake.duckdb.register("mine", pa.table({"topic": ["home/setpoint"]}))
+        joined = lake.duckdb.sql("select count(*) from messages join mine using (topic)").fetchall()
+        assert joined == [(sum(one.topic == "home/setpoint" for one in packets),)]
+
+
+@each("query, told", [
+    ("drop table packets", "the statement does more than ask"),
+    ("select nothing from packets", 'Referenced column "nothing" not found'),
+    ("selec 1", 'syntax error at or near "selec"'),
+    ("select 1; select 2", "only one statement is answered"),
+    ("select * from '/etc/passwd.csv'", "reads the tables of the lake alone"),
+    ("select * from read_csv('/etc/passwd')", "reads the tables of the lake alone"),
+])  # fmt: skip
+def test_wrong_questions(query: str, told: str, folder: Path) -> None:
+    with mqttscope.lake.open(folder) as lake, pytest.raises(mqttscope.ArgumentError, match=told):
+        lake.sql(query)
+
+
+def test_wrong_names(folder: Path) -> None:
+    with mqttscope.lake.open(folder) as lake:
+        with pytest.raises(mqttscope.ArgumentError, match="there is no table or view 'packet'; there are packets, "):
+            _ = lake["packet"]
+        for relation in (lake.packets, lake.top_talkers):
+            with pytest.raises(mqttscope.ArgumentError, match="there is no column 'x'; there are "):
+                relation.to_arrow(["x"])
+    with pytest.raises(AttributeError, match=r"'mqttscope\.lake' has no attribute 'opne'"):
+        _ = mqttscope.lake.opne
+    for path, told in ((folder / "no", "does not exist"), (folder.parent, "holds no lake")):
+        with pytest.raises(mqttscope.lake.LakeError, match=told):
+            mqttscope.lake.open(path)
+
+
+def test_it_is_one_generation_whatever_is_committed(tmp_path: Path) -> None:
+    write_lake([FIRST], tmp_path / "lake", options())
+    first = {name: read_table(tmp_path / "lake", name).num_rows for name in TABLES}
+    with mqttscope.lake.open(tmp_path / "lake") as early, mqttscope.lake.open(tmp_path / "lake") as late:
+        early.topics.to_arrow()
+        write_lake([SECOND], tmp_path / "lake", options())
+        write_lake([THIRD], tmp_path / "lake", options())
+        for lake in (early, late):
+            assert {name: len(lake[name]) for name in TABLES} == first
+            assert {name: lake[name].to_arrow().num_rows for name in TABLES} == first
+            assert len(lake.payload_sizes) == len(list(lake.topics))
+            assert lake.generation == 1
+    with mqttscope.lake.open(tmp_path / "lake") as now:
+        assert now.generation == 3
+        assert len(now.packets) == read_table(tmp_path / "lake", "packets").num_rows > first["packets"]
+
+
+def test_earlier_generations(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    wanted = {}
+    for number, one in enumerate((FIRST, SECOND, THIRD), 1):
+        write_lake([one], folder, options())
+        wanted[number] = {name: read_table(folder, name).to_pylist() for name in TABLES}
+    for number, tables in wanted.items():
+        with mqttscope.lake.open(folder, generation=number) as lake:
+            assert lake.generation == number
+            for name, rows in tables.items():
+                assert sorted(map(str, lake[name])) == sorted(map(str, rows))
+                assert len(lake[name]) == len(rows)
+    for number in (0, -1, 4):
+        with pytest.raises(mqttscope.lake.LakeError, match=f"has no generation {number}: 3 is the last one"):
+            mqttscope.lake.open(folder, generation=number)
+    table = DeltaTable(str(folder / "topics"))
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
+    with pytest.raises(mqttscope.lake.LakeError, match="does not keep generation 2 any more"):
+        mqttscope.lake.open(folder, generation=2)
+    (folder / "gaps" / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(mqttscope.lake.LakeError, match="does not keep generation 1 any more"):
+        mqttscope.lake.open(folder, generation=1)
+    (folder / "gaps" / "_delta_log" / f"{0:020}.json").write_text("[]")
+    with pytest.raises(mqttscope.lake.LakeError, match=r"the log of .*gaps cannot be read: the lake is damaged"):
+        mqttscope.lake.open(folder, generation=1)
+
+
+@each("package, command, ask", [
+    ("pandas", "pip install pandas", "opened.packets.to_pandas()"),
+    ("polars", "pip install polars", "opened.packets.to_polars()"),
+    ("pyarrow", r"pip install 'mqttscope\[lake\]'", "opened.packets.to_arrow()"),
+    ("duckdb", r"pip install 'mqttscope\[lake\]'", "opened.deliveries.to_duckdb()"),
+    ("duckdb", r"pip install 'mqttscope\[lake\]'", "opened.sql('select 1')"),
+])  # fmt: skip
+def test_a_package_that_is_missing_is_named(
+    package: str, command: str, ask: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mqttscope.lake.open(folder) as opened:
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(mqttscope.MissingPackageError, match=f"^{package} is not installed: {command}$"):
+            eval(ask, {"opened": opened})
+
+
+def test_a_lake_that_is_closed_says_so(folder: Path) -> None:
+    lake = mqttscope.lake.open(folder)
+    packets, talkers = lake.packets, lake.top_talkers
+    scratch = Path(lake._asked().scratch)
+    lake.close()
+    lake.close()
+    assert not scratch.exists()
+    for call in (packets.to_arrow, talkers.to_arrow, packets.to_duckdb, lambda: lake.sql("select 1")):
+        with pytest.raises(mqttscope.lake.LakeError, match="is closed: open it again"):
+            call()

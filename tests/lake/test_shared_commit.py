@@ -1,0 +1,236 @@
+"""Lakes in a store: whoever comes completes what was begun, and of several ingests one wins."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+
+import mqttscope
+from mqttscope.lake import delta, manifest, shared_commit
+from mqttscope.lake.convert import convert_lake
+from mqttscope.lake.manifest import ALIVE_S, NAME, PENDING, LakeError, read_manifest, remove_strays
+from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.store import Place, Store, StorePath, place
+from mqttscope.lake.writer import read_table, write_lake
+from tests.cli.running import capture, environment
+from tests.conftest import EXHAUSTIVE
+from tests.lake.kill_ingest import in_tables, rows
+from tests.lake.reading import options
+from tests.lake.test_store import Bucket, forgetful
+from tests.lake.test_store import store as store
+
+FIRST, SECOND, THIRD = capture("v5-qos"), capture("v311-retained"), capture("v5-topic-alias-client")
+
+
+def ingest(path: Path, lake: Place) -> None:
+    write_lake([path], lake, options())
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, list[str]]]:
+    """What a lake in a folder holds after one, two and three ingests."""
+    folder, found = tmp_path_factory.mktemp("steps") / "lake", []
+    for one in (FIRST, SECOND, THIRD):
+        ingest(one, folder)
+        found.append(rows(folder))
+    return found
+
+
+def test_a_lake_in_a_store_is_that_of_a_folder(store: StorePath, steps: list[dict[str, list[str]]]) -> None:
+    for number, path in enumerate((FIRST, SECOND)):
+        ingest(path, store)
+        assert rows(store) == in_tables(store) == steps[number]
+    settings = store.store.settings
+    with mqttscope.lake.open(store.store.uri, settings=settings) as lake:
+        assert {name: sorted(map(repr, lake[name])) for name in TABLES} == steps[1]
+        assert {name: len(lake[name]) for name in TABLES} == {name: len(found) for name, found in steps[1].items()}
+        assert [row["topic"] for row in lake.sql("select topic from retained_messages where state = 'held'")] == [
+            "home/mode"
+        ]
+    with mqttscope.lake.open(store.store.uri, generation=1, settings=settings) as lake:
+        assert {name: sorted(map(repr, lake[name])) for name in TABLES} == steps[0]
+    # What is in already is not read again, and changes nothing.
+    before = store.store.files()
+    ingest(FIRST, store)
+    assert store.store.files() == before
+
+
+def test_damage_is_noticed(store: StorePath) -> None:
+    ingest(FIRST, store)
+    (name,) = read_manifest(store).files["packets"]
+    written = (store / name).read_bytes()
+    changed = bytearray(written)
+    changed[100] ^= 1
+    for content, told in ((bytes(changed), "cannot be read"), (written[:-1], "bytes and should have")):
+        with (store / name).open_output() as file:
+            file.write(content)
+        with pytest.raises(LakeError, match=told):
+            read_table(store, "packets", manifest=manifest.open_lake(store))
+    (store / name).unlink()
+    with pytest.raises(LakeError, match="is missing: the lake is damaged"):
+        manifest.open_lake(store)
+    with pytest.raises(LakeError, match="is missing: the lake is damaged"):
+        ingest(SECOND, store)
+
+
+def test_who_comes_second_is_refused_and_leaves_nothing(
+    store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(FIRST, store)
+    first = read_manifest(store)
+    commit = shared_commit.commit
+
+    def second(root: StorePath, before: Any, after: Any) -> None:
+        """Another ingest commits as a whole between the reading and the commit of the first one."""
+        monkeypatch.setattr(shared_commit, "commit", commit)
+        ingest(SECOND, store)
+        commit(root, before, after)
+
+    monkeypatch.setattr(shared_commit, "commit", second)
+    with pytest.raises(LakeError, match="was changed by another ingest in the meantime; run this one again"):
+        ingest(THIRD, store)
+    assert rows(store) == in_tables(store) == steps[1]
+    # Nothing is there but what counts, and what the generation before had.
+    known = read_manifest(store).all_files() | first.all_files()
+    assert {one for one in store.store.files() if one.endswith(".parquet") and "_delta_log" not in one} == known
+    ingest(THIRD, store)
+    assert rows(store) == in_tables(store) == steps[2]
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool], do: Any) -> None:
+    """Do something else at a moment, once: before the call of which a condition holds."""
+    real = getattr(owner, name)
+    done: list[int] = []
+
+    def called(*given: Any, **more: Any) -> Any:
+        if not done and when(*given):
+            done.append(1)
+            do()
+        return real(*given, **more)
+
+    monkeypatch.setattr(owner, name, called)
+
+
+@pytest.mark.parametrize("moment", ["won", "tables", "manifest"])
+def test_who_comes_meanwhile_completes_the_commit_and_both_end(
+    moment: str, store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ingest that has won is slow; another one completes its commit, and commits its own before the first wakes."""
+    ingest(FIRST, store)
+    seen: list[int] = []
+
+    def other() -> None:
+        with mqttscope.lake.open(store.store.uri, settings=store.store.settings) as lake:
+            # A reader has all of the first ingest and nothing of the second.
+            assert {name: sorted(map(repr, lake[name])) for name in TABLES} == steps[0]
+        ingest(THIRD, place(store.store.uri, store.store.settings))
+        seen.append(read_manifest(store).generation)
+
+    if moment == "won":
+        interrupt(monkeypatch, shared_commit, "_finish", lambda *_: True, other)
+    elif moment == "tables":
+        # Some of the tables have what the commit names, this one and those after it have not.
+        monkeypatch.setattr(delta, "_THREADS", 1)
+        interrupt(monkeypatch, delta, "_publish", lambda _, name, *__: name == "connections", other)
+    else:
+        interrupt(monkeypatch, Store, "replace", lambda _, name, *__: name == NAME, other)
+    ingest(SECOND, store)
+    assert seen == [3]
+    assert rows(store) == in_tables(store) == steps[2]
+    assert read_manifest(store).generation == read_manifest(store, PENDING).generation == 3
+
+
+def test_an_answer_that_got_lost_is_no_defeat(
+    store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a client asks again after a lost answer meets what it has written itself."""
+    ingest(FIRST, store)
+    real = Store.replace
+
+    def lost(self: Store, key: str, data: bytes, tag: str | None) -> None:
+        real(self, key, data, tag)
+        raise FileExistsError(17, "was written by another")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "replace", lost)
+        patched.setattr(Store, "is_conditional", lambda _: True)
+        patched.setattr(shared_commit, "_PAUSE_S", 0.001)
+        ingest(SECOND, store)
+    assert rows(store) == in_tables(store) == steps[1]
+
+
+def test_a_store_without_conditions_is_refused(
+    bucket: Bucket, store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        LakeError, match=r"this store has no conditional writes \(If-None-Match\).*; if no other ingest"
+    ):
+        ingest(FIRST, forgetful(bucket, store))
+    for uri in ("gs://bucket/lake", "abfss://container@account.dfs.core.windows.net/lake"):
+        with pytest.raises(LakeError, match=r"only in S3 ingests are kept from .* --single-writer says so"):
+            ingest(FIRST, place(uri))
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "boto3", None)
+        with pytest.raises(LakeError, match=r"needs what is not installed .*boto3.*: pip install 'mqttscope\[s3\]'"):
+            ingest(FIRST, store)
+        # Nobody else writes it, so that nothing of this is needed.
+        alone = place(store.store.uri, store.store.settings, single_writer=True)
+        ingest(FIRST, alone)
+        ingest(SECOND, alone)
+        assert rows(alone) == in_tables(alone) == steps[1]
+
+
+def test_a_lake_is_not_made_among_other_things(store: StorePath) -> None:
+    with (store / "photo.jpg").open_output() as file:
+        file.write(b"x")
+    with pytest.raises(LakeError, match=r"is no lake, and not empty \(it holds photo.jpg\)"):
+        ingest(FIRST, store)
+    (store / "photo.jpg").unlink()
+    ingest(FIRST, store)
+    (store / NAME).unlink()
+    (store / PENDING).unlink()
+    with pytest.raises(LakeError, match=r"holds the tables of a lake, but not its manifest.json"):
+        ingest(SECOND, store)
+    with pytest.raises(LakeError, match="holds no lake"):
+        mqttscope.lake.open(store.store.uri, settings=store.store.settings)
+    with pytest.raises(LakeError, match="is in a store, and this works with a lake in a folder alone"):
+        convert_lake(store)
+
+
+def test_what_a_dead_ingest_left_goes_away_after_a_day(store: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    ingest(FIRST, store)
+    stray = store / "packets" / "0000000009-stray-0.parquet"
+    with stray.open_output() as file:
+        file.write(b"x")
+    found = read_manifest(store)
+    # It may be of an ingest that is under way.
+    assert remove_strays(store, found) == []
+    now = time.time() + ALIVE_S + 60
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert remove_strays(store, found) == [stray.key]
+    manifest.check_files(store, found)
+
+
+def test_an_ingest_that_is_killed_anywhere(bucket: Bucket, store: StorePath, steps: list[dict[str, list[str]]]) -> None:
+    """SIGKILL at moments all over an ingest into a store; what is run again is in once."""
+    words = [sys.executable, "-m", "tests.lake.kill_ingest", store.store.uri, "1" if EXHAUSTIVE else "17"]
+    done = subprocess.run(
+        [*words, str(FIRST), str(SECOND), json.dumps(bucket[1])],
+        capture_output=True, text=True, env=environment(), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    for one in found:
+        assert one["before"] == steps[one["read"] - 1]
+        assert one["after"] == one["in_tables"] == steps[1]
+        assert one["generation"] == 2
+    assert {one["pending"] for one in found if one["read"] == 1} == {False, True}

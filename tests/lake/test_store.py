@@ -1,0 +1,146 @@
+"""Places in a store, as far as they are like paths; small objects that are written once, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+
+from mqttscope.lake.store import PROBE, Store, StorePath, is_store, opened, place
+from tests.each import each
+
+Bucket = tuple[Any, dict[str, str]]
+
+
+@pytest.fixture
+def store(bucket: Bucket) -> StorePath:
+    """A place in the store that nobody else uses."""
+    found = place(f"s3://captures/store-{uuid4().hex}", bucket[1])
+    assert isinstance(found, StorePath)
+    return found
+
+
+@each("lake, uri", [
+    ("s3://bucket/a/b", "s3://bucket/a/b"),
+    ("s3a://bucket//a//b//", "s3a://bucket/a/b"),
+    ("S3://Bucket", "s3://Bucket"),
+    ("gs://bucket/a", "gs://bucket/a"),
+    ("abfss://container@account.dfs.core.windows.net/a", "abfss://container@account.dfs.core.windows.net/a"),
+    ("lake", None),
+    ("/s3://lake", None),
+    ("s3:lake", None),
+    ("s3://", None),
+    ("hdfs://host/lake", None),
+    ("https://host/lake", None),
+])  # fmt: skip
+def test_what_is_in_a_store(lake: str, uri: str | None) -> None:
+    found = place(lake)
+    assert is_store(lake) == is_store(found) == (uri is not None)
+    assert (found.store.uri if isinstance(found, StorePath) else None) == uri
+    if uri is None:
+        assert found == Path(lake)
+        assert opened(found) is found
+    else:
+        assert place(found) is found
+
+
+@each("uri, settings, single, options", [
+    ("s3://b/l", {"region": "eu-central-1"}, False, {"aws_region": "eu-central-1", "aws_conditional_put": "etag"}),
+    ("s3a://b/l", {"region": "x", "endpoint_override": "h:9", "scheme": "http"}, False,
+     {"aws_region": "x", "aws_conditional_put": "etag", "aws_endpoint_url": "http://h:9", "aws_allow_http": "true"}),
+    ("s3://b/l", {"region": "x", "endpoint_override": "https://h"}, True,
+     {"aws_region": "x", "aws_s3_allow_unsafe_rename": "true", "aws_endpoint_url": "https://h",
+      "aws_allow_http": "false"}),
+    ("gs://b/l", {}, False, {}),
+    ("abfs://c@a.dfs.core.windows.net/l", {}, True, {}),
+])  # fmt: skip
+def test_what_delta_is_told(uri: str, settings: dict[str, str], single: bool, options: dict[str, str]) -> None:
+    store = Store(uri, settings, single)
+    assert store.delta_options == options
+    assert store.delta_uri == uri.replace("s3a:", "s3:").replace("abfs:", "abfss:")
+
+
+def test_it_is_like_a_path(store: StorePath) -> None:
+    one = store / "packets" / "1.parquet"
+    assert (str(one), one.name, one.key) == (f"{store}/packets/1.parquet", "1.parquet", "packets/1.parquet")
+    assert not one.exists()
+    for call in (one.stat, one.read_bytes, one.unlink):
+        with pytest.raises(FileNotFoundError):
+            call()
+    one.unlink(missing_ok=True)
+    with one.open_output() as file:
+        file.write(b"abc")
+        # It is there when it is closed, and not before.
+        assert not one.exists()
+    assert one.exists()
+    assert (one.stat().st_size, one.read_bytes()) == (3, b"abc")
+    with opened(one) as file:
+        file.seek(1)
+        assert file.read() == b"bc"
+    with (store / "manifest.json").open_output() as file:
+        file.write(b"{}")
+    assert {name: found.st_size for name, found in store.store.files().items()} == {
+        "packets/1.parquet": 3, "manifest.json": 2,
+    }  # fmt: skip
+    assert sorted(store.store.top()) == ["manifest.json", "packets"]
+    one.unlink()
+    assert not one.exists()
+
+
+def test_a_store_that_cannot_be_reached_is_an_error_of_the_system(bucket: Bucket) -> None:
+    gone = place("s3://no-such-bucket-here/lake", bucket[1])
+    assert isinstance(gone, StorePath)
+    with pytest.raises(OSError, match="NoSuchBucket"):
+        gone.store.read("a")
+    with pytest.raises(OSError, match="NoSuchBucket"):
+        gone.store.replace("a", b"", None)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_what_is_replaced_is_what_was_read(single: bool, store: StorePath) -> None:
+    one = Store(store.store.uri, store.store.settings, single)
+    assert one.read("pending.json") is None
+    with pytest.raises(FileExistsError):
+        one.replace("pending.json", b"0", "of another")
+    one.replace("pending.json", b"1", None)
+    with pytest.raises(FileExistsError):
+        one.replace("pending.json", b"2", None)
+    found = one.read("pending.json")
+    assert found is not None
+    assert found[0] == b"1"
+    one.replace("pending.json", b"3", found[1])
+    with pytest.raises(FileExistsError):
+        one.replace("pending.json", b"4", found[1])
+    again = one.read("pending.json")
+    assert again is not None
+    assert again[0] == b"3"
+
+
+def forgetful(bucket: Bucket, store: StorePath) -> StorePath:
+    """The same store, which does not look at conditions: the header does not reach it."""
+    import boto3
+
+    _, settings = bucket
+    endpoint = f"http://{settings['endpoint_override']}"
+    client = boto3.client("s3", endpoint_url=endpoint, region_name=settings["region"])
+
+    def forget(params: dict[str, Any], **_: object) -> None:
+        for name in ("If-None-Match", "If-Match"):
+            params["headers"].pop(name, None)
+
+    client.meta.events.register("before-call.s3.PutObject", forget)
+    made = Store(store.store.uri, settings)
+    made.__dict__["_client"] = client
+    return StorePath(made)
+
+
+def test_a_store_shows_whether_it_has_conditions(bucket: Bucket, store: StorePath) -> None:
+    assert not forgetful(bucket, store).store.is_conditional()
+    assert store.store.is_conditional()
+    assert store.store.is_conditional()
+    assert store.store.top() == [PROBE]
+    assert not Store("gs://bucket/lake").is_conditional()

@@ -1,0 +1,200 @@
+"""The page of packets: its rows are the lines of JSON Lines, a browser makes elements of few, and none of them runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import dissect
+from mqttscope.events import Event
+from mqttscope.report.base import View
+from mqttscope.report.html import packets
+from mqttscope.report.html.packets import Packets
+from mqttscope.report.jsonl import JsonLines
+from mqttscope.stats.as_html import Measured
+from tests.cli.running import CAPTURES
+from tests.redact.sinks import Text
+from tests.report.browser import elements
+from tests.report.html.reader import blocks, read
+from tests.report.html.test_page import HOSTILE
+from tests.report.make import conversation, hostile
+from tests.stats.talk import S2C, Talk
+
+MS = 1_000_000
+COUNT = 50_000
+
+
+def made(events: Iterable[Event], *, limit: int | None = None, **view: Any) -> tuple[bytes, Packets]:
+    sink = Text()
+    page = Packets(sink, View(**view))
+    page.limit = limit
+    for event in events:
+        page.feed(event)
+    page.close()
+    return sink.whole(), page
+
+
+def lines(events: Iterable[Event], **options: Any) -> list[Any]:
+    sink = Text()
+    reporter = JsonLines(sink, **options)
+    for event in events:
+        reporter.feed(event)
+    reporter.close()
+    return [json.loads(line) for line in sink.whole().splitlines()]
+
+
+@pytest.mark.parametrize("events", [conversation, hostile])
+def test_rows_are_the_lines_of_json_lines(events: Any) -> None:
+    page, _ = made(events())
+
+    assert blocks(page, "events") == lines(events())
+    assert len(blocks(page, "events")) > 5
+    assert not read(page).tags & {"img", "iframe", "a", "object", "b"}
+
+
+def test_secrets_are_those_of_json_lines() -> None:
+    for show in (False, True):
+        page, _ = made(conversation(), show_secrets=show, payload_limit=3)
+        assert blocks(page, "events") == lines(conversation(), show_secrets=show, payload_limit=3)
+
+
+def test_beyond_the_limit_packets_are_counted_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packets, "MAX_PACKETS", 3)
+    page, report = made(conversation())
+    total = sum(row["event"] in ("packet", "malformed") for row in lines(conversation()))
+
+    assert sum(row["event"] in ("packet", "malformed") for row in blocks(page, "events")) == 3
+    assert report.cut().startswith(f"the page lists the first 3 of {total} packets; ")
+    assert f"The page lists the first 3 of {total} packets;" in " ".join(read(page).said)
+    assert made(conversation(), limit=total + 1)[1].cut() == ""
+    asked, report = made(conversation(), limit=total)
+    assert report.cut() == f"the page ends after {total} packets, as --limit asks; the capture may hold more"
+    assert "as --limit asks" in " ".join(read(asked).said)
+
+
+def test_events_without_packets_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packets, "MAX_PACKETS", 2)
+    events: list[Any] = []
+    for number in range(30):
+        Talk(cast(Any, _Kept(events)), number, None).close()
+    assert len(blocks(made(events)[0], "events")) == 2 * packets.ROWS_A_PACKET
+
+
+class _Kept:
+    def __init__(self, events: list[Any]) -> None:
+        self.feed = events.append
+
+
+def test_a_capture_without_mqtt_is_a_page_too() -> None:
+    page, _ = made([])
+
+    assert "script" not in read(page).tags
+    assert "<h1>Packets</h1>" in page.decode()
+
+
+def test_several_captures_are_named_and_further_ones_counted() -> None:
+    report = Packets(Text(), View())
+    for at in range(8):
+        report.feed(cast(Any, type("Nothing", (), {"capture": f"{at}.pcap"})()))
+    report.close()
+    sink = cast(Text, report.page.sink).whole().decode()
+    assert "0.pcap, 1.pcap, 2.pcap, 3.pcap, 4.pcap and 3 more" in sink
+
+
+def hostile_page() -> bytes:
+    """A page in which every name is one that nobody should use."""
+    sink = Text()
+    page = Measured(Packets(sink, View()))
+    for number, name in enumerate(HOSTILE):
+        talk = Talk(cast(Any, page), number, name)
+        talk.publish(name.replace("\x00", ""), number * MS, payload=name.encode())
+        talk.publish(f"a/{name}", number * MS, S2C)
+        talk.close(number * MS + 1)
+    page.close()
+    return sink.whole()
+
+
+def test_a_browser_shows_hostile_names_as_text(tmp_path: Path) -> None:
+    page = hostile_page()
+    shown = elements(page, tmp_path)
+    body = shown[shown.index('<section id="list"') :].partition("<script>")[0]
+
+    assert "data-owned" not in shown
+    assert "<img" not in shown
+    assert "&lt;img src=x onerror=" in body
+    for harm in ("\u202e", "\u2066", "\u200b", "\u2028", "\x1b", "\ufeff"):
+        assert harm not in body, repr(harm)
+    assert "\\u202eevil\\u2066" in body
+    assert "ladder of connection 0" in body
+
+
+def test_every_capture_can_be_filtered_and_every_connection_drawn(tmp_path: Path) -> None:
+    events = [event for path in CAPTURES for event in dissect(open_capture([str(path)]))]
+    page, report = made(_Renumbered().of(events))
+    shown = elements(
+        page, tmp_path,
+        act="const select=document.querySelector('#ladder select');const ends=document.documentElement.dataset;"
+        "for(const one of select.options){select.value=one.value;select.dispatchEvent(new Event('change'))}"
+        "ends.drawn=select.options.length;filter.value='e';filter.dispatchEvent(new Event('input'));"
+        "setTimeout(()=>{for(const one of document.querySelectorAll('.events .open'))one.click();"
+        "document.querySelectorAll('script.events').forEach((one)=>one.remove())},1000)",
+    )  # fmt: skip
+
+    assert report.packets > 2_500
+    connections = len({row["connection"] for row in blocks(page, "events") if "connection" in row})
+    assert f'data-drawn="{connections}"' in shown
+    assert f" of {len(blocks(page, 'events')):,} lines match" in shown
+    assert shown.count('class="fields"') == 100
+
+
+class _Renumbered:
+    """Connections of several captures as if they were of one."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+
+    def of(self, events: list[Event]) -> Iterable[Event]:
+        for event in events:
+            connection: Any = getattr(event, "connection", None)
+            if connection is not None:
+                connection.number = self.numbers.setdefault(id(connection), len(self.numbers))
+            yield event
+
+
+def test_fifty_thousand_packets_stay_usable(tmp_path: Path) -> None:
+    """Few elements, all packets found by the filter, the ladder of a connection in pages."""
+    sink = Text()
+    page = Measured(Packets(sink, View()))
+    talks = [Talk(cast(Any, page), number, f"device-{number}") for number in range(10)]
+    for at in range(COUNT - len(talks)):
+        talks[at % 10].publish(f"plant/{at % 100}/state", at * MS, payload=b"%d" % at)
+    page.close()
+    written = sink.whole()
+    assert len(written) < 700 * COUNT
+    assert page.page.cut() == ""
+    assert len(blocks(written, "events")) == COUNT + len(talks)
+
+    shown = elements(
+        written, tmp_path,
+        act="filter.value='#3 plant/13/state -connect';filter.dispatchEvent(new Event('input'));"
+        "document.querySelector('#ladder select').value='7';"
+        "document.querySelector('#ladder select').dispatchEvent(new Event('change'));"
+        "setTimeout(()=>{document.querySelector('.events .open').click();"
+        # What is not looked at takes long to be written.
+        "document.querySelectorAll('script.events').forEach((one)=>one.remove())},500)",
+    )  # fmt: skip
+    listed = shown[shown.index('<section id="list"') : shown.index('<section id="ladder"')]
+    assert f"500 of {COUNT + 10:,} lines match" in listed
+    assert "1 to 100 of 500" in listed
+    assert listed.count("<tr") == 1 + 100 + 1
+    assert "ladder of connection #3" in listed
+    assert "remaining_length" in listed
+    ladder = shown[shown.index('<section id="ladder"') :]
+    assert "1 to 100 of 5,001" in ladder
+    assert ladder.count('class="wire"') == 99
+    assert "ladder of connection 7" in ladder

@@ -1,0 +1,117 @@
+"""The frame of a page: nothing but its own script runs, and its rows are JSON that no name gets out of."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+
+import orjson
+import pytest
+
+from mqttscope.report.html.page import ROWS_TOGETHER, PageWriter, document, inert, policy, script, style
+from tests.redact.sinks import Text
+from tests.report.browser import elements
+from tests.report.html.reader import blocks, read
+
+OWNS = "document.documentElement.dataset.owned='1'"
+HOSTILE = (
+    f"</script><script>{OWNS}</script>",
+    f'<img src=x onerror="{OWNS}">',
+    f"<!--<script>{OWNS}//",
+    f"]]><svg onload={OWNS}>",
+    f"javascript:{OWNS}",
+    '"\'`\\" } ${' + OWNS + "}",
+    "a\u2028b\u2029c\u0085d",
+    "\u202eevil\u2066\u200b\u00ad\ufeff",
+    "\x00\x01\x1b[31m\x7f\x9f",
+    "&lt;b&gt; &amp; &#60;",
+    "x\u0301\u0302\u0303\u0304\u0305\u0306\ufe0f",
+)
+"""What nobody should call a topic."""
+
+
+def hashed(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def written(count: int = 3, **words: object) -> bytes:
+    sink = Text()
+    page = PageWriter(sink, "events", "evidence")
+    page.begin(HOSTILE[0])
+    for at in range(count):
+        page.row(orjson.dumps({"at": at, "text": HOSTILE[at % len(HOSTILE)]}), orjson.dumps(at))
+    page.close(["<h1>A page</h1>"], title="Rows", words={"hostile": HOSTILE, **words})
+    return sink.whole()
+
+
+def test_the_policy_knows_what_is_in_the_page() -> None:
+    page = written().decode()
+    policies = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+
+    assert policies == [policy(runs=True)]
+    allowed = dict(one.split(" ", 1) for one in policies[0].split("; "))
+    assert allowed == {
+        "default-src": "'none'", "script-src": hashed(script()), "style-src": hashed(style()), "base-uri": "'none'",
+        "form-action": "'none'",
+    }  # fmt: skip
+    assert page.index("Content-Security-Policy") < page.index("<style>") < page.index("<script")
+    (run,) = re.findall(r"<script>(.*?)</script>", page, re.S)
+    assert hashed(run) in policies[0]
+    assert "script-src" not in document("title", []).decode()
+
+
+def test_style_and_script_ask_for_nothing_and_cannot_end_early() -> None:
+    for text in (style(), script()):
+        assert "</" not in text
+        assert "<!--" not in text
+        assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg)|url\(|@import|\bimport\b|fetch|XMLHttp", text)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|new Function|\.style\b", script())
+
+
+def test_nothing_of_a_row_is_markup() -> None:
+    reader = read(written(len(HOSTILE)))
+
+    assert reader.tags == {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "section", "noscript",
+                           "script"}  # fmt: skip
+    assert not {name for name in reader.attributes if name.startswith("on") or name in ("src", "href", "style")}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_json_means_the_same_and_holds_no_markup(text: str) -> None:
+    data = orjson.dumps({text: [text]})
+    made = inert(data)
+
+    assert json.loads(made) == json.loads(data)
+    assert not set(made) & set(b"<>&\x7f")
+    assert made.decode().isprintable()
+
+
+@pytest.mark.parametrize("count", [0, 1, ROWS_TOGETHER, 2 * ROWS_TOGETHER + 1])
+def test_rows_come_in_blocks(count: int) -> None:
+    page = written(count)
+
+    assert [row["at"] for row in blocks(page, "events")] == blocks(page, "evidence") == list(range(count))
+    assert page.count(b'class="events"') == -(-count // ROWS_TOGETHER)
+    assert (b"<script>" in page) is (count > 0)
+    assert (b"<noscript>" in page) is (count > 0)
+
+
+def test_large_rows_do_not_wait_for_others() -> None:
+    sink = Text()
+    page = PageWriter(sink, "events")
+    page.begin("large")
+    for _ in range(4):
+        page.row(orjson.dumps("x" * 600_000))
+    assert len(sink.whole()) > 2_000_000
+
+
+def test_a_browser_runs_nothing_of_it(tmp_path: Path) -> None:
+    """Not in the blocks, not in the title; and would something get out of its text, the policy stops it."""
+    page = written(len(HOSTILE))
+    through = page.replace(b"<h1>", f"<script>{OWNS}</script>{HOSTILE[1]}<h1>".encode())
+    assert "data-owned" not in elements(through, tmp_path)
+    assert "data-owned" in elements(through, tmp_path, act="0"), "without the policy it would run"
+    assert "data-owned" not in elements(page, tmp_path, act="0"), "and of the page alone nothing would, without it"

@@ -1,0 +1,122 @@
+"""Statistics as a page: charts and tables of what the text report has, without credentials, and nothing that runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from mqttscope.report.base import View
+from mqttscope.stats import as_html
+from mqttscope.stats.as_html import ENDINGS, overview, render
+from mqttscope.stats.as_text import render as as_text
+from mqttscope.stats.collect import Statistics
+from tests.report.browser import elements
+from tests.report.html.reader import read
+from tests.report.html.test_page import HOSTILE
+from tests.stats.talk import NAMES, S2C, SECOND, Talk, events_of, statistics_of
+
+TOKEN = "pump?api_key=dozjgNryP4J3jVmNHl0w5N"
+
+
+def measured(*names: str) -> Statistics:
+    statistics = Statistics(along=True)
+    for event in events_of(*names):
+        statistics.feed(event)
+    statistics.finish()
+    return statistics
+
+
+def said(page: bytes | str) -> str:
+    return " ".join(read(page if isinstance(page, bytes) else page.encode()).said)
+
+
+def test_a_page_says_what_the_text_says() -> None:
+    for name in NAMES[::9]:
+        statistics = statistics_of(name)
+        words = set(re.findall(r"[A-Z]{6,}|\d+\.\d+ [mµ]s", as_text(statistics, View(width=400)).decode()))
+        assert words <= set(re.findall(r"[A-Z]{6,}|\d+\.\d+ [mµ]s", said(render(statistics)))), name
+
+
+def test_charts_are_xml_and_say_what_they_show() -> None:
+    made = "".join(overview(measured("misdelivered")))
+    charts = re.findall(r"<svg viewBox.*?</svg>", made, re.S)
+
+    for one in charts:
+        ElementTree.fromstring(one)
+    assert [re.findall(r'aria-label="(.*?)"', one)[0] for one in charts] == [
+        "connections along the time", "packets along the time", "bytes along the time",
+        "handshakes by how long they took", "latencies",
+    ]  # fmt: skip
+    for part in ("13 connections", "ended with DISCONNECT", "each bar is 500 ms", "PINGREQ → PINGRESP by the client"):
+        assert part in made, part
+    # Each packet is in one bar.
+    assert sum(map(int, re.findall(r": (\d+) packets</title>", charts[1]))) == 172
+
+
+def test_each_latency_is_in_one_bar() -> None:
+    statistics = measured("misdelivered")
+    (chart,) = re.findall(r'<svg viewBox[^>]*aria-label="handshakes.*?</svg>', "".join(overview(statistics)), re.S)
+    most = sorted((one.count for one in statistics.totals.traffic.latencies.values()), reverse=True)[:5]
+
+    assert sorted((sum(map(int, re.findall(rf"(\d+) part{at}\b", chart))) for at in range(5)), reverse=True) == most
+
+
+def test_how_connections_ended_is_seen() -> None:
+    made = "".join(overview(measured("refused-connects", "broker-restarts", "device-restarts")))
+
+    for ending in ("disconnected", "broken", "refused", "open"):
+        assert f'<rect class="{ending}"' in made
+        assert ENDINGS[ending] in made
+
+
+def test_many_clients_and_connections_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(as_html, "MAX_LANES", 3)
+    monkeypatch.setattr(as_html, "MAX_STRETCHES", 2)
+    statistics = Statistics()
+    for number in range(20):
+        Talk(statistics, number, f"device-{number % 5}").close(SECOND)
+    statistics.finish()
+    made = "".join(overview(statistics))
+
+    assert "And 2 clients more." in made
+    assert "Of each client the last 2 connections." in made
+    assert made.count('rx="2"') == 6
+
+
+def test_names_are_text_without_credentials(tmp_path: Path) -> None:
+    statistics = Statistics(along=True)
+    for number, name in enumerate([*HOSTILE, TOKEN]):
+        talk = Talk(statistics, number, name)
+        talk.publish(f"a/{name}", number)
+        talk.publish(name, number, S2C)
+        talk.close(SECOND)
+    statistics.finish()
+    page = render(statistics)
+
+    assert not read(page).tags & {"img", "iframe", "object"}
+    assert b"dozjgNryP4J3" not in page
+    assert "\u202e" not in page.decode()
+    asks = "filter.value='pump';filter.dispatchEvent(new Event('input'))"
+    shown = elements(page, tmp_path, act=asks)
+    assert "data-owned" not in shown
+    rows = [row for row in re.findall(r"<tr.*?</tr>", shown, re.S) if "<th" not in row]
+    assert 0 < sum("hidden" not in row.partition(">")[0] for row in rows) < len(rows)
+    assert all(("pump" in row) is ("hidden" not in row.partition(">")[0]) for row in rows)
+
+
+def test_tables_are_chosen_and_limited() -> None:
+    statistics = statistics_of("misdelivered")
+    made = said(render(statistics, tables=("topic",), top=3))
+
+    assert "Clients" not in made
+    assert "… and 8 topics more (--top N shows N)" in made
+
+
+def test_nothing_counted_is_a_page_too() -> None:
+    statistics: Any = Statistics(along=True)
+    statistics.finish()
+    assert "<h1>Statistics</h1>" in render(statistics).decode()
