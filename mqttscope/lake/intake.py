@@ -18,13 +18,13 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.dissect.fast_path import FastPath
+from mqttscope.events import Event
 from mqttscope.lake.files import reading
 from mqttscope.lake.kernel import flow_memory, key_memory
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.memory import FlowMemory, Late, remembered, resume
 from mqttscope.lake.store import Place, opened
 from mqttscope.lake.tables import LOOK, Collector
-from mqttscope.net.frame import FrameSink
 from mqttscope.net.segment import Segment
 
 STATE_ROWS: Final = 1_000
@@ -32,7 +32,7 @@ STATE_ROWS: Final = 1_000
 _BEFORE_ALL_NS: Final = -1 << 61
 
 
-class Intake(FrameSink):
+class Intake:
     """What one ingest reads."""
 
     def __init__(
@@ -44,8 +44,8 @@ class Intake(FrameSink):
     ) -> None:
         """``collector`` makes rows, ``write`` takes those of a table.
 
-        ``last_ns``: time of the last segment of all earlier ingests.  ``progress`` is called with the number of
-        segments after each of them.
+        ``last_ns``: time of the last segment of all earlier ingests.  ``progress`` is called now and then with the
+        number of segments so far.
         """
         self.dissector: Final = Dissector(collector.options.reading())
         self.collector: Final = collector
@@ -56,41 +56,47 @@ class Intake(FrameSink):
         """Captures that begin before the end of what earlier ingests read."""
         self.overlapping: set[str] = set()
         """Captures that begin before an earlier one of this ingest ends."""
-        self.segments = 0
-        self.now_ns: int = _BEFORE_ALL_NS
-        """Time of the latest segment of this ingest."""
+        self._segments = 0
+        """Those that were not taken by the fast path."""
+        self._now_ns: int = _BEFORE_ALL_NS
         self._before_ns = _BEFORE_ALL_NS if last_ns is None else last_ns
-        self._last_ns = self._before_ns
         self._capture = ""
         """The one that is read."""
         self._write = write
         self._progress = progress
-        self._resumes = False
-        """Whether there are flows of earlier ingests, to which something may come late."""
-        self._path = FastPath(self.dissector, collector.feed)
+        self._path = FastPath(self.dissector, self._feed, counting=True)
+
+    @property
+    def now_ns(self) -> int:
+        """Time of the latest segment of this ingest."""
+        return max(self._now_ns, max((one.last_ns for one in self._path.counts.values()), default=_BEFORE_ALL_NS))
 
     @property
     def last_ns(self) -> int | None:
         """Time of the latest segment of this ingest and all earlier ones; ``None`` where there is none."""
-        return None if self._last_ns == _BEFORE_ALL_NS else self._last_ns
+        last_ns = max(self.now_ns, self._before_ns)
+        return None if last_ns == _BEFORE_ALL_NS else last_ns
+
+    @property
+    def segments(self) -> int:
+        """How many came so far."""
+        return self._segments + sum(one.frames for one in self._path.counts.values())
 
     def resume(self, root: Place, before: Manifest) -> None:
         """Continue with what rules and flows remember of earlier ingests; `LakeError` where that cannot be read."""
         for key in _states(root, before.scope_state_files):
             self.collector.recall(key_memory(key))
         for state in _states(root, before.state_files):
-            self._resumes = True
             memory = flow_memory(state)
             resume(memory, self.dissector, self.collector)
             self.late.adopt(memory)
 
     def read(self, captures: Sequence[str], parts: Mapping[str, Part]) -> None:
         """Read captures, in the order of their first frames; ``parts``: what is to be read of each."""
-        found = segments(open_capture(captures, parts=parts, direct=self), self.skipped)
+        found = segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
         for event in dissect_segments(self._watch(found), dissector=self.dissector, more=True):
-            self.collector.feed(event)
-            if self.collector.waiting >= LOOK:
-                self.flush()
+            self._feed(event)
+        self.out_of_order |= {name for name, one in self._path.counts.items() if one.first_ns < self._before_ns}
         for event in self.late.advance(self.now_ns):
             self.collector.feed(event)
 
@@ -103,41 +109,24 @@ class Intake(FrameSink):
         for name, found in self.collector.batches(everything=everything):
             self._write(name, found)
 
-    def take(
-        self,
-        data: bytes,
-        start: int,
-        end: int,
-        number: int,
-        timestamp_ns: int,
-        link_type: int,
-        original_length: int,
-        capture: str,
-    ) -> bool:
-        """As `FrameSink.take`."""
-        if self._resumes and timestamp_ns < self._last_ns:
-            # It may be late.
-            return False
-        if not self._path.take(data, start, end, number, timestamp_ns, link_type, original_length, capture):
-            return False
-        self._note(timestamp_ns, capture)
+    def _feed(self, event: Event) -> None:
+        self.collector.feed(event)
         if self.collector.waiting >= LOOK:
             self.flush()
-        return True
+            if self._progress is not None:
+                self._progress(self.segments)
 
     def _note(self, timestamp_ns: int, capture: str) -> None:
-        """Take note of the next segment."""
-        self.segments += 1
+        """Take note of the next segment that the fast path did not take; it takes none that is a capture's first."""
+        self._segments += 1
         if timestamp_ns < self._before_ns:
             self.out_of_order.add(capture)
         if capture != self._capture:
             if timestamp_ns < self.now_ns:
                 self.overlapping.add(capture)
             self._capture = capture
-        if timestamp_ns > self.now_ns:
-            self.now_ns = timestamp_ns
-            if timestamp_ns > self._last_ns:
-                self._last_ns = timestamp_ns
+        if timestamp_ns > self._now_ns:
+            self._now_ns = timestamp_ns
         if self._progress is not None:
             self._progress(self.segments)
 
@@ -145,8 +134,8 @@ class Intake(FrameSink):
         """Pass everything on, and what comes late as events."""
         for item in source:
             if type(item) is Segment:
-                is_behind = self._resumes and item.timestamp_ns < self._last_ns
-                events = self.late.events(item) if is_behind else None
+                # The fast path takes none that is late: it takes what continues the capture that a flow was last in.
+                events = self.late.events(item)
                 self._note(item.timestamp_ns, item.capture)
                 if events is not None:
                     yield from events

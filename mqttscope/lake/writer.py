@@ -108,7 +108,7 @@ def write_lake(
     """Take captures into the lake of a folder, which is made where there is none; `LakeError` where that cannot be.
 
     ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called
-    with the number of segments so far, after each of them.
+    with the number of segments so far, now and then.
     """
     root = place(folder)
     options = options or LakeOptions()
