@@ -10,6 +10,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         BaselineError           a file of known findings cannot be used (ValueError)
         CannotCaptureError      frames of an interface cannot be captured
             BadCaptureFilterError   its capture filter cannot be compiled
+            NotPermittedError       the user may not capture
         CaptureChangedError     a capture that was read before is another one now
         CaptureNotFoundError    a name stands for no capture (FileNotFoundError)
         CaptureReadError        a capture could not be read to its end
@@ -31,6 +32,8 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         NotSerializableError    a value is no plain data (TypeError)
         NothingRecordedError    captures hold no connection that could be played
         OptionError             an option or a column of the data source makes no sense (ValueError)
+        PayloadConfigError      a table [[payload]] of the configuration cannot be (ValueError)
+        PayloadConfigError      a table [[payload]] of the configuration cannot be used (ValueError)
         ProfileError            a profile of a broker cannot be used (ValueError)
         RangeRefusedError       a range of a capture does not hold what it held before
         ReadingError            captures cannot be read as asked
@@ -47,7 +50,8 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         StateError              written state cannot be read (ValueError)
         TlsError                a certificate, key or CA cannot be used
         TooMuchKeptError        captures that are compared have too much that the other lacks
-        UndecodableError        a payload cannot be shown as asked
+        UndecodableError        a payload does not hold what it is to hold
+            DescriptorError     a descriptor file of Protocol Buffers cannot be used
         UnknownQueryError       a statement does more than ask, or cannot be parsed (ValueError)
         UnknownRuleError        no rule has this code or name (ValueError)
         WebSocketError          the other side did not open a usable WebSocket

@@ -77,6 +77,8 @@ class Reading:
         self.keys: bytes | None = None
         self.records = 0
         """Records of TLS that were decrypted."""
+        self.seen: Callable[[int], object] | None = None
+        """Told how many bytes of the captures were read, whenever some were."""
         self.order = CaptureOrder()
         """Which captures begin before the end of one that was read before."""
         self._fast_path: FastPath | None = None
@@ -120,7 +122,7 @@ class Reading:
                 self._spool = _spooled(self._stdin)
             except OSError as error:
                 raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
-        frames = self._open(self._fast_path)
+        frames = self._open(self._fast_path, self.seen)
         items = self._segments(frames if tap is None else tap(frames), skipped, self.fragments)
         found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
         several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
@@ -179,9 +181,11 @@ class Reading:
             return None
         return f"no TLS record could be decrypted with the keys in {self._keylog}"
 
-    def _open(self, direct: FrameSink | None = None) -> Iterator[Frame | CaptureNotice]:
+    def _open(
+        self, direct: FrameSink | None = None, seen: Callable[[int], object] | None = None
+    ) -> Iterator[Frame | CaptureNotice]:
         if self._spool is None:
-            return open_capture(self.captures, stdin=self._stdin, direct=direct)
+            return open_capture(self.captures, stdin=self._stdin, direct=direct, seen=seen)
         return open_capture(self.captures, stdin=open(self._spool.name, "rb"))
 
     def _again(self) -> Iterator[Segment | CaptureNotice]:

@@ -145,7 +145,7 @@ class Browser(App[None]):
         self.index: Index = opened.builder.index
         self.view = replace(opened.view, colour=opened.view.colour and not self.no_color)
         self.mode = "fields"
-        self.wanted: Filter | None = compile_filter(opened.wanted) if opened.wanted else None
+        self.wanted: Filter | None = compile_filter(opened.wanted, opened.view.payloads) if opened.wanted else None
         self.connection = opened.connection
         self.only_found = self.only_marked = False
         self.marks: set[int] = set()
@@ -508,7 +508,7 @@ class Browser(App[None]):
     def filter_by(self, text: str) -> None:
         """Show only what matches an expression; all where it is empty."""
         try:
-            self.wanted = compile_filter(text) if text else None
+            self.wanted = compile_filter(text, self.view.payloads) if text else None
         except FilterError as error:
             self.say(escape(error.message))
             return

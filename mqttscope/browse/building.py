@@ -186,6 +186,8 @@ class Builder:
         self.errors = 0
         """What went wrong with captures."""
         self.failure = ""
+        self.error: Exception | None = None
+        """What the failure is of, where it is foreseen."""
         """Why reading ended early, where it did."""
         self.done = False
         self.frame = 0
@@ -241,7 +243,7 @@ class Builder:
         except _Stopped:
             pass
         except (MqttscopeError, OSError) as error:
-            self.failure = str(error)
+            self.failure, self.error = str(error), error
         except Exception as error:
             self.failure = f"internal error: {type(error).__name__}: {error}"
         finally:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
+from mqttscope.browse.decoding import as_decoded
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import RowKind
-from mqttscope.browse.selection import as_shown
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Finding
@@ -23,7 +23,7 @@ from mqttscope.report.base import View
 from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.payload import KINDS, PayloadView
-from mqttscope.report.public import hidden_of
+from mqttscope.report.public import decoded_of, hidden_of
 from mqttscope.report.style import Painter
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree, TreeLine
@@ -64,7 +64,7 @@ class Detail:
 
 def detail(index: Index, number: int, view: View) -> Detail:
     """The fields and bytes of a row."""
-    event = as_shown(index.event(number), show_secrets=view.show_secrets)
+    event = as_decoded(index, number, view)
     if isinstance(event, PacketEvent | MalformedEvent):
         raw = event.packet.raw if isinstance(event, PacketEvent) else event.malformed.raw
         if view.time in ("relative", "delta"):
@@ -98,6 +98,7 @@ def payload_lines(event: Event, view: View) -> list[TreeLine]:
         content_type=None if block is None else block.content_type,
         indicator=None if block is None else block.payload_format_indicator,
         missing=packet.missing,
+        decoded=decoded_of(event),
     )
     told = f"{counted(len(packet.payload), 'byte')} as {shown.label}"
     out = [TreeLine(painter.paint(told, "dim"), start, end)]

@@ -44,7 +44,7 @@ KEYS: Final = (
     ("Showing", (
         ("1 2 3 4", "fields, payload, ladder, findings of the packet"),
         ("t", "times in UTC, local, since the first, since the line before, seconds since 1970"),
-        ("v", "payload by content, as text, hex, JSON, CBOR or MessagePack"),
+        ("v", "payload by content or topic, as text, hex, JSON, CBOR, MessagePack, protobuf, Sparkplug B"),
         ("z", "one pane alone; again: all panes"),
         ("o", "hide or show the connections"),
     )),

@@ -15,8 +15,7 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.escape import escape
-from mqttscope.report.jsonl import JsonLines
-from mqttscope.report.public import hidden_of
+from mqttscope.report.public import hidden_of, make_reporter
 
 FORMS: Final = ("pcapng", "jsonl", "hex", "mosquitto_pub", "nc")
 """What packets can be exported as, and the ends of the files' names."""
@@ -29,7 +28,7 @@ def exported(index: Index, rows: Iterable[int], form: str, view: View) -> Iterat
     events = (index.event(number) for number in rows)
     if form == "jsonl":
         sink = Collected()
-        writer = JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
+        writer = make_reporter("jsonl", sink, view)
         for event in events:
             writer.feed(event)
         writer.close()

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Final
 
+from mqttscope.browse.decoding import with_payload
 from mqttscope.browse.index import Index
-from mqttscope.browse.selection import as_shown
 from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, Event, PacketEvent
 from mqttscope.redact.credentials import starred_name
 from mqttscope.report import notices
@@ -56,6 +56,7 @@ class RowLines:
         self.view = view
         self.text = TextLines(_Nowhere(), replace(view, width=view.width - 2 if view.width > 2 else view.width))
         self.painter = self.text.painter
+        self._decoders = view.decoders()
         self._kept: OrderedDict[tuple[int, int, int, bool], str] = OrderedDict()
 
     def line(self, number: int, before: int | None = None, *, marked: bool = False) -> str:
@@ -65,7 +66,7 @@ class RowLines:
         known = self._kept.get(key)
         if known is not None:
             return known
-        event = as_shown(self.index.event(number, row), show_secrets=self.view.show_secrets)
+        event = with_payload(self.index.event(number, row), self._decoders, show_secrets=self.view.show_secrets)
         heads = self.text.heads
         width = heads.name_width
         made = self._made(event, before)

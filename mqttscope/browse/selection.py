@@ -16,12 +16,12 @@ from mqttscope.events import Event, PacketEvent
 from mqttscope.filter import Filter
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.report.payload import unpack
+from mqttscope.payloads.compressed import unpack
 from mqttscope.report.public import public_event, with_public_names
 
 MAX_UNPACKED: Final = 1 << 16
 """Bytes of a compressed payload that are unpacked for a search."""
-_COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x04\x22")
 """How payloads begin that a search unpacks."""
 
 

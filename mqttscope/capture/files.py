@@ -13,11 +13,11 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource
 from mqttscope.capture.fingerprint import is_replaced
@@ -71,6 +71,7 @@ def open_capture(
     frame_limit: int = FRAME_LIMIT,
     parts: Mapping[str, Part] | None = None,
     direct: FrameSink | None = None,
+    seen: Callable[[int], object] | None = None,
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
@@ -82,14 +83,15 @@ def open_capture(
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
     ``parts``: what is to be read of some files, by path; it notes which of them were opened and are what they were.
-    ``direct`` is offered every frame before it is made; those that it takes do not come out here.
+    ``direct`` is offered every frame before it is made; those that it takes do not come out here.  ``seen`` is told how
+    many bytes were read each time that some were, of compressed files as they are.
 
     One path in place of a list is a `TypeError`: each of its characters would be the name of a capture.
     """
     if isinstance(sources, str | bytes | os.PathLike):
         message = f"open_capture takes a list of captures, as open_capture([{sources!r}])"
         raise TypeError(message)
-    return _opened(sources, stdin, chunk_size, frame_limit, parts, direct)
+    return _opened(sources, stdin, chunk_size, frame_limit, parts, direct, seen)
 
 
 def _opened(
@@ -99,8 +101,9 @@ def _opened(
     frame_limit: int,
     parts: Mapping[str, Part] | None,
     direct: FrameSink | None,
+    seen: Callable[[int], object] | None,
 ) -> Iterator[_Item]:
-    captures = list(_captures_of(sources, stdin, chunk_size, frame_limit, direct))
+    captures = list(_captures_of(sources, stdin, chunk_size, frame_limit, direct, seen))
     for capture in captures:
         capture.part = (parts or {}).get(capture.name)
     if len(captures) > 1:
@@ -108,6 +111,7 @@ def _opened(
             capture.peek()
         captures.sort(key=lambda capture: capture.first_ns)
     for capture in captures:
+        capture.seen = seen
         yield from capture.read(chunk_size, direct)
 
 
@@ -135,6 +139,31 @@ def find_captures(sources: Sequence[str | os.PathLike[str]]) -> list[str | Captu
     return found
 
 
+class _CountedFile:
+    """A file that tells how much of it was read."""
+
+    def __init__(self, file: BinaryIO, seen: Callable[[int], object]) -> None:
+        self._file = file
+        self._seen = seen
+        if hasattr(file, "read1"):
+            # Whoever reads what is there does so where the file can.
+            self.read1 = self._read1
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read as the file does."""
+        data = self._file.read(size)
+        self._seen(len(data))
+        return data
+
+    def _read1(self, size: int = -1, /) -> bytes:
+        data: bytes = self._file.read1(size)  # type: ignore[attr-defined]
+        self._seen(len(data))
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 @dataclass(slots=True)
 class _Capture:
     """One capture to be read."""
@@ -147,6 +176,8 @@ class _Capture:
     """Time of the first frame, once known."""
     part: Part | None = None
     """What is to be read, where that is not all of it."""
+    seen: Callable[[int], object] | None = None
+    """Told how many bytes were read."""
 
     def peek(self) -> None:
         """Read up to the first frame."""
@@ -189,6 +220,8 @@ class _Capture:
     def _limited(self, file: BinaryIO) -> tuple[BinaryIO, int]:
         """What is read of an open file, and how much of it was read before."""
         part = self.part
+        if self.seen is not None:
+            file = cast(BinaryIO, _CountedFile(file, self.seen))
         return (file, 0) if part is None else (cast(BinaryIO, BoundedFile(file, part.size)), part.behind)
 
 
@@ -198,6 +231,7 @@ def _captures_of(
     chunk_size: int,
     frame_limit: int,
     direct: FrameSink | None = None,
+    seen: Callable[[int], object] | None = None,
 ) -> Iterator[_Capture]:
     """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again."""
     taken = {identity(os.fspath(source)) for source in sources if source != STDIN}
@@ -208,7 +242,7 @@ def _captures_of(
             items = (
                 iter((CaptureError(STDIN, "is standard input and was named before"),))
                 if stdin_taken
-                else _read_stdin(stdin, chunk_size, frame_limit, direct)
+                else _read_stdin(stdin, chunk_size, frame_limit, direct, seen)
             )
             stdin_taken = True
             yield _Capture(STDIN, frame_limit, items)
@@ -228,12 +262,17 @@ def _captures_of(
             taken.add(known)
 
 
-def _read_stdin(stdin: BinaryIO | None, chunk_size: int, frame_limit: int, direct: FrameSink | None) -> Iterator[_Item]:
+def _read_stdin(
+    stdin: BinaryIO | None, chunk_size: int, frame_limit: int, direct: FrameSink | None,
+    seen: Callable[[int], object] | None,
+) -> Iterator[_Item]:  # fmt: skip
     if stdin is None:
         if sys.stdin is None:
             yield CaptureError(STDIN, "cannot be opened: standard input is closed")
             return
         stdin = sys.stdin.buffer
+    if seen is not None:
+        stdin = cast(BinaryIO, _CountedFile(stdin, seen))
     yield from read_capture(stdin, STDIN, chunk_size=chunk_size, frame_limit=frame_limit, direct=direct)
 
 

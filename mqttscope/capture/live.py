@@ -51,6 +51,20 @@ class CannotCaptureError(MqttscopeError):
     """Nothing can be captured; the text names the cause and the remedy."""
 
 
+class NotPermittedError(CannotCaptureError):
+    """The user may not capture, or not run what captures."""
+
+    def __init__(self, cause: str, dumpcap: str) -> None:
+        """``cause``: a sentence without its end; ``dumpcap``: what needs the right."""
+        super().__init__(
+            f"{cause}. Debian: dpkg-reconfigure wireshark-common (answer yes), then usermod -aG wireshark $USER and log"
+            f" in again. Elsewhere: setcap cap_net_raw,cap_net_admin=eip {shlex.quote(dumpcap)}. Or run it as root, or"
+            " let clients connect to mqttscope proxy, which needs no privileges"
+        )
+        self.cause = cause
+        self.dumpcap = dumpcap
+
+
 class BadCaptureFilterError(CannotCaptureError):
     """The capture filter is none."""
 
@@ -67,6 +81,11 @@ END_SECONDS = 5.0
 """How long dumpcap may take to end before it is killed."""
 MAX_COMPLAINTS = 1 << 16
 """Bytes of dumpcap's standard error that are kept."""
+NOT_HERE = (
+    "capturing from interfaces is not possible on Windows, where nobody can wait for pipes; let dumpcap write to the"
+    " standard input of another command: dumpcap -i 1 -w - | mqttscope inspect -"
+)
+"""What is said where this program cannot read from dumpcap as it comes."""
 PIPE_BYTES = 1 << 20
 """Asked of the kernel for the pipe, so that dumpcap need not wait while frames are decoded."""
 
@@ -147,6 +166,8 @@ class LiveCapture:
         """Whether nothing came since `waiting` was called before, and nothing waits in the pipe."""
         self.stopping = False
         """Whether somebody asked for the end."""
+        if sys.platform == "win32":
+            raise CannotCaptureError(NOT_HERE)
         self._dumpcap = find_dumpcap()
         self._arguments = [self._dumpcap, "-q", "-n", "-B", str(buffer_mib)]
         for name in names:
@@ -406,7 +427,8 @@ def explain(said: str, dumpcap: str, names: Sequence[str], *, code: int | None =
     """One line for what dumpcap said: why it cannot capture (any more), and what helps.
 
     ``said``: its standard error; ``code``: its exit code; ``fault``: what was wrong with what it wrote.  Raises
-    `BadCaptureFilterError` where the user's filter is at fault.
+    `BadCaptureFilterError` where the user's filter is at fault, `NotPermittedError` where the right to capture is
+    missing.
     """
     name = _interface(said, names)
     low = said.lower()
@@ -415,11 +437,11 @@ def explain(said: str, dumpcap: str, names: Sequence[str], *, code: int | None =
         why = _WHY.search(bad["why"])
         raise BadCaptureFilterError(f"{bad['filter']!r} is no capture filter: {why[1] if why else bad['why']}")
     if "permission" in low or "not permitted" in low:
-        return not_permitted(dumpcap, name)
+        raise not_permitted(dumpcap, name)
     if "no device named" in low or "no such device" in low:
         return f"there is no interface {name}; mqttscope sniff --list-interfaces shows those there are"
     if "is not up" in low or "network is down" in low:
-        return f"interface {name} is down; bring it up: ip link set {shlex.quote(name)} up"
+        return f"interface {name} is down; bring it up: {_up(name)}"
     if "no longer" in low or "disappeared" in low:
         return went_away(name)
     told = " ".join(line.removeprefix("dumpcap: ").strip() for line in said.splitlines() if not _usual(line)).strip()
@@ -436,20 +458,23 @@ def went_away(name: str) -> str:
     """What to say of an interface that went down or was removed while it was captured from."""
     return (
         f"interface {name} went down or was removed, so that the capture ended; bring it up "
-        f"(ip link set {shlex.quote(name)} up) and start again"
+        f"({_up(name)}) and start again"
     )
 
 
-def not_permitted(dumpcap: str, name: str) -> str:
-    """What to say to a user who may not capture."""
+def _up(name: str) -> str:
+    """The command that brings an interface up."""
+    quoted = shlex.quote(name)
+    return f"ip link set {quoted} up" if sys.platform.startswith("linux") else f"ifconfig {quoted} up"
+
+
+def not_permitted(dumpcap: str, name: str) -> NotPermittedError:
+    """The error for a user who may not capture."""
     of = f" from {name}" if name else ""
     cause = f"no permission to capture{of}"
     if not os.access(dumpcap, os.X_OK):
         cause = f"no permission to run {dumpcap}, which captures{of}"
-    return (
-        f"{cause}. Debian: dpkg-reconfigure wireshark-common (answer yes), then usermod -aG wireshark $USER and log in"
-        f" again. Elsewhere: setcap cap_net_raw,cap_net_admin=eip {shlex.quote(dumpcap)}. Or run it as root"
-    )
+    return NotPermittedError(cause, dumpcap)
 
 
 def _interface(said: str, names: Sequence[str]) -> str:

@@ -13,14 +13,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 from mqttscope.browse.app import Opened, browse
 from mqttscope.browse.building import Builder, CaptureFiles, Item, Source, TemporarySpool
 from mqttscope.browse.index import Index
 from mqttscope.capture.files import find_captures
-from mqttscope.capture.live import BUFFER_MIB, LiveCapture
+from mqttscope.capture.live import BUFFER_MIB, LiveCapture, NotPermittedError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.output import warn
+from mqttscope.cli.privileges import screen
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.sniffing import SILENCE_NS, capturing, choose, record
 from mqttscope.dissect import Dissector, FastPath, segments
@@ -187,7 +190,9 @@ def _show(
         builder.stop()
         spool.close()
         files.close()
-    if builder.failure:
+    if isinstance(builder.error, NotPermittedError):
+        click.echo(f"mqttscope: {screen(builder.error)}", err=True)
+    elif builder.failure:
         warn(builder.failure)
     return builder.errors + bool(builder.failure)
 

@@ -151,7 +151,8 @@ def command(given: CompareOptions) -> int:
     else:
         report = CompareJson(sink, view, document=given.form == "json", most=given.limit)
     comparison = Comparison(given.settings())
-    sides = [_Side(given, one) for one in (given.a, given.b)]
+    first = _Side(given, given.a)
+    sides = [first, _Side(given, given.b, first)]
     complete = True
     try:
         for side, event in _alternating(*sides):
@@ -204,7 +205,7 @@ def _view(given: CompareOptions) -> Any:
 class _Side:
     """One of the captures."""
 
-    def __init__(self, given: CompareOptions, path: str) -> None:
+    def __init__(self, given: CompareOptions, path: str, other: _Side | None = None) -> None:
         from mqttscope.cli.output import Watch
         from mqttscope.cli.reading import Reading
         from mqttscope.dissect import Dissector
@@ -212,13 +213,13 @@ class _Side:
         self.path = path
         self.reading = Reading((path,), given.files)
         self.dissector: Dissector = Dissector(given.protocol.dissection(decrypting=self.reading.decrypting))
-        self.watch: Watch = Watch(progress=True)
+        self.watch: Watch = Watch(progress=True if other is None else other.watch)
 
     def events(self) -> Iterator[Event]:
         """Its events in their order."""
         from mqttscope.dissect import dissect_segments
 
-        segments = self.reading.segments(self.watch.skipped)
+        segments = self.watch.follow(self.reading).segments(self.watch.skipped)
         return self.watch.events(dissect_segments(segments, dissector=self.dissector))
 
     def advice(self) -> Iterator[str]:

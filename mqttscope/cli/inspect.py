@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import (
     HUMAN_FORMATS,
     PACKET_FORMATS,
+    ConfigurationOptions,
     FileOptions,
     ProtocolOptions,
     SelectionOptions,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from mqttscope.cli.output import Watch
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector
+    from mqttscope.events import Event
     from mqttscope.parallel.counts import Counts
     from mqttscope.parallel.crew import Outlet
     from mqttscope.parallel.walk import Share
@@ -65,6 +68,7 @@ class InspectOptions:
         help="With --format csv: put ' before text that a spreadsheet would take for a formula.",
     )  # fmt: skip
     colour: bool | None = colour_option()
+    configuration: ConfigurationOptions = group(ConfigurationOptions)
     jobs: int | None = jobs_option()
 
     def __post_init__(self) -> None:
@@ -130,6 +134,7 @@ def command(given: InspectOptions) -> int:
         export = Export(captures, given.write)
     view = given.view.view(colour=given.colour)
     view.spreadsheet = given.spreadsheet
+    decoders = view.payloads = view.decoders()
     if output is not None:
         file = FileSink(output, captures)
         view.width, view.colour, view.unicode = 0, bool(given.colour), True
@@ -152,12 +157,15 @@ def command(given: InspectOptions) -> int:
                 page.limit, reporter = given.limit, Measured(page)
             fast_path = None
             if export is None and wanted is None and not given.selection.connection and given.limit is None:
-                fast_path = FastPath(dissector, watch.passing(reporter.feed), order=reading.order)
-            source = reading.segments(watch.skipped, fast_path=fast_path)
+                fast_path = FastPath(dissector, reporter.feed, order=reading.order)
+            source = watch.follow(reading).segments(watch.skipped, fast_path=fast_path)
+            events: Iterable[Event]
             if export is None:
                 events = dissect_segments(source, dissector=dissector)
             else:
                 events = export.events(source, dissector)
+            if wanted is not None and decoders is not None and decoders.remembers:
+                events = decoders.observed(events)
             shown = 0
             for event in select(watch.events(events), wanted, given.selection.connection, given.limit):
                 if export is not None:
@@ -216,6 +224,9 @@ class Shared:
     def divisible(self) -> bool:
         """Whether what is asked for can be shared out, as far as the options tell."""
         given, view, wanted = self.given, self.view, self.wanted
+        decoders = view.decoders()
+        if decoders is not None and (decoders.remembers or given.form == "jsonl"):
+            return False
         if given.write is not None or given.limit is not None or given.selection.connection:
             return False
         if wanted is not None and wanted.is_of_the_run:

@@ -31,7 +31,7 @@ MAX_KEPT_BYTES = 256 << 20
 PACKET_COST = 1_000
 """What each packet counts beside its bytes."""
 _TAKEN = {"captures", "output", "expression", "connection", "show_secrets", "ports", "mqtt_version", "keylog", "via",
-          "tshark_options", "colour", "jobs"}  # fmt: skip
+          "tshark_options", "colour", "jobs", "config", "no_config"}  # fmt: skip
 """Options that a reproducer goes by."""
 
 
@@ -66,7 +66,7 @@ def reproduce(
     reading = Reading(captures, files)
     dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
     watch = Watch(progress=True)
-    events = dissect_segments(reading.segments(watch.skipped), dissector=dissector)
+    events = dissect_segments(watch.follow(reading).segments(watch.skipped), dissector=dissector)
     chosen = _choose(watch.events(events), wanted, selection.connection)
     for told in (*reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via)):
         if told:

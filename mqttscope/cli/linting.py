@@ -131,8 +131,8 @@ class LintRun:
     def _judge(self) -> None:
         """Read the captures, take what is found."""
         reading, feed = self.reading, self.feed
-        fast_path = FastPath(self.dissector, self.watch.passing(feed), order=reading.order)
-        segments = reading.segments(self.watch.skipped, fast_path=fast_path)
+        fast_path = FastPath(self.dissector, feed, order=reading.order)
+        segments = self.watch.follow(reading).segments(self.watch.skipped, fast_path=fast_path)
         for event in self.watch.events(dissect_segments(segments, dissector=self.dissector)):
             feed(event)
 

@@ -1,14 +1,12 @@
 """Resolves the settings of a lint run: the command line first, then the environment, then the configuration file.
 
-`find_configuration` looks for ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from a folder upwards;
-`resolve` merges what it says with the options into `Settings`.
+`read_configuration` checks what the file says, `resolve` merges it with the options into `Settings`.
 """
 
 from __future__ import annotations
 
 import datetime
 import difflib
-import tomllib
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli.configuration import find_configuration, read_document
 from mqttscope.cli.options import FINDING_FORMATS, ConfigurationOptions, JudgingOptions, Port, ProtocolOptions, Version
 from mqttscope.cli.output import HTML, is_page, same_file
 from mqttscope.dissect import Options
@@ -292,21 +291,6 @@ def _version(given: str, source: Path | None) -> ProtocolVersion | None:
         raise click.UsageError(f"{source}: lint.mqtt-version: {error.message}") from None
 
 
-NAME = "mqttscope.toml"
-SHARED = "pyproject.toml"
-
-
-def find_configuration(start: Path) -> Path | None:
-    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
-    for folder in (start, *start.parents):
-        own, shared = folder / NAME, folder / SHARED
-        if own.is_file():
-            return own
-        if shared.is_file() and "mqttscope" in _tools(shared):
-            return shared
-    return None
-
-
 def read_configuration(path: Path | None, *, own: bool = True) -> Config:
     """The configuration in a file, or the one of no file; usage errors for what is wrong in it.
 
@@ -318,28 +302,9 @@ def read_configuration(path: Path | None, *, own: bool = True) -> Config:
     if path is None:
         use_own_rules((), packages=own)
         return Config()
-    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
-    if not isinstance(document, dict):
-        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
+    document = read_document(path)
     try:
         use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
         return parse(document)
     except ConfigError as error:
         raise click.UsageError(f"{path}: {error}") from None
-
-
-def _tools(path: Path) -> dict[str, Any]:
-    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
-    tools = _load(path).get("tool")
-    return tools if isinstance(tools, dict) else {}
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise click.UsageError(f"{path}: {error.strerror or error}") from None
-    except RecursionError:
-        raise click.UsageError(f"{path}: nested too deeply") from None
-    except ValueError as error:
-        raise click.UsageError(f"{path}: not TOML: {error}") from None

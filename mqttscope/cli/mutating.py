@@ -464,7 +464,7 @@ def _read_flows(given: MutateOptions) -> Flows:
     watch = Watch(progress=True)
     reader = ScriptReader()
     matching: set[int] = set()
-    for event in watch.events(dissect_segments(reading.segments(watch.skipped), dissector=dissector)):
+    for event in watch.events(dissect_segments(watch.follow(reading).segments(watch.skipped), dissector=dissector)):
         if wanted is not None and isinstance(event, PacketEvent | MalformedEvent) and wanted.matches(event):
             matching.add(event.connection.number)
         reader.feed(event)

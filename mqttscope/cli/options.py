@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LEAST_MAX_PACKET_BYTES = 1024
 """Less makes no sense: a CONNECT has names, a will and a password."""
+PAYLOAD_VIEWS = ("auto", "text", "hex", "json", "cbor", "msgpack", "protobuf", "sparkplug-b", "none")
 HUMAN_FORMATS = ("text", "tree", "ladder")
 PACKET_FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
 """Formats of commands that show packets."""
@@ -212,8 +213,8 @@ class ViewOptions:
     """How packets look."""
 
     payload: str = option(
-        OUTPUT, "--payload", type=click.Choice(("auto", "text", "hex", "json", "cbor", "msgpack", "none")),
-        default="auto", show_default=True, help="How to show payloads.",
+        OUTPUT, "--payload", type=click.Choice(PAYLOAD_VIEWS), metavar="VIEW", default="auto", show_default=True,
+        help=f"How to show payloads: {', '.join(PAYLOAD_VIEWS)}.",
     )  # fmt: skip
     payload_limit: int = option(
         OUTPUT, "--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, metavar="BYTES",
@@ -228,12 +229,15 @@ class ViewOptions:
 
     def view(self, *, colour: bool | None) -> View:
         """The view for standard output."""
+        from mqttscope.cli.configuration import configured_payloads
         from mqttscope.cli.output import make_view
 
-        return make_view(
+        view = make_view(
             colour=colour, time_format=self.time_format, payload=self.payload, payload_limit=self.payload_limit,
             show_secrets=self.show_secrets,
         )  # fmt: skip
+        view.payloads = configured_payloads()
+        return view
 
 
 LARGE_BYTES = 32 << 20
@@ -259,9 +263,16 @@ def compile_filter(expression: str | None, name: str = "--filter") -> Any:
     from mqttscope import filter as filters
 
     try:
-        return filters.compile(expression)
+        compiled = filters.compile(expression)
     except filters.FilterError as error:
         raise click.UsageError(f"{name}: {error.render()}") from None
+    if compiled.asks_payloads:
+        from mqttscope.cli.configuration import configured_payloads
+
+        payloads = configured_payloads()
+        if payloads is not None:
+            compiled.use(payloads)
+    return compiled
 
 
 def comma_list(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -333,10 +344,10 @@ class ConfigurationOptions:
     """Where settings come from."""
 
     config: str | None = option(
-        RULES, "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG",
+        OTHER, "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG",
         help="Configuration file. [default: the nearest one in this folder or above]",
     )  # fmt: skip
-    no_config: bool = option(RULES, "--no-config", is_flag=True, help="Use no configuration file.")
+    no_config: bool = option(OTHER, "--no-config", is_flag=True, help="Use no configuration file.")
 
     def __post_init__(self) -> None:
         # The environment may name a file that one run is not to use.

@@ -1,7 +1,8 @@
 """Writes what commands produce: files and standard output for results, standard error for warnings and progress.
 
-`Output` and `FileSink` are the sinks of reports; `Watch` passes events on, notes damage of the captures and shows
-`Progress`.  Whether output goes to a terminal decides on colour and on when lines are flushed.
+`Output` and `FileSink` are the sinks of reports; `Watch` passes events on, notes damage of the captures and shows how
+much of them was read (`ReadProgress`).  Whether output goes to a terminal decides on colour, and on when lines are
+flushed.
 
 A file that a command writes must not be one that it reads, and no two outputs may be the same file: `refuse_inputs` and
 `refuse_name` check that before anything is opened.
@@ -18,14 +19,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 import click
 
-from mqttscope.capture.files import is_source
+from mqttscope.capture.files import find_captures, is_source
 from mqttscope.capture.write import opener
 from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, printable
 from mqttscope.errors import MqttscopeError
@@ -36,9 +37,14 @@ from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.redact.addresses import without_secrets
 from mqttscope.report.base import View
 
+if TYPE_CHECKING:
+    from mqttscope.api.reading import Reading
+
 BUFFER_BYTES = 1 << 16
 PROGRESS_AFTER_S = 1.0
 PROGRESS_EVERY_S = 0.2
+READ_EVERY_S = 0.1
+"""So often at most a line about captures that are read is written again."""
 PROGRESS_EVENTS = 2_000
 """The clock is looked at once in so many events."""
 
@@ -78,6 +84,81 @@ class Progress:
             Progress._line = False
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+class ReadProgress:
+    """How much of captures was read, as a line of `Progress`: bytes of all of them, rate, and time left.
+
+    It is told of bytes by those who read them (`capture.open_capture`), which is once in thousands of packets.
+    """
+
+    def __init__(self) -> None:
+        self._progress = Progress()
+        self.enabled = self._progress.enabled
+        self._captures: list[str] = []
+        self._total: int | None = None
+        self.read = 0
+        """Bytes so far."""
+        self._started = time.monotonic()
+        self._due = self._started + PROGRESS_AFTER_S
+
+    def follow(self, captures: Sequence[str]) -> None:
+        """Captures that are read."""
+        self._captures += captures
+        self._total = None
+
+    def seen(self, count: int) -> None:
+        """So many more bytes were read."""
+        self.read += count
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + READ_EVERY_S
+            self._progress.show(self.text(now - self._started))
+
+    def text(self, seconds: float) -> str:
+        """What is shown after some time."""
+        if self._total is None:
+            self._total = total_size(self._captures)
+        rate = self.read / max(seconds, 1e-9)
+        if not 0 < self.read <= self._total:
+            # Standard input, which has no end yet, or captures that are being written.
+            return f"{sized(self.read)} read, {sized(rate)}/s"
+        left = (self._total - self.read) / rate
+        part = f"{100 * self.read // self._total} %"
+        return f"{part} of {sized(self._total)}, {sized(rate)}/s, {lasting(left)} left"
+
+    def clear(self) -> None:
+        """Take the line away."""
+        self._progress.clear()
+
+
+def total_size(captures: Sequence[str]) -> int:
+    """Bytes of all captures that names, patterns and directories stand for; 0 where one of them has no size."""
+    total = 0
+    for name in find_captures(captures):
+        if not isinstance(name, str):
+            return 0
+        try:
+            total += os.path.getsize(name)
+        except (OSError, ValueError):
+            return 0
+    return total
+
+
+def sized(count: float) -> str:
+    """A number of bytes in the unit that suits it: ``2.9 GB``."""
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} GB"
+
+
+def lasting(seconds: float) -> str:
+    """A time that is left: ``0:07``, ``1:02:03``."""
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    return f"{hours:,}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 class CannotWriteError(MqttscopeError, click.ClickException):
@@ -217,8 +298,8 @@ def warn(message: str) -> None:
 class Watch:
     """Passes events on, notes what went wrong with the captures, and shows progress."""
 
-    def __init__(self, *, progress: bool, shown: bool = False) -> None:
-        """``progress``: show how far the work is.
+    def __init__(self, *, progress: bool | Watch, shown: bool = False) -> None:
+        """``progress``: show how far the work is, in the same line as another.
 
         ``shown``: the report writes events to standard output as they come, and what went wrong with captures as well.
         """
@@ -230,28 +311,28 @@ class Watch:
         """Notices so far."""
         self.known = 0
         """Notices that come first and were told before, by processes that left the work to this one."""
-        self.shows_progress = progress and not self._told and _is_terminal(sys.stderr)
-        self._progress = Progress() if self.shows_progress else None
-        self._count = 0
+        other = progress._progress if isinstance(progress, Watch) else None
+        wanted = other is not None or progress is True
+        self.shows_progress = wanted and not self._told and _is_terminal(sys.stderr)
+        self._progress: ReadProgress | None = (other or ReadProgress()) if self.shows_progress else None
+
+    def follow(self, reading: Reading) -> Reading:
+        """Show how much of captures was read; returns what reads them."""
+        if self._progress is not None:
+            self._progress.follow([str(one) for one in reading.captures])
+            reading.seen = self._progress.seen
+        return reading
 
     def events(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events; capture errors and drops are reported on standard error as well."""
-        for event in source if self._progress is None else self._shown(source, self._progress):
-            if type(event) is not PacketEvent:
-                self.note(event)
-            yield event
-
-    def passing(self, feed: Callable[[Event], object]) -> Callable[[Event], object]:
-        """What feeds events that do not come through `events`, those of a fast path; they count for the progress."""
-        progress = self._progress
-        if progress is None:
-            return feed
-
-        def seen(event: Event) -> None:
-            self._see(event, progress)
-            feed(event)
-
-        return seen
+        try:
+            for event in source:
+                if type(event) is not PacketEvent:
+                    self.note(event)
+                yield event
+        finally:
+            if self._progress is not None:
+                self._progress.clear()
 
     def again(self) -> None:
         """Begin from the beginning, by another process: what was told so far is not told twice."""
@@ -274,21 +355,6 @@ class Watch:
             if not told:
                 dropped = counted(event.dropped, "frame")
                 warn(f"{event.capture}: interface {event.interface} dropped {dropped} while capturing")
-
-    def _shown(self, source: Iterable[Event], progress: Progress) -> Iterator[Event]:
-        """Go through events and show how far that is, once it takes longer than a second."""
-        try:
-            for event in source:
-                self._see(event, progress)
-                yield event
-        finally:
-            progress.clear()
-
-    def _see(self, event: Event, progress: Progress) -> None:
-        self._count += 1
-        if progress.due(self._count):
-            capture, frame = getattr(event, "capture", ""), getattr(event, "frame", 0)
-            progress.show(f"{self._count:,} events, frame {frame:,} of {utf8(os.path.basename(capture))}")
 
 
 def describe(error: CaptureError) -> str:

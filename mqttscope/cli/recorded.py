@@ -86,7 +86,7 @@ def read(
     watch = Watch(progress=True)
     matching = Matching(wanted)
     if reading.captures:
-        segments = chain(reading.segments(watch.skipped), segments)
+        segments = chain(watch.follow(reading).segments(watch.skipped), segments)
     for event in watch.events(dissect_segments(segments, dissector=dissector)):
         matching.feed(event)
     nothing = advice.nothing_found(dissector) if not dissector.connections else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO, cast
 
@@ -18,7 +18,7 @@ from mqttscope.capture.read import may_be_compressed
 from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWriteError, Output, Progress, Watch, warn
+from mqttscope.cli.output import CannotWriteError, Output, Progress, ReadProgress, Watch, warn
 from mqttscope.cli.redacting_options import RedactOptions
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -91,12 +91,8 @@ class RedactRun:
 
     def _frames(self) -> Iterator[Frame]:
         """The frames of the captures; what else they hold is not copied."""
-        read = 0
-        for item in open_capture(self.given.captures):
+        for item in open_capture(self.given.captures, seen=self._seen(self.given.captures)):
             if isinstance(item, Frame):
-                read += 1
-                if self.progress.due(read):
-                    self.progress.show(f"{read:,} frames of {utf8(os.path.basename(item.capture))} read")
                 yield item
             elif isinstance(item, CaptureSecrets):
                 self.keys += 1
@@ -104,6 +100,12 @@ class RedactRun:
                 if isinstance(item, CaptureDrops):
                     self.drops.append(item)
                 self.watch.note(item)
+
+    def _seen(self, captures: Sequence[str]) -> Callable[[int], object] | None:
+        """What is told of the bytes that are read; ``None`` where nobody looks."""
+        progress = ReadProgress()
+        progress.follow(captures)
+        return progress.seen if progress.enabled else None
 
     def _write(self, run: Redaction, target: str) -> bool:
         """Write the frames; whether nothing of what was looked for is in them.  Else there is no file."""
@@ -153,7 +155,7 @@ class RedactRun:
                 offset += len(data)
                 if self.progress.due(0):
                     self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} looked through")
-        for item in open_capture([path]):
+        for item in open_capture([path], seen=self._seen([path])):
             if isinstance(item, Frame):
                 if packed:
                     check.take_compressed(item)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -284,6 +283,10 @@ def _refuse_credentials(manner: ClientOptions) -> None:
 
 def raise_limit(connections: int) -> None:
     """Each connection takes a descriptor; ask the system for as many, as far as it allows."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
     wanted = connections + _SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:

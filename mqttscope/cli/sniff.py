@@ -196,6 +196,7 @@ def command(given: SniffOptions) -> int:
     stops = Stops(given.duration, given.count, compile_filter(given.until, "--until"), on_finding=given.stop_on_finding)
     wanted = compile_filter(given.selection.expression)
     view = given.view.view(colour=given.colour)
+    view.payloads = view.decoders()
     options = given.protocol.dissection()
     findings = None
     if given.linting:

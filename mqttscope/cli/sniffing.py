@@ -24,13 +24,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.capture.keylog import BadKeysError
-from mqttscope.capture.live import BadCaptureFilterError, CannotCaptureError, LiveCapture, interfaces
+from mqttscope.capture.live import (
+    BadCaptureFilterError,
+    CannotCaptureError,
+    Interface,
+    LiveCapture,
+    NotPermittedError,
+    interfaces,
+)
 from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
 from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, interruption, limit_ending
 from mqttscope.cli.output import CannotWriteError, Output, Watch, warn
+from mqttscope.cli.privileges import screen
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.errors import MqttscopeError
@@ -171,6 +179,8 @@ class Sniffing:
         self._matches = getattr(wanted, "matches", None)
         self._until = getattr(stops.until, "matches", None)
         self._connections = connections
+        decoders = view.decoders()
+        self._observe = decoders.observe if decoders is not None and decoders.remembers and wanted else None
         self._over = False
         self._told_ready = False
         self._started = time.monotonic()
@@ -235,6 +245,8 @@ class Sniffing:
 
     def _take(self, event: Event) -> None:
         found = () if self.findings is None else self.findings.feed(event)
+        if self._observe is not None:
+            self._observe(event)
         if self._is_wanted(event):
             self.reporter.feed(event)
             if isinstance(event, PacketEvent | MalformedEvent):
@@ -396,20 +408,26 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
         if not all(names):
             raise CannotSniffError("there is no interface ''; mqttscope sniff --list-interfaces shows those there are")
         return tuple(dict.fromkeys(names))
-    try:
-        found = interfaces()
-    except (MissingToolError, CannotCaptureError) as error:
-        raise CannotSniffError(str(error)) from None
+    found = _interfaces()
     if not found:
         raise CannotSniffError("there is no interface to capture from")
     return (next((one for one in found if not one.loopback), found[0]).name,)
+
+
+def _interfaces() -> list[Interface]:
+    try:
+        return interfaces()
+    except CannotCaptureError as error:
+        raise _refused(error) from None
+    except MissingToolError as error:
+        raise CannotSniffError(str(error)) from None
 
 
 def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: int) -> LiveCapture:
     """A capture from interfaces."""
     try:
         return LiveCapture(names, capture_filter=capture_filter(bpf, ports), buffer_mib=buffer_mib)
-    except MissingToolError as error:
+    except (MissingToolError, CannotCaptureError) as error:
         raise CannotSniffError(str(error)) from None
 
 
@@ -431,10 +449,7 @@ def record(target: str | None, ring_bytes: int | None, ring_files: int | None) -
 
 def listed() -> str:
     """The interfaces as a table."""
-    try:
-        found = interfaces()
-    except (MissingToolError, CannotCaptureError) as error:
-        raise CannotSniffError(str(error)) from None
+    found = _interfaces()
     width = max((len(one.name) for one in found), default=0)
     lines = [
         f"{one.name:<{width}}  {', '.join((*one.addresses, *filter(None, (one.description,))))}".rstrip()
@@ -444,6 +459,8 @@ def listed() -> str:
 
 
 def _refused(error: CannotCaptureError) -> click.ClickException:
+    if isinstance(error, NotPermittedError):
+        return CannotSniffError(screen(error))
     if isinstance(error, BadCaptureFilterError):
         return click.UsageError(f"--bpf: {error}")
     return CannotSniffError(str(error))

@@ -121,8 +121,8 @@ def command(given: StatsOptions) -> int:
         statistics = Statistics(along=given.form == HTML)
         fast_path = None
         if wanted is None and not connection and reading.takes_fast_path:
-            fast_path = FastPath(dissector, watch.passing(statistics.feed), order=reading.order, counting=True)
-        source = reading.segments(watch.skipped, statistics.frames, fast_path)
+            fast_path = FastPath(dissector, statistics.feed, order=reading.order, counting=True)
+        source = watch.follow(reading).segments(watch.skipped, statistics.frames, fast_path)
         events = dissect_segments(source, dissector=dissector)
         try:
             for event in counted(watch.events(events), wanted, connection, matched):

@@ -16,6 +16,7 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.filter.evaluate import build
 from mqttscope.filter.fields import Field, FieldKind, lookup, names
 from mqttscope.filter.parser import FilterError
+from mqttscope.payloads.decoders import Decoders
 
 __all__ = ["Field", "FieldKind", "Filter", "FilterError", "compile", "lookup", "names"]
 
@@ -26,11 +27,15 @@ _OF_THE_RUN = ("connection", "packet")
 class Filter:
     """A compiled expression."""
 
-    __slots__ = ("_origin", "_test", "asked", "text")
+    __slots__ = ("_observed", "_origin", "_source", "_test", "asked", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, payloads: Decoders | None = None) -> None:
         self.text = text
-        self._test, self._origin, self.asked = build(text)
+        self._observed: Decoders | None = None
+        built = build(text)
+        self._test, self._origin, self.asked, self._source = built.test, built.origin, built.asked, built.source
+        if payloads is not None:
+            self.use(payloads)
 
     def matches(self, event: Event) -> bool:
         """Whether the expression is true for the event.
@@ -40,6 +45,8 @@ class Filter:
         origin = self._origin
         if origin is not None and origin.timestamp_ns is None:
             origin.timestamp_ns = getattr(event, "timestamp_ns", None)
+        if self._observed is not None:
+            self._observed.observe(event)
         kind = type(event)
         if kind is PacketEvent:
             return self._test(event, event.packet)  # type: ignore[union-attr]
@@ -50,7 +57,19 @@ class Filter:
     @property
     def is_of_the_run(self) -> bool:
         """Whether it asks for what is known of a run as a whole: its numbers, and the time at which it begins."""
-        return self._origin is not None or not self.asked.isdisjoint(_OF_THE_RUN)
+        remembers = self._observed is not None
+        return remembers or self._origin is not None or not self.asked.isdisjoint(_OF_THE_RUN)
+
+    @property
+    def asks_payloads(self) -> bool:
+        """Whether it asks for fields of what payloads hold."""
+        return self._source is not None
+
+    def use(self, payloads: Decoders) -> None:
+        """Decode payloads with these decoders; without them, JSON and what content types name is decoded."""
+        if self._source is not None:
+            self._source.decoders = payloads
+            self._observed = payloads if payloads.remembers else None
 
     @property
     def start_ns(self) -> int | None:
@@ -63,18 +82,21 @@ class Filter:
             self._origin.timestamp_ns = timestamp_ns
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.text, self.start_ns)
+        return _rebuild, (self.text, self.start_ns, None if self._source is None else self._source.decoders)
 
     def __repr__(self) -> str:
         return f"Filter({self.text!r})"
 
 
-def _rebuild(text: str, start_ns: int | None) -> Filter:
-    made = Filter(text)
+def _rebuild(text: str, start_ns: int | None, payloads: Decoders | None = None) -> Filter:
+    made = Filter(text, payloads)
     made.start_ns = start_ns
     return made
 
 
-def compile(text: str) -> Filter:  # noqa: A001 - filter.compile reads as re.compile does
-    """Compile an expression; FilterError shows what is wrong with it and where."""
-    return Filter(text)
+def compile(text: str, payloads: Decoders | None = None) -> Filter:  # noqa: A001 - filter.compile reads as re.compile
+    """Compile an expression; FilterError shows what is wrong with it and where.
+
+    ``payloads``: what decodes payloads, where the expression asks for fields of these.
+    """
+    return Filter(text, payloads)

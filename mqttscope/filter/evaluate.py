@@ -12,7 +12,17 @@ from difflib import get_close_matches
 from typing import Any
 
 from mqttscope.filter import literals, operators
-from mqttscope.filter.fields import Field, FieldKind, Get, keyed, lookup, names
+from mqttscope.filter.fields import (
+    Field,
+    FieldKind,
+    Get,
+    PayloadSource,
+    decoded_field,
+    decoded_path,
+    keyed,
+    lookup,
+    names,
+)
 from mqttscope.filter.operators import Hit, Test
 from mqttscope.filter.parser import (
     All,
@@ -128,6 +138,7 @@ _OPERATORS: dict[FieldKind, tuple[str, ...]] = {
     FieldKind.PRESENCE: (),
     FieldKind.PAIRS: (),
     FieldKind.SECRET: (),
+    FieldKind.DECODED: (*_ORDERED, *(one for one in _TEXTUAL if one not in _ORDERED)),
 }
 
 
@@ -137,6 +148,7 @@ def operators_of(field: Field) -> tuple[str, ...]:
     return (*asked, "matches") if field.topic and asked else asked
 
 
+_PLAIN = {"true": True, "false": False, "null": None}
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -147,10 +159,24 @@ class Origin:
     timestamp_ns: int | None = None
 
 
-def build(expression: str) -> tuple[Test, Origin | None, frozenset[str]]:
-    """The test of an expression, the origin of its relative times when it has any, and the fields that it asks for."""
+@dataclass(slots=True)
+class Built:
+    """An expression as something to run."""
+
+    test: Test
+    origin: Origin | None
+    """Of its relative times, when it has any."""
+    asked: frozenset[str]
+    """The fields that it asks for."""
+    source: PayloadSource | None
+    """Of fields of payloads, when it asks for any."""
+
+
+def build(expression: str) -> Built:
+    """Compile an expression; FilterError where it cannot be."""
     compiler = _Compiler(expression)
-    return compiler.node(parse(expression)), compiler.origin, frozenset(compiler.asked)
+    test = compiler.node(parse(expression))
+    return Built(test, compiler.origin, frozenset(compiler.asked), compiler.source)
 
 
 class _Compiler:
@@ -158,6 +184,7 @@ class _Compiler:
         self.expression = expression
         self.origin: Origin | None = None
         self.asked: set[str] = set()
+        self.source: PayloadSource | None = None
 
     def fail(self, message: str, position: int, length: int, hint: str = "") -> FilterError:
         return FilterError(message, position, length, expression=self.expression, hint=hint)
@@ -188,17 +215,38 @@ class _Compiler:
             found = lookup(written.name.lower())
             if found is not None and found.kind is not FieldKind.PRESENCE:
                 found = None
+        path = decoded_path(written.name)
+        if path is not None and (found is None or (written.keys and not path)):
+            return self.decoded(written, path)
         if found is None:
             hint = self.suggest(written.name)
             length = len(written.name)
             raise self.fail(f"unknown field '{written.name}'", written.position, length, hint)
         self.asked.add(found.name)
-        if written.key is None:
+        if not written.keys:
             return found
         if found.kind is not FieldKind.PAIRS:
             hint = 'brackets belong to user properties: user_property["k"]'
             raise self.fail(f"{written.name} has no names to look up", written.position, written.length, hint)
-        return keyed(found, literals.text(written.key, self.fail))
+        for token in (*written.keys[1:], *written.keys[:1]):
+            if token.kind != "string" or len(written.keys) > 1:
+                raise self.refuse("expected a quoted name in the brackets", token, 'for example: user_property["k"]')
+        return keyed(found, literals.text(written.keys[0], self.fail))
+
+    def decoded(self, written: FieldName, path: list[str | int]) -> Field:
+        """A field of what payloads hold."""
+        if len(path) == 1 and not written.keys and get_close_matches(str(path[0]), ("length",), 1, 0.8):
+            hint = f"did you mean 'payload.length'? a key of that name is payload[\"{path[0]}\"]"
+            raise self.fail(f"unknown field '{written.name}'", written.position, written.length, hint)
+        for token in written.keys:
+            if token.kind == "member":
+                path += token.text[1:].split(".")
+            else:
+                path.append(literals.text(token, self.fail) if token.kind == "string" else int(token.text))
+        if self.source is None:
+            self.source = PayloadSource()
+        self.asked.add("payload")
+        return decoded_field(self.expression[written.position : written.position + written.length], path, self.source)
 
     def suggest(self, name: str) -> str:
         known = names()
@@ -220,6 +268,8 @@ class _Compiler:
     def bare(self, node: Bare) -> Test:
         written = node.field
         found = self.field(written)
+        if found.kind is FieldKind.DECODED:
+            return operators.listed(found.get, operators.decoded_equal(True), negated=False)
         if found.kind in (FieldKind.PRESENCE, FieldKind.FLAG):
             return operators.any_true(found.get) if found.many else operators.truth(found.get)
         hint = f"write 'exists {written.name}'"
@@ -238,6 +288,8 @@ class _Compiler:
             raise self.wrong_operator(found, node)
         if operator == "matches":
             return self.test(found, node, self.topic_filter(found, node))
+        if found.kind is FieldKind.DECODED:
+            return self.test(found, node, self.of_payload(found, node))
         if operator in ("==", "<", "<=", ">", ">="):
             get, value = self.operand(found, node)
             if not found.many:
@@ -246,6 +298,50 @@ class _Compiler:
         if operator == "in":
             return self.membership(found, node)
         return self.test(found, node, self.part(found, node))
+
+    def of_payload(self, found: Field, node: Comparison) -> Hit:
+        """The test of a value that a payload holds, of whatever kind it is."""
+        operator = node.operator
+        if operator == "in":
+            return operators.decoded_member([self.plain_range(one) for one in node.items])
+        token = node.items[0].low
+        if operator in ("==", "<", "<=", ">", ">="):
+            wanted = self.plain(token)
+            if operator == "==":
+                return operators.decoded_equal(wanted)
+            if wanted is None or isinstance(wanted, bool):
+                raise self.refuse(f"{token.text} is neither more nor less than anything", token)
+            return operators.decoded_ordered(operator, wanted)
+        if token.kind != "string":
+            raise self.refuse(f"{shown(token)} is not quoted text", token, f'put quotes around it: "{token.text}"')
+        return operators.of_texts(self.part(found, node))
+
+    def plain_range(self, item: Item) -> tuple[Any, Any]:
+        low = self.plain(item.low)
+        if item.high is None:
+            return low, None
+        high = self.plain(item.high)
+        length = item.high.position + len(item.high.text) - item.low.position
+        texts = [isinstance(one, str) for one in (low, high)]
+        if any(one is None or isinstance(one, bool) for one in (low, high)) or texts[0] is not texts[1]:
+            raise self.fail("a range goes from a number to a number, or from text to text", item.low.position, length)
+        if low > high:
+            hint = f"write {item.high.text}..{item.low.text}"
+            raise self.fail("the range ends before it begins", item.low.position, length, hint)
+        return low, high
+
+    def plain(self, token: Token) -> Any:
+        """A value of the kind that it is written as: a number, quoted text, true, false or null."""
+        if token.kind == "string":
+            return literals.text(token, self.fail)
+        known = _PLAIN.get(token.text.lower(), self)
+        if known is not self:
+            return known
+        value = literals.any_number(token.text)
+        if value is None:
+            hint = f'text needs quotes: "{token.text}"'
+            raise self.refuse(f"{shown(token)} is neither a number nor quoted text, true, false or null", token, hint)
+        return value
 
     def test(self, found: Field, node: Comparison, hit: Hit) -> Test:
         make = operators.listed if found.many else operators.single

@@ -33,9 +33,12 @@ from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, rea
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.fields import Field as PacketField
 from mqttscope.mqtt.fields import fields_of
+from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.topics import utf8_length
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets
+from mqttscope.payloads.decoders import Decoders
+from mqttscope.payloads.values import pick
 
 Get = Callable[[Any, Any], Any]
 
@@ -55,6 +58,7 @@ class FieldKind(StrEnum):
     PRESENCE = "something that is there or not"
     PAIRS = "a list of names and values"
     SECRET = "a secret"
+    DECODED = "a value of a payload"
 
 
 @dataclass(slots=True)
@@ -538,6 +542,37 @@ def _many(places: list[Place]) -> Get:
         return [value for one in found for value in one(event, packet)]
 
     return get
+
+
+DECODED = ("payload", "publish.payload")
+"""Names whose further parts lead into what payloads hold."""
+
+
+@dataclass(slots=True)
+class PayloadSource:
+    """Where fields of payloads come from; the default knows no ``[[payload]]`` tables."""
+
+    decoders: Decoders = field(default_factory=lambda: Decoders(()))
+
+
+def decoded_path(name: str) -> list[str | int] | None:
+    """The keys that a name has after that of the payload; ``None`` for a name that is none of a payload."""
+    for one in DECODED:
+        if name == one or name.startswith(f"{one}."):
+            return [part for part in name[len(one) :].split(".") if part]
+    return None
+
+
+def decoded_field(name: str, path: Sequence[str | int], source: PayloadSource) -> Field:
+    """The field of what payloads hold at a path."""
+
+    def get(event: Any, packet: Any) -> Sequence[Any]:
+        if type(packet) is not Publish or isinstance(event, MalformedEvent):
+            return ()
+        decoded = source.decoders.value(event)
+        return () if decoded is None or decoded.problem else pick(decoded.value, path)
+
+    return Field(name, FieldKind.DECODED, get, many=True)
 
 
 @cache

@@ -95,6 +95,17 @@ def integer(written: str) -> int | None:
         return None
 
 
+def any_number(written: str) -> int | float | None:
+    """A number of any kind: whole, decimal, or with ``0x``."""
+    whole = integer(written)
+    if whole is not None:
+        return whole
+    try:
+        return float(written) if written[:2].lower() != "0x" else None
+    except ValueError:
+        return None
+
+
 def _whole(value: Fraction) -> int | float:
     return value.numerator if value.denominator == 1 else float(value)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from ipaddress import ip_address
+from numbers import Real
 from operator import eq, ge, gt, le, lt
 from typing import Any, Protocol
 
@@ -231,3 +233,53 @@ def searcher(compiled: re.Pattern[Any]) -> Hit:
     """The regular expression is found somewhere in the value."""
     search = compiled.search
     return lambda value: search(value) is not None
+
+
+def of_texts(hit: Hit) -> Hit:
+    """A test of texts for values of any kind: bytes are tested as the text that they are."""
+
+    def test(value: Any) -> bool:
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "surrogateescape")
+        return isinstance(value, str) and hit(value)
+
+    return test
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
+
+
+def decoded_equal(wanted: Any) -> Hit:
+    """A value of a payload is this one: a number, text (also of bytes), a flag or null."""
+    if wanted is None or isinstance(wanted, bool):
+        return lambda value: value is wanted
+    if isinstance(wanted, str):
+        return of_texts(lambda value: bool(value == wanted))
+    return lambda value: _is_number(value) and bool(value == wanted)
+
+
+def decoded_ordered(operator: str, wanted: Any) -> Hit:
+    """A value of a payload is more or less than a number or a text; values of another kind are neither."""
+    compare = _COMPARE[operator]
+    if isinstance(wanted, str):
+        return of_texts(lambda value: compare(value, wanted))
+
+    def test(value: Any) -> bool:
+        try:
+            return _is_number(value) and bool(compare(value, wanted))
+        except (ArithmeticError, TypeError):  # decimal numbers that are none
+            return False
+
+    return test
+
+
+def decoded_member(ranges: Sequence[tuple[Any, Any]]) -> Hit:
+    """A value of a payload is one of these, or in one of these ranges."""
+    hits = [decoded_equal(low) if high is None else _between(low, high) for low, high in ranges]
+    return lambda value: any(hit(value) for hit in hits)
+
+
+def _between(low: Any, high: Any) -> Hit:
+    from_low, to_high = decoded_ordered(">=", low), decoded_ordered("<=", high)
+    return lambda value: from_low(value) and to_high(value)

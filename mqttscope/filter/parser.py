@@ -9,7 +9,7 @@
                | [ "not" ] ("matches" | "contains" | "startswith" | "endswith" | "like" | "~") value
                | [ "not" ] "in" ( "{" item { "," item } "}" | item )
     item       = value [ ".." value ]
-    field      = word { "." word } [ "[" string "]" ]
+    field      = word { "." word } { "[" ( string | number ) "]" { "." word } }
     value      = string | number, size, duration, time, version, address | word
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from mqttscope.errors import MqttscopeError
@@ -97,6 +97,7 @@ _TOKEN = re.compile(
     (?P<space>\s+)
   | (?P<string>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
   | (?P<atom>[+-]?[0-9](?:[\w:/+-]|\.(?!\.))*)
+  | (?P<member>(?:\.[A-Za-z_][A-Za-z0-9_]*)+)
   | (?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
   | (?P<operator>==|!=|<=|>=|&&|\|\||\.\.|[<>!~(){}\[\],])
     """,
@@ -109,10 +110,15 @@ class Token:
     """One token of an expression."""
 
     kind: str
-    """``word``, ``atom`` (a number or whatever else begins with a digit), ``string``, ``operator`` or ``end``."""
+    """``word``, ``atom`` (a number or whatever else begins with a digit), ``string``, ``operator``, ``member`` (names
+    with dots after brackets) or ``end``."""
     text: str
     """As written, quotes included."""
     position: int
+
+    def ends_at(self, position: int, text: str) -> bool:
+        """Whether it is this text, and ends where another token begins."""
+        return self.text == text and self.position + len(text) == position
 
     @property
     def keyword(self) -> str:
@@ -129,7 +135,7 @@ def tokenize(expression: str) -> list[Token]:
     position, end = 0, len(expression)
     while position < end:
         found = _TOKEN.match(expression, position)
-        if found is None:
+        if found is None or (found.lastgroup == "member" and not (tokens and tokens[-1].ends_at(position, "]"))):
             raise _strange(expression, position)
         if found.lastgroup != "space":
             assert found.lastgroup is not None
@@ -193,8 +199,8 @@ class FieldName:
     name: str
     position: int
     length: int
-    key: Token | None = None
-    """What stands in brackets after the name."""
+    keys: list[Token] = field(default_factory=list)
+    """What stands in brackets after the name, and the names with dots after these."""
 
 
 @dataclass(slots=True)
@@ -367,15 +373,20 @@ class _Parser:
             raise self.error(f"expected a field name {where}, not {shown(token)}", token, hint)
         self.at += 1
         name = FieldName(token.text, token.position, len(token.text))
-        if self.take("["):
+        while self.take("["):
             key = self.token
-            if key.kind != "string":
+            if key.kind != "string" and not (key.kind == "atom" and key.text.removeprefix("-").isdecimal()):
                 raise self.error("expected a quoted name in the brackets", key, 'for example: user_property["k"]')
             self.at += 1
             closing = self.take("]")
             if closing is None:
                 raise self.error("expected ] here", self.token)
-            name.key, name.length = key, closing.position + 1 - token.position
+            name.keys.append(key)
+            name.length = closing.position + 1 - token.position
+            if self.token.kind == "member":
+                name.keys.append(self.token)
+                name.length = self.token.position + len(self.token.text) - token.position
+                self.at += 1
         return name
 
     def comparison(self, name: FieldName) -> Node:

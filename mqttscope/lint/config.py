@@ -19,7 +19,8 @@
     [rules.TOP104]
     levels = 10
 
-Reading the file is the command's work; here the parsed table is checked, key by key.
+Reading the file is the command's work; here the parsed table is checked, key by key.  ``[[payload]]`` tables are
+checked by `mqttscope.payloads.settings`.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", "require-packets", "rules", *_TABLES
 
 def parse(document: Table) -> Config:
     """Check a parsed configuration file; `ConfigError` for the first thing that is wrong with it."""
-    _known(document, ("lint", "rules"), "")
+    _known(document, ("lint", "rules", "payload"), "")
     lint = _table(document.get("lint", {}), "lint")
     _known(lint, LINT_KEYS, "lint.")
     made = Config()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.events import Event
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.redact.findings import Hiding
+
+if TYPE_CHECKING:
+    from mqttscope.payloads.decoders import Decoders
 
 
 class Reporter(Protocol):
@@ -40,8 +43,10 @@ class View:
     since 1970), ``relative`` (seconds since the first event), ``delta`` (since the event before), or ``none`` for bytes
     that no capture tells anything of: neither time, frame nor connection number."""
     payload: str = "auto"
-    """Payload view: ``auto``, ``text``, ``hex``, ``json``, ``cbor``, ``msgpack`` or ``none``."""
+    """Payload view, one of `report.payload.KINDS`."""
     payload_limit: int = PAYLOAD_LIMIT
+    payloads: Decoders | None = None
+    """The decoders that the configuration names."""
     show_secrets: bool = False
     secret_length: int = 40
     """Characters from which on random text in a finding counts as a secret."""
@@ -49,6 +54,14 @@ class View:
     """CSV: put an apostrophe before text that a spreadsheet would take as a formula."""
     unicode: bool = True
     """Whether the output can show arrows and box characters."""
+
+    def decoders(self) -> Decoders | None:
+        """The decoders for the payload view; ``None``, as nearly always, where it needs none."""
+        if self.payloads is None and self.payload in ("auto", "none"):
+            return None
+        from mqttscope.payloads.decoders import decoders_for
+
+        return decoders_for(self.payload, self.payloads)
 
     def hiding(self) -> Hiding:
         """What of this decides what is hidden in findings."""

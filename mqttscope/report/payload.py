@@ -1,35 +1,38 @@
-"""Shows payloads to people: text, JSON, CBOR, MessagePack or hex, decompressed first.
+"""Shows payloads to people: text, JSON, CBOR, MessagePack or hex, decompressed first, or what a decoder made of them.
 
-What does not decode is shown as text or hex with a note that gives the reason.  CBOR and MessagePack appear in the
-diagnostic notation of CBOR (RFC 8949 section 8).  `PayloadView` chooses the form, `unpack` decompresses.  Both work
-within named limits of memory, whatever a payload contains.
+What does not decode is shown as text or hex with a note that gives the reason.  Values appear in the diagnostic
+notation of CBOR (RFC 8949 section 8).  `PayloadView` chooses the form; `mqttscope.payloads` unpacks and decodes.
 """
 
 from __future__ import annotations
 
-import io
-import math
 import re
-import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
 
-import orjson
-
-from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
+from mqttscope.payloads.compressed import FIRST_BYTES, unpack
+from mqttscope.payloads.decoders import DECODED_KINDS, Decoded, by_content_type
+from mqttscope.payloads.values import (
+    MAX_JSON_BYTES,
+    UndecodableError,
+    compact,
+    from_cbor,
+    from_msgpack,
+    is_json,
+    pretty,
+    simplified,
+    text_of,
+)
 from mqttscope.redact.secrets import without_tokens
 from mqttscope.report.escape import cells, cut, escape
 
-KINDS = ("auto", "text", "hex", "json", "cbor", "msgpack", "none")
+KINDS = ("auto", "text", "hex", "json", "cbor", "msgpack", *DECODED_KINDS, "none")
 
 MAX_LINES = 200
 """Lines of one payload in a block; further ones are counted as left out."""
-MAX_JSON_BYTES = 1 << 20
-"""Longer payloads are not parsed as JSON."""
 PREVIEW_UNPACKED_BYTES = 4096
 """How much of a compressed payload is unpacked for a preview."""
 PREVIEW_HEX_BYTES = 64
@@ -37,7 +40,6 @@ PREVIEW_HEX_BYTES = 64
 BLOCK_UNPACKED_BYTES = 1 << 20
 """How much of a compressed payload is unpacked at all."""
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|"')
 _BLANK = re.compile(r'("(?:[^"\\]|\\.)*"?)|[ \t\r\n]+')
 _MAX_INDENT = 24
@@ -68,14 +70,15 @@ class PayloadView:
         self, kind: str = "auto", *, limit: int = PAYLOAD_LIMIT, unicode: bool = True, show_secrets: bool = False
     ) -> None:
         self.show_secrets = show_secrets
-        self.kind = kind if kind in KINDS else "auto"
+        # Without a decoder of their own, the others are shown by their content.
+        self.kind = kind if kind in KINDS and kind not in DECODED_KINDS else "auto"
         self.limit = limit
         self.ascii_only = not unicode
         self.ellipsis = "…" if unicode else "..."
 
     def preview(
         self, payload: bytes, room: int, *, content_type: str | None = None, indicator: int | None = None,
-        missing: int = 0,
+        missing: int = 0, decoded: Decoded | None = None,
     ) -> str:  # fmt: skip
         """A payload in at most ``room`` columns, with its length where it does not fit or is not text."""
         count = len(payload)
@@ -85,8 +88,9 @@ class PayloadView:
         size = f"{count} of {counted(count + missing, 'byte')} captured" if missing else ""
         if self.kind == "none":
             return cut(f"({size or counted(count, 'byte')})", room, self.ellipsis)
-        if self.kind != "auto" or first in _COMPRESSED or _by_content_type(content_type) != "auto":
-            label, text, note = self._special(payload, room, content_type, indicator, missing)
+        special = self.kind != "auto" or first in FIRST_BYTES or decoded is not None
+        if special or by_content_type(content_type) != "auto":
+            label, text, note = self._special(payload, room, content_type, indicator, missing, decoded)
             if label == "hex":
                 return self._hex(payload, room, size, note)
             if label not in ("text", "json"):
@@ -126,11 +130,12 @@ class PayloadView:
         return f"0x{payload[:fit].hex()}{self.ellipsis} ({size})"
 
     def _special(
-        self, payload: bytes, room: int, content_type: str | None, indicator: int | None, missing: int
-    ) -> tuple[str, str, str]:
+        self, payload: bytes, room: int, content_type: str | None, indicator: int | None, missing: int,
+        decoded: Decoded | None,
+    ) -> tuple[str, str, str]:  # fmt: skip
         """Label, one line of text and note of a payload that needs more than a look at its first byte."""
         shown = self._show(
-            payload, content_type, indicator, missing, min(PREVIEW_UNPACKED_BYTES, room * 4), one_line=True
+            payload, content_type, indicator, missing, min(PREVIEW_UNPACKED_BYTES, room * 4), decoded, one_line=True
         )
         if shown.kind == "hex" and shown.label != "hex":  # what was unpacked, in rows of 16 bytes
             text = " ".join(islice(shown.body, PREVIEW_HEX_BYTES // 16))
@@ -140,18 +145,19 @@ class PayloadView:
         return shown.label, "\n".join(islice(shown.body, MAX_LINES)), shown.note
 
     def show(
-        self, payload: bytes, *, content_type: str | None = None, indicator: int | None = None, missing: int = 0
-    ) -> Shown:
-        """A payload in lines: JSON, CBOR and MessagePack indented.
+        self, payload: bytes, *, content_type: str | None = None, indicator: int | None = None, missing: int = 0,
+        decoded: Decoded | None = None,
+    ) -> Shown:  # fmt: skip
+        """A payload in lines: JSON, CBOR, MessagePack and what was ``decoded`` indented.
 
         ``content_type`` and ``indicator`` are the properties of 5.0 (3.3.2.3.9, 3.3.2.3.2); ``missing`` bytes at the
         end were never captured.
         """
-        return self._show(payload, content_type, indicator, missing, BLOCK_UNPACKED_BYTES, one_line=False)
+        return self._show(payload, content_type, indicator, missing, BLOCK_UNPACKED_BYTES, decoded, one_line=False)
 
     def _show(
-        self, payload: bytes, content_type: str | None, indicator: int | None, missing: int, room: int, *,
-        one_line: bool,
+        self, payload: bytes, content_type: str | None, indicator: int | None, missing: int, room: int,
+        decoded: Decoded | None, *, one_line: bool,
     ) -> Shown:  # fmt: skip
         if self.kind == "none":
             return Shown("none", "none", iter(()))
@@ -163,6 +169,10 @@ class PayloadView:
             payload = without_tokens(payload)
         steps: list[str] = []
         notes: list[str] = []
+        if decoded is not None and self.kind == "auto":
+            if not decoded.problem:
+                return self._of(decoded, one_line=one_line)
+            notes.append(f"not shown as {decoded.label}: {decoded.problem}")
         data, cut_off = payload, missing > 0
         found = unpack(data, room, missing=missing)
         if found is not None:
@@ -170,11 +180,24 @@ class PayloadView:
             if not self.show_secrets:
                 data = without_tokens(data)
             notes += [found.note] if found.note else []
-        wanted = self.kind if self.kind != "auto" else _by_content_type(content_type)
+        wanted = self.kind if self.kind != "auto" else by_content_type(content_type)
         inner = self._decoded(data, wanted, steps, notes, indicator, cut_off=cut_off, one_line=one_line)
         inner.label = ", ".join([*steps, inner.label])
         inner.note = "; ".join([*notes, inner.note] if inner.note else notes)
         return inner
+
+    def _of(self, decoded: Decoded, *, one_line: bool) -> Shown:
+        """What a decoder made of a payload."""
+        if decoded.kind == "json":
+            told = decoded.text(show_secrets=self.show_secrets)
+            return Shown(decoded.label, "json", iter([_compacted(told)]) if one_line else indented(told), decoded.note)
+        if decoded.kind == "text":
+            told = decoded.text(show_secrets=self.show_secrets)
+            lines = [told[: self.limit]] if one_line else told[: self.limit].splitlines() or [""]
+            note = f"first {self.limit} of {counted(len(told), 'character')}" if len(told) > self.limit else ""
+            return Shown(decoded.label, "text", iter(lines), "; ".join(filter(None, (decoded.note, note))))
+        value = decoded.shown(show_secrets=self.show_secrets).value
+        return Shown(decoded.label, decoded.kind, iter([compact(value)]) if one_line else pretty(value), decoded.note)
 
     def _decoded(
         self, data: bytes, wanted: str, steps: list[str], notes: list[str], indicator: int | None, *,
@@ -185,16 +208,15 @@ class PayloadView:
             return Shown("empty", "empty", iter(()))
         if wanted in ("cbor", "msgpack"):
             try:
-                if len(data) > MAX_STRUCTURED_BYTES:
-                    raise UndecodableError(f"longer than {MAX_STRUCTURED_BYTES} bytes")
                 value = from_cbor(data) if wanted == "cbor" else from_msgpack(data)
+                value = simplified(value, show_secrets=self.show_secrets).value
                 return Shown(wanted, wanted, iter([compact(value)]) if one_line else pretty(value))
             except UndecodableError as error:
                 notes.append(f"not shown as {_NAMES[wanted]}: {error}")
         text = text_of(data[: self.limit], cut_off=cut_off or len(data) > self.limit)
         looks = text is not None and data.lstrip()[:1] in (b"{", b"[")
         if text is not None and (wanted == "json" or (wanted == "auto" and looks)):
-            if len(data) <= MAX_JSON_BYTES and not cut_off and _is_json(data):
+            if len(data) <= MAX_JSON_BYTES and not cut_off and is_json(data):
                 whole = data.decode()
                 return Shown("json", "json", iter([_compacted(whole)]) if one_line else indented(whole))
             if not cut_off and (asked or wanted == "json"):
@@ -221,32 +243,6 @@ class PayloadView:
 
 _NAMES = {"cbor": "CBOR", "msgpack": "MessagePack"}
 _NOT_UTF8 = "payload_format_indicator says UTF-8, it is not"
-_COMPRESSED = (0x1F, 0x78, 0x28)
-"""First bytes of gzip, zlib and zstd."""
-
-
-def _by_content_type(content_type: str | None) -> str:
-    if content_type is None:
-        return "auto"
-    kind = content_type[:256].partition(";")[0].strip().lower()
-    if kind.endswith(("/json", "+json")) or kind == "json":
-        return "json"
-    if kind.endswith(("/cbor", "+cbor")) or kind == "cbor":
-        return "cbor"
-    if kind.endswith(("/msgpack", "/x-msgpack", "/vnd.msgpack", "+msgpack")) or kind == "msgpack":
-        return "msgpack"
-    return "auto"
-
-
-def text_of(data: bytes, *, cut_off: bool) -> str | None:
-    """Text of bytes that are UTF-8 without control characters; a character that the end cuts in two is dropped."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        if not cut_off or error.reason != "unexpected end of data":
-            return None
-        text = data[: error.start].decode()
-    return text if text.isprintable() or _CONTROL.search(text) is None else None
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -257,19 +253,11 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _is_json(data: bytes) -> bool:
-    try:
-        orjson.loads(data)
-    except (orjson.JSONDecodeError, RecursionError):
-        return False
-    return True
-
-
 def _squeeze(text: str, payload: bytes) -> str:
     """JSON without its blanks, so that more of it fits; other text as it is."""
     if text[:1] not in ("{", "[") or not (": " in text or ", " in text or "\n" in text or "[ " in text or "{ " in text):
         return text
-    return _compacted(text) if len(payload) <= PAYLOAD_LIMIT and _is_json(payload) else text
+    return _compacted(text) if len(payload) <= PAYLOAD_LIMIT and is_json(payload) else text
 
 
 def _compacted(text: str) -> str:
@@ -312,280 +300,3 @@ def indented(text: str) -> Iterator[str]:
         before = token
     if line:
         yield line
-
-
-MAX_NESTED = 3
-"""How often what comes out is unpacked again."""
-MAX_ZSTD_WINDOW_BYTES = 1 << 23
-"""Largest window a zstd frame may ask memory for; the format's own recommendation for decoders."""
-
-_PIECE_BYTES = 4096
-
-GZIP = b"\x1f\x8b"
-ZSTD = b"\x28\xb5\x2f\xfd"
-ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-
-
-@dataclass(slots=True)
-class Unpacked:
-    """What was inside."""
-
-    data: bytes
-    steps: list[str] = field(default_factory=list)
-    """Formats from the outside in: ``["gzip"]``."""
-    cut: bool = False
-    """More would have come out."""
-    note: str = ""
-
-
-def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
-    """Unpack gzip, zlib and zstd, recognised by their first bytes, to at most ``limit`` bytes.
-
-    None when the payload is not compressed.  A zlib header is only two bytes that text may begin with, so text that
-    does not unpack in full is no zlib; gzip and zstd that do not unpack carry a note.
-    """
-    found: Unpacked | None = None
-    for _ in range(MAX_NESTED):
-        data = payload if found is None else found.data
-        name = _recognise(data)
-        if name is None or (found is not None and found.cut):
-            break
-        made, cut, problem = _zstd(data, limit) if name == "zstd" else _deflate(data, limit, name)
-        if problem and ((name == "zlib" and data[:64].isascii()) or (not made and (name == "zlib" or found))):
-            break
-        found = found or Unpacked(payload)
-        if not made and problem:
-            found.note = f"{name} does not unpack: {problem}"
-            break
-        found.data, found.cut = made, cut or bool(problem)
-        found.steps.append(name)
-        if problem:
-            found.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
-        elif cut:
-            found.note = f"first {counted(limit, 'byte')} unpacked"
-    return found
-
-
-def _recognise(data: bytes) -> str | None:
-    if data[:2] == GZIP:
-        return "gzip"
-    if data[:4] == ZSTD:
-        return "zstd"
-    return "zlib" if data[:2] in ZLIB else None
-
-
-def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
-    """What comes out, whether there is more, and what is wrong."""
-    machine = zlib.decompressobj(31 if name == "gzip" else 15)
-    try:
-        made = machine.decompress(data, limit)
-        if machine.eof:
-            behind = len(machine.unused_data)
-            return made, False, f"{counted(behind, 'byte')} after its end" if behind else ""
-        if len(made) >= limit:
-            return made, True, ""
-        return made, False, "it ends too early"
-    except zlib.error as error:
-        return _until_fault(data, limit, name), False, str(error).rpartition(": ")[2]
-
-
-class _Machine(Protocol):
-    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
-
-
-def _until_fault(data: bytes, limit: int, name: str) -> bytes:
-    """What came out before the fault: a piece with a fault gives nothing, so the last one is fed byte by byte."""
-    machine = zlib.decompressobj(31 if name == "gzip" else 15)
-    made = bytearray()
-    for at in range(0, len(data), _PIECE_BYTES):
-        piece, before = data[at : at + _PIECE_BYTES], machine.copy()
-        try:
-            made += machine.decompress(piece, limit - len(made))
-        except zlib.error:
-            made += _byte_by_byte(before, piece, limit - len(made))
-            break
-        if len(made) >= limit:
-            break
-    return bytes(made)
-
-
-def _byte_by_byte(machine: _Machine, piece: bytes, limit: int) -> bytes:
-    made = bytearray()
-    try:
-        for at in range(len(piece)):
-            made += machine.decompress(piece[at : at + 1], limit - len(made))
-            if len(made) >= limit:
-                break
-    except zlib.error:
-        pass
-    return bytes(made)
-
-
-def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
-    import zstandard
-
-    machine = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
-    made = b""
-    try:
-        with machine.stream_reader(data) as reader:
-            while len(made) <= limit:
-                piece = reader.read(limit + 1 - len(made))
-                if not piece:
-                    break
-                made += piece
-    except zstandard.ZstdError as error:
-        return made[:limit], False, str(error).rpartition(": ")[2]
-    try:
-        announced = zstandard.frame_content_size(data)
-    except zstandard.ZstdError:
-        return made, False, "it ends too early"
-    if len(made) < min(announced, limit):
-        return made, False, "it ends too early"
-    return made[:limit], len(made) > limit, ""
-
-
-MAX_STRUCTURED_BYTES = 16_384
-"""Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
-MAX_DEPTH = 40
-"""Deeper levels are shown as an ellipsis; shared references may even make a value contain itself."""
-MAX_ITEMS = 4_000
-"""Items that are shown of one value, since shared references can multiply them."""
-MAX_DIGITS = 200
-"""Longer integers are shown by their size."""
-
-HINT = "pip install 'mqttscope[payload]'"
-
-
-class UndecodableError(MqttscopeError):
-    """Why bytes are not shown as asked for."""
-
-
-class Pairs(list[Any]):
-    """A map with its keys in order and repeated as they were sent."""
-
-
-def from_cbor(data: bytes) -> Any:
-    """The value of CBOR bytes; `UndecodableError` when they are none, or cbor2 is not installed."""
-    try:
-        import cbor2
-    except ImportError:
-        raise UndecodableError(f"cbor2 is not installed ({HINT})") from None
-    stream = io.BytesIO(data)
-    try:
-        value = cbor2.CBORDecoder(stream).decode()
-    except Exception as error:  # tags make cbor2 call parsers for dates, addresses, patterns: they raise anything
-        raise UndecodableError(_reason(error)) from None
-    if stream.tell() < len(data):
-        raise UndecodableError(f"the value ends at byte {stream.tell()} of {len(data)}")
-    return value
-
-
-def from_msgpack(data: bytes) -> Any:
-    """The value of MessagePack bytes; `UndecodableError` when they are none, or msgpack is not installed."""
-    try:
-        import msgpack
-    except ImportError:
-        raise UndecodableError(f"msgpack is not installed ({HINT})") from None
-    try:
-        return msgpack.unpackb(
-            data, strict_map_key=False, object_pairs_hook=Pairs, unicode_errors="surrogateescape", timestamp=3
-        )
-    except Exception as error:
-        raise UndecodableError(_reason(error)) from None
-
-
-def _reason(error: Exception) -> str:
-    return (str(error) or type(error).__name__)[:120]
-
-
-def compact(value: Any) -> str:
-    """A value in one line."""
-    return "".join(part if part not in (": ", ", ") else part[0] for _, part in _walk(value, 0, [MAX_ITEMS]))
-
-
-def pretty(value: Any) -> Iterator[str]:
-    """A value in indented lines."""
-    line = ""
-    for depth, part in _walk(value, 0, [MAX_ITEMS]):
-        if depth >= 0:
-            yield line.removesuffix(" ")
-            line = "  " * depth
-        line += part
-    yield line
-
-
-def _walk(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
-    """Pieces of text; one that begins a line carries its depth, others -1.  ``left`` counts the items down."""
-    left[0] -= 1
-    if left[0] < 0:
-        yield -1, "..."
-        return
-    pairs = _pairs(value)
-    if pairs is None and not isinstance(value, list | tuple | set | frozenset):
-        yield from _scalar(value, depth, left)
-        return
-    items: list[Any] = list(value) if pairs is None else pairs
-    opening, closing = ("[", "]") if pairs is None else ("{", "}")
-    yield -1, opening
-    if depth >= MAX_DEPTH and items:
-        yield -1, "..." + closing
-        return
-    for index, item in enumerate(items):
-        if left[0] <= 0:
-            yield depth + 1, "..."
-            break
-        if pairs is None:
-            yield depth + 1, ""
-            yield from _walk(item, depth + 1, left)
-        else:
-            yield depth + 1, ""
-            yield from _walk(item[0], depth + 1, left)
-            yield -1, ": "
-            yield from _walk(item[1], depth + 1, left)
-        if index + 1 < len(items):
-            yield -1, ", "
-    if items:
-        yield depth, ""
-    yield -1, closing
-
-
-def _pairs(value: Any) -> list[Any] | None:
-    if isinstance(value, Pairs):
-        return value
-    return list(value.items()) if isinstance(value, Mapping) else None
-
-
-def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
-    if isinstance(value, bool) or value is None:
-        yield -1, {True: "true", False: "false", None: "null"}[value]
-    elif isinstance(value, str):
-        yield -1, '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    elif isinstance(value, bytes | bytearray):
-        yield -1, f"h'{value.hex()}'"
-    elif isinstance(value, int):
-        yield -1, str(value) if value.bit_length() < MAX_DIGITS * 3 else f"({value.bit_length()}-bit integer)"
-    elif isinstance(value, float):
-        yield (
-            -1,
-            repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity"),
-        )
-    elif hasattr(value, "tag") and hasattr(value, "value"):
-        yield -1, f"{value.tag}("
-        if depth >= MAX_DEPTH:
-            yield -1, "..."
-        else:
-            yield from _walk(value.value, depth + 1, left)
-        yield -1, ")"
-    elif hasattr(value, "code") and hasattr(value, "data"):
-        yield -1, f"ext({value.code}, h'{value.data.hex()}')"
-    else:
-        yield -1, _other(value)
-
-
-def _other(value: Any) -> str:
-    """Dates, decimals, addresses and what else tags stand for."""
-    try:
-        isoformat = getattr(value, "isoformat", None)
-        return str(isoformat() if isoformat is not None else value)[:1000]
-    except Exception as error:  # str() of a fraction of huge integers, for one
-        return f"({type(value).__name__}: {_reason(error)})"

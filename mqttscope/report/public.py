@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -53,6 +53,9 @@ from mqttscope.redact.secrets import REACH, SHORTEST, is_suspect
 from mqttscope.redact.values import names_hidden, public, public_damaged, without_names_of
 from mqttscope.report.base import Reporter, Sink, View
 
+if TYPE_CHECKING:
+    from mqttscope.payloads.decoders import Decoded
+
 FORMATS: dict[str, tuple[str, str]] = {
     "text": ("text", "TextLines"),
     "tree": ("tree", "Tree"),
@@ -75,6 +78,13 @@ class PublicPacket(PacketEvent):
     """Ranges of its bytes that are asterisks."""
     spans: list[Span] = field(default_factory=list)
     """The places of its fields, as its own bytes say, for reports that show all of them."""
+
+
+@dataclass(slots=True)
+class DecodedPacket(PublicPacket):
+    """A PUBLISH with what a decoder made of its payload."""
+
+    decoded: Decoded | None = None
 
 
 @dataclass(slots=True)
@@ -147,6 +157,36 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
         public(packet, hidden), event.topic, event.stream_offset, hidden,
         spans_of(packet.raw, packet, version) if spans else [],
     )  # fmt: skip
+
+
+def with_decoded(event: Event, decoded: Decoded, *, show_secrets: bool, spans: bool = False) -> Event:
+    """A PUBLISH, as it may be shown, with what a decoder made of its payload.
+
+    Where that has secrets which asterisks in the payload would not hide, all bytes of the payload are hidden.  With
+    ``spans`` it has the places of its fields.
+    """
+    if not isinstance(event, PacketEvent):
+        return event
+    packet = event.packet
+    hidden = hidden_of(event)
+    if not show_secrets and not decoded.problem and decoded.covers and decoded.shown(show_secrets=False).hidden:
+        payload: bytes = packet.payload  # type: ignore[attr-defined]
+        end = len(packet.raw)
+        place = (end - len(payload), end)
+        packet = replace(cast(Any, packet), raw=covered(packet.raw, [place]), payload=b"*" * len(payload))
+        hidden = joined([*hidden, place])
+    places = event.spans if isinstance(event, PublicPacket) else []
+    if spans and not places:
+        places = spans_of(packet.raw, packet, event.connection.version)
+    return DecodedPacket(
+        event.connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture, packet,
+        event.topic, event.stream_offset, hidden, places, decoded,
+    )  # fmt: skip
+
+
+def decoded_of(event: Event) -> Decoded | None:
+    """What a decoder made of the payload of an event."""
+    return event.decoded if isinstance(event, DecodedPacket) else None
 
 
 def with_public_names(event: Event, *, spans: bool = False) -> Event:
@@ -253,6 +293,9 @@ def _protocol(raw: bytes) -> str:
 
 def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
     """The report of a format, ``jsonl`` among them: it is the one with a lane of its own for packets."""
+    if name == "jsonl" and view.decoders() is not None:
+        # A class of its own, so that lines without decoders cost nothing more.
+        return cast(Reporter, importlib.import_module("mqttscope.report.jsonl_decoded").DecodedLines(sink, view))
     module, kind = FORMATS[name]
     made = getattr(importlib.import_module(f"mqttscope.report.{module}"), kind)
     if name == "jsonl":

@@ -7,7 +7,7 @@ from typing import final
 
 from mqttscope.events import Event, PacketEvent
 from mqttscope.report.base import View
-from mqttscope.report.public import public_event, public_packet, with_public_names
+from mqttscope.report.public import public_event, public_packet, with_decoded, with_public_names
 
 
 class PublicReport(ABC):
@@ -24,16 +24,20 @@ class PublicReport(ABC):
         self.view = view
         self._looked_at = None if all_bytes else view.payload_limit
         self._spans = all_bytes
+        self._decoders = view.decoders()
 
     @final
     def feed(self, event: Event) -> None:
         """Write one event."""
+        decoded = None if self._decoders is None else self._decoders.decode(event)
         if not self.view.show_secrets:
             if type(event) is PacketEvent:
                 event = public_packet(event, self._looked_at, spans=self._spans)
             else:
                 event = public_event(event, spans=self._spans)
             event = with_public_names(event, spans=self._spans)
+        if decoded is not None:
+            event = with_decoded(event, decoded, show_secrets=self.view.show_secrets, spans=self._spans)
         self.show(event)
 
     @abstractmethod

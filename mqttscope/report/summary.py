@@ -20,7 +20,7 @@ from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.payload import PayloadView
-from mqttscope.report.public import PublicPacket
+from mqttscope.report.public import PublicPacket, decoded_of
 from mqttscope.report.style import Line, Painter
 from mqttscope.report.when import duration, seconds
 
@@ -171,12 +171,13 @@ class Summary:
         line.add("  ")
         if line.left < 0:
             return
-        if type(event) is PublicPacket and hides_payload(packet, event.connection.side(event.direction).doubt):
+        if isinstance(event, PublicPacket) and hides_payload(packet, event.connection.side(event.direction).doubt):
             line.add(f"({counted(len(packet.payload), 'byte')}, hidden)", "dim")
             return
         shown = self.payload.preview(
-            packet.payload, line.left + 1, content_type=content_type, indicator=indicator, missing=packet.missing
-        )
+            packet.payload, line.left + 1, content_type=content_type, indicator=indicator, missing=packet.missing,
+            decoded=decoded_of(event),
+        )  # fmt: skip
         line.add(shown, "payload" if packet.payload else "dim")
 
     def _topic(self, line: Line, name: str, resolved: str | None, alias: int | None, keep: int) -> None:

@@ -43,10 +43,10 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import printable, properties_view
+from mqttscope.payloads.values import text_of
 from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.jsonl import harmless
-from mqttscope.report.payload import text_of
 from mqttscope.report.public import PublicPacket, fields_shown
 from mqttscope.report.public_report import PublicReport
 

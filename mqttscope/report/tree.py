@@ -16,12 +16,13 @@ from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed, Span
 from mqttscope.mqtt.packets import BRIDGE_LEVELS, Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import Fault, counted, read_variable_byte_integer
+from mqttscope.payloads.decoders import Decoded
 from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells, escape_bytes
 from mqttscope.report.hexdump import Hexdump, Mark, letter
 from mqttscope.report.payload import MAX_LINES, PayloadView
-from mqttscope.report.public import PublicMalformed, PublicPacket, hidden_of, spans_of
+from mqttscope.report.public import PublicMalformed, PublicPacket, decoded_of, hidden_of, spans_of
 from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Wrapped, encoded
 from mqttscope.report.text import TextLines
@@ -316,7 +317,7 @@ class Tree(PublicReport):
         shown = ""
         block: list[str] = []
         if isinstance(packet, Publish) and not self._hides_payload(event, packet, hidden):
-            shown, block = self._payload(packet)
+            shown, block = self._payload(packet, decoded_of(event))
         out += self._fields(event, shown, raw, spans, hidden, version)
         if missing:
             line = self.painter.line()
@@ -456,7 +457,7 @@ class Tree(PublicReport):
             return f"{value} {self.painter.to_server} {told}"
         return value
 
-    def _payload(self, packet: Publish) -> tuple[str, list[str]]:
+    def _payload(self, packet: Publish, decoded: Decoded | None) -> tuple[str, list[str]]:
         """Value of the payload for its line, and lines for what needs more than one; hex is left to the dump."""
         count, payload = len(packet.payload), packet.payload
         size = counted(count, "byte")
@@ -464,7 +465,9 @@ class Tree(PublicReport):
         content_type = indicator = None
         if block is not None:
             content_type, indicator = block.content_type, block.payload_format_indicator
-        shown = self.payload.show(payload, content_type=content_type, indicator=indicator, missing=packet.missing)
+        shown = self.payload.show(
+            payload, content_type=content_type, indicator=indicator, missing=packet.missing, decoded=decoded
+        )
         if shown.kind in ("none", "empty") or (shown.label == "hex" and not shown.note):
             return size, []
         painter = self.painter

@@ -17,6 +17,7 @@ from mqttscope.capture.live import (
     CannotCaptureError,
     DropCounter,
     LiveCapture,
+    NotPermittedError,
     explain,
     interfaces,
     is_up,
@@ -43,7 +44,6 @@ FILTER = (
 @pytest.mark.parametrize(
     ("said", "names", "told"),
     [
-        (DENIED, ("lo",), ("no permission to capture from lo", "wireshark", "setcap cap_net_raw,cap_net_admin=eip")),
         (ABSENT, ("lo", "nosuch0"), ("there is no interface nosuch0", "--list-interfaces")),
         (DOWN, ("tap9",), ("interface tap9 is down", "ip link set tap9 up")),
         (GONE, ("tap9",), ("went down or was removed", "ip link set tap9 up")),
@@ -58,6 +58,66 @@ def test_cause_and_remedy(said: str, names: tuple[str, ...], told: tuple[str, ..
     assert "\n" not in line
 
 
+def test_a_missing_right_is_an_error_with_its_cause() -> None:
+    with pytest.raises(NotPermittedError) as caught:
+        explain(DENIED, "/usr/bin/env", ("lo",), code=7)
+    assert (caught.value.cause, caught.value.dumpcap) == ("no permission to capture from lo", "/usr/bin/env")
+    for one in ("no permission to capture from lo", "wireshark", "setcap cap_net_raw,cap_net_admin=eip /usr/bin/env"):
+        assert one in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+MACOS = """\
+1. en0\t\tWi-Fi\t0\tfe80::1,192.0.2.4\tnetwork
+2. utun3\t\t\t0\t\tnetwork
+3. lo0\t\tLoopback\t0\t127.0.0.1\tloopback
+4. bridge0\t\tThunderbolt Bridge\t0\t\tnetwork
+"""
+FREEBSD = "1. em0\t\t\t0\t192.0.2.4\tnetwork\n2. lo0\t\t\t0\t127.0.0.1\tloopback\n"
+WINDOWS = """\
+1. \\Device\\NPF_{0A1B}\t\tEthernet 2\t0\t192.0.2.4\tnetwork
+2. \\Device\\NPF_Loopback\t\tAdapter for loopback traffic capture\t0\t127.0.0.1\tloopback
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "loopback"),
+    [
+        (MACOS, ["en0", "utun3", "lo0", "bridge0"], "lo0"),
+        (FREEBSD, ["em0", "lo0"], "lo0"),
+        (WINDOWS, ["\\Device\\NPF_{0A1B}", "\\Device\\NPF_Loopback"], "\\Device\\NPF_Loopback"),
+    ],
+)
+def test_interfaces_of_other_systems(
+    said: str, names: list[str], loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumpcap = tmp_path / "dumpcap"
+    (tmp_path / "said").write_text(said, "utf-8")
+    dumpcap.write_text(f"#!/bin/sh\ncat {tmp_path}/said\n", "utf-8")
+    dumpcap.chmod(0o755)
+    monkeypatch.setattr(live, "find_dumpcap", lambda: str(dumpcap))
+
+    found = interfaces()
+
+    assert [one.name for one in found] == names
+    assert [one.name for one in found if one.loopback] == [loopback]
+    capture = LiveCapture(names)
+    assert capture.name == ",".join(names)
+    assert all(map(is_up, names))
+
+
+def test_another_system_brings_interfaces_up_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "ifconfig tap9 up" in explain(DOWN, "/usr/bin/env", ("tap9",))
+    assert "ifconfig utun3 up" in live.went_away("utun3")
+
+
+def test_windows_says_what_to_do_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(CannotCaptureError, match=r"dumpcap -i 1 -w - \| mqttscope inspect -"):
+        LiveCapture(["Ethernet 2"])
+
+
 def test_a_bad_filter_is_the_users(tmp_path: Path) -> None:
     with pytest.raises(BadCaptureFilterError, match=r"'bad \(' is no capture filter: can't parse"):
         explain(FILTER, "dumpcap", ("lo",), code=1)
@@ -67,9 +127,8 @@ def test_a_dumpcap_that_may_not_be_run_is_named(tmp_path: Path) -> None:
     path = tmp_path / "dumpcap"
     path.touch(mode=0o644)
 
-    line = explain(f"[Errno 13] Permission denied: '{path}'", str(path), ("eth0",))
-
-    assert line.startswith(f"no permission to run {path}, which captures from eth0")
+    with pytest.raises(NotPermittedError, match=f"^no permission to run {path}, which captures from eth0"):
+        explain(f"[Errno 13] Permission denied: '{path}'", str(path), ("eth0",))
 
 
 @pytest.mark.parametrize(("code", "told"), [(-9, "was ended by SIGKILL"), (0, "ended by itself")])

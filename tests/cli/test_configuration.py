@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import cbor2
 import click
 import pytest
 
-from mqttscope.cli.linting_settings import find_configuration, read_configuration
+from mqttscope.cli.configuration import GROUP, find_configuration
+from mqttscope.cli.linting_settings import read_configuration
 from mqttscope.lint.config import Config
+from tests.cli.made import Publish, client, opened, write_capture
+from tests.cli.running import inspected, invoke
+from tests.payloads.samples import REPORT, descriptors
 
 
 def test_the_nearest_file_wins_and_ours_before_the_shared_one(tmp_path: Path) -> None:
@@ -74,3 +80,132 @@ def test_our_table_in_the_pyproject_is_a_table(tmp_path: Path) -> None:
     path.write_text("[tool]\nmqttscope = 1", "utf-8")
     with pytest.raises(click.UsageError, match="not a table"):
         read_configuration(path)
+
+
+PAYLOADS = """
+[[payload]]
+topic = "c/#"
+format = "cbor"
+
+[[payload]]
+topic = "fleet/#"
+format = "protobuf"
+descriptor = "fleet.binpb"
+message = "fleet.Report"
+
+[[payload]]
+topic = "own"
+decoder = "acme"
+"""
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A capture beside a configuration with payloads, in the working directory."""
+    (tmp_path / "mqttscope.toml").write_text(PAYLOADS, "utf-8")
+    (tmp_path / "fleet.binpb").write_bytes(descriptors())
+    messages = (("c/1", cbor2.dumps({"t": 41})), ("fleet/1", REPORT), ("own", b"xyz"), ("j", b'{"t": 42}'))
+    steps = (client(Publish(topic_name=topic, payload=payload)) for topic, payload in messages)
+    monkeypatch.chdir(tmp_path)
+    return write_capture(tmp_path / "a.pcapng", *opened(), *steps)
+
+
+def test_payloads_are_decoded_by_topic(configured: Path) -> None:
+    text = invoke("inspect", configured).text
+    assert 'c/1  cbor: {"t":41}' in text
+    assert 'fleet/1  protobuf fleet.Report: {"vehicle":"truck-1"' in text
+    assert "not shown as acme: no installed package has a decoder acme" in text
+    found: dict[str, Any] = {
+        line["topic"]: line.get("payload") for line in inspected(configured).packets if line["type"] == "publish"
+    }
+    assert found["c/1"] == {"format": "cbor", "value": {"t": 41}}
+    assert found["fleet/1"]["value"]["speed"] == 42
+    assert set(found["own"]) == {"format", "error"}
+    assert found["j"] is None
+    tree = invoke("inspect", configured, "--format", "tree", "-f", "topic == 'c/1'").text
+    assert "payload as cbor" in tree
+    assert "topic_name" in tree
+
+
+def test_filters_ask_for_decoded_fields_in_every_command(configured: Path) -> None:
+    def topics(expression: str, *more: str) -> list[str]:
+        return [line["topic"] for line in inspected(configured, "-f", expression, *more).packets]
+
+    assert topics("payload.t > 40") == ["c/1", "j"]
+    assert topics("payload.speed == 42") == ["fleet/1"]
+    assert topics("payload.t > 40", "--no-config") == ["j"]
+    assert "1 packet of" in invoke("stats", configured, "-f", "payload.speed == 42").text
+
+
+def test_another_configuration_or_none(configured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('[[payload]]\ntopic = "j"\nformat = "text"\n', "utf-8")
+    monkeypatch.setenv("MQTTSCOPE_CONFIG", str(other))
+    assert 'j  {"t": 42}' in invoke("inspect", configured).text
+    assert "cbor:" not in invoke("inspect", configured).text
+    assert "cbor:" in invoke("inspect", configured, "--config", tmp_path / "mqttscope.toml").text
+    assert "cbor:" not in invoke("inspect", configured, "--no-config").text
+    # Another view was asked for.
+    assert (
+        "cbor:" not in invoke("inspect", configured, "--config", tmp_path / "mqttscope.toml", "--payload", "hex").text
+    )
+
+
+def test_processes_share_no_births(configured: Path, tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").write_text('[[payload]]\ntopic = "#"\nformat = "sparkplug-b"\n', "utf-8")
+    one, two = (invoke("inspect", configured, "--jobs", count).out for count in ("1", "2"))
+    assert one == two
+    (tmp_path / "mqttscope.toml").write_text(PAYLOADS, "utf-8")
+    for form in ("text", "jsonl"):
+        one, two = (invoke("inspect", configured, "--jobs", count, "--format", form).out for count in ("1", "2"))
+        assert one == two
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('payload = "json"', "write [[payload]]"),
+        ('[[payload]]\ntopic = "#"\nformat = "jsno"', "did you mean json?"),
+        ('[[payload]]\ntopic = "#"\nformat = "protobuf"\ndescriptor = "no"\nmessage = "a"', "no: No such file"),
+        ("[", "not TOML"),
+    ],
+)
+def test_tables_that_cannot_be_are_usage_errors(text: str, told: str, configured: Path, tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").write_text(text, "utf-8")
+    done = invoke("inspect", configured)
+    assert done.code == 2
+    assert told in done.err
+    assert "mqttscope.toml" in done.err
+    assert invoke("inspect", configured, "--no-config").code == 0
+
+
+def test_lint_goes_by_a_configuration_with_payloads(configured: Path) -> None:
+    assert read_configuration(Path("mqttscope.toml")) == Config()
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("def decode(topic, payload):\n    return {'n': len(payload), 'topic': topic}", {"n": 3, "topic": "own"}),
+        ("def decode(topic, payload):\n    raise ValueError('no frame')", "ValueError: no frame"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("decode = 7", "it is no function of a topic and a payload"),
+        ("import nothing_of_this_name", "ModuleNotFoundError"),
+    ],
+)
+def test_decoders_of_packages(
+    module: str, told: object, configured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"acme_payloads_{abs(hash(module))}"
+    (tmp_path / f"{name}.py").write_text(module, "utf-8")
+    about = tmp_path / "acme-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n", "utf-8")
+    (about / "entry_points.txt").write_text(f"[{GROUP}]\nacme = {name}:decode\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    line = inspected(configured, "-f", "topic == 'own'").packets[0]["payload"]
+    assert line["format"] == "acme"
+    if isinstance(told, str):
+        assert told in line["error"]
+    else:
+        assert line["value"] == told

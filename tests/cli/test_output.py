@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import io
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -27,9 +29,11 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import output as outputs
 from mqttscope.cli.export import Export
+from mqttscope.cli.main import group
 from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.cli.output import FileSink, Output, awaited, describe, refuse_inputs, same_file, wants_colour, warn
-from mqttscope.dissect import dissect
+from mqttscope.cli.reading import Reading
+from mqttscope.dissect import dissect_segments
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.report.escape import cells
 from tests import forked
@@ -429,27 +433,111 @@ class TestProgress:
         monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 0)
         monkeypatch.setattr(outputs, "PROGRESS_EVERY_S", 0)
         monkeypatch.setattr(outputs, "PROGRESS_EVENTS", 1)
+        monkeypatch.setattr(outputs, "READ_EVERY_S", 0)
         return found
+
+    def read(self, *names: str, stdin: bytes | None = None) -> None:
+        """Read captures, as commands do."""
+        watch = outputs.Watch(progress=True)
+        reading = Reading(names, stdin=None if stdin is None else io.BytesIO(stdin))
+        list(watch.events(dissect_segments(watch.follow(reading).segments(watch.skipped))))
 
     def test_a_line_is_shown_and_taken_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = self.terminal(monkeypatch)
-        events = list(outputs.Watch(progress=True).events(dissect(open_capture([capture("v5-qos")]))))
+        path = capture("v5-qos")
+        self.read(str(path))
 
-        assert f"\r{len(events):,} events, frame " in terminal.getvalue()
-        assert "capture.pcapng\x1b[K" in terminal.getvalue()
+        size = outputs.sized(path.stat().st_size)
+        assert re.search(rf"\r\d+ % of {size}, [\d.]+ [kMG]?B/s, \d+:\d\d left\x1b\[K", terminal.getvalue())
+        assert "\r100 % of" in terminal.getvalue()
         assert terminal.getvalue().endswith("\r\x1b[K")
+
+    def test_bytes_of_all_captures_count(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        terminal = self.terminal(monkeypatch)
+        one = capture("v5-qos").read_bytes()
+        (tmp_path / "b.pcapng").write_bytes(one)
+        (tmp_path / "c.pcapng.gz").write_bytes(gzip.compress(one))
+        self.read(str(tmp_path))
+        size = outputs.sized(sum(path.stat().st_size for path in tmp_path.iterdir()))
+        shown = [int(one) for one in re.findall(rf"(\d+) % of {size}", terminal.getvalue())]
+        assert shown == sorted(shown)
+        assert shown[-1] == 100
+
+    def test_standard_input_has_no_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = self.terminal(monkeypatch)
+        self.read("-", stdin=capture("v5-qos").read_bytes())
+        assert re.search(r"\r[\d.]+ kB read, [\d.]+ [kMG]?B/s\x1b\[K", terminal.getvalue())
+
+    def test_ten_times_a_second_at_most(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = self.terminal(monkeypatch)
+        monkeypatch.setattr(outputs, "READ_EVERY_S", 0.1)
+        now = [100.0]
+        monkeypatch.setattr("mqttscope.cli.output.time.monotonic", lambda: now[0])
+        progress = outputs.ReadProgress()
+        for _ in range(1_000):
+            now[0] += 0.001
+            progress.seen(1_000_000)
+        assert terminal.getvalue().count("\r") in (10, 11)
+        progress.clear()
+
+    @pytest.mark.parametrize(
+        ("count", "shown"),
+        [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 kB"),
+            (123_456, "123 kB"),
+            (999_999, "1.0 MB"),
+            (2_940_000_000, "2.9 GB"),
+        ],
+    )
+    def test_sizes(self, count: int, shown: str) -> None:
+        assert outputs.sized(count) == shown
+
+    @pytest.mark.parametrize(
+        ("seconds", "shown"), [(0.4, "0:00"), (65, "1:05"), (3_723, "1:02:03"), (1e9, "277,777:46:40")]
+    )
+    def test_times(self, seconds: float, shown: str) -> None:
+        assert outputs.lasting(seconds) == shown
+
+    def test_a_size_that_is_not_known_is_none(self, tmp_path: Path) -> None:
+        assert outputs.total_size([str(tmp_path / "missing.pcap")]) == 0
+        assert outputs.total_size([str(tmp_path)]) == 0
+        assert outputs.total_size(["-"]) == 0
+
+    def test_two_watches_may_share_a_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.terminal(monkeypatch)
+        first = outputs.Watch(progress=True)
+        assert outputs.Watch(progress=first)._progress is first._progress
+        assert outputs.Watch(progress=outputs.Watch(progress=False))._progress is None
+
+    @pytest.mark.parametrize("command", ["lint", "stats", "explain", "inspect", "redact", "compare"])
+    def test_every_command_that_reads_shows_it(
+        self, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        terminal = self.terminal(monkeypatch)
+        path = str(capture("v5-qos"))
+        more = {
+            "inspect": ["-o", str(tmp_path / "x.txt")],
+            "redact": ["-o", str(tmp_path / "x.pcapng")],
+            "compare": [path],
+        }
+        with group.make_context("mqttscope", [command, path, *more.get(command, [])]) as context:
+            group.invoke(context)
+        assert " % of " in terminal.getvalue()
+        assert "\x1b[K" in terminal.getvalue()
 
     def test_nothing_in_the_first_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = self.terminal(monkeypatch)
         monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 3600)
-        list(outputs.Watch(progress=True).events(dissect(open_capture([capture("v5-qos")]))))
+        self.read(str(capture("v5-qos")))
 
         assert terminal.getvalue() == ""
 
     def test_nothing_where_it_is_no_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = self.terminal(monkeypatch)
         monkeypatch.setattr(terminal, "isatty", lambda: False)
-        list(outputs.Watch(progress=True).events(dissect(open_capture([capture("v5-qos")]))))
+        self.read(str(capture("v5-qos")))
 
         assert terminal.getvalue() == ""
 

@@ -14,8 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mqttscope.report.payload import KINDS, PayloadView, compact, indented, unpack
+from mqttscope.payloads.compressed import unpack
+from mqttscope.payloads.decoders import Decoded, Decoders, PayloadTable
+from mqttscope.payloads.values import compact
+from mqttscope.report.payload import KINDS, PayloadView, indented
 from tests.each import each
+from tests.payloads.samples import published
 
 JSON = b'{"t": 21.5, "a": [1, 2], "s": "a: b, c"}'
 
@@ -158,7 +162,7 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(module: str, monkeypa
     monkeypatch.setitem(sys.modules, module, None)
     shown = PayloadView("cbor" if module == "cbor2" else "msgpack").show(b"\xa1aa\x01")
     assert shown.label == "hex"
-    assert f"{module} is not installed (pip install 'mqttscope[payload]')" in shown.note
+    assert f"{module} is not installed (pip install 'mqttscope[payloads]')" in shown.note
 
 
 @pytest.mark.parametrize(
@@ -239,3 +243,32 @@ def test_shared_references_do_not_multiply() -> None:
 def test_any_bytes_as_cbor_or_messagepack_never_raise(payload: bytes) -> None:
     for kind in ("cbor", "msgpack"):
         list(PayloadView(kind).show(payload).body)
+
+
+def decoded(payload: bytes, table: PayloadTable) -> Decoded | None:
+    return Decoders((table,)).decode(published(("a", payload))[0])
+
+
+@pytest.mark.parametrize(
+    ("payload", "table", "line", "lines"),
+    [
+        (cbor2.dumps({"t": 1}), PayloadTable("#", "cbor"), 'cbor: {"t":1}', ["{", '  "t": 1', "}"]),
+        (b'{"t": 1.50}', PayloadTable("#", "json"), '{"t":1.50}', ["{", '  "t": 1.50', "}"]),
+        (zlib.compress(b"a\nb"), PayloadTable("#", "text", ("zlib",)), "zlib, text: a\\nb", ["a", "b"]),
+        (b"\x08\x05", PayloadTable("#", "protobuf"), "protobuf: {1:5}", ["{", "  1: 5", "}"]),
+        (b"on", PayloadTable("#", "json"), "on (2 bytes; not shown as json: it is not JSON)", ["on"]),
+    ],
+)
+def test_what_a_decoder_made_is_shown(payload: bytes, table: PayloadTable, line: str, lines: list[str]) -> None:
+    made = decoded(payload, table)
+    assert PayloadView().preview(payload, 200, decoded=made) == line
+    shown = PayloadView().show(payload, decoded=made)
+    assert list(shown.body) == lines
+    # Another view was asked for.
+    assert PayloadView("hex").show(payload, decoded=made).label == "hex"
+
+
+def test_text_of_a_decoder_is_cut_at_the_limit() -> None:
+    shown = PayloadView(limit=10).show(b"x" * 50, decoded=decoded(b"x" * 50, PayloadTable("#", "text")))
+    assert list(shown.body) == ["x" * 10]
+    assert shown.note == "first 10 of 50 characters"

@@ -1,0 +1,110 @@
+"""Finds and reads the configuration file, and takes the decoders of payloads from it.
+
+It is ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from the working directory upwards, unless
+``--config`` names one.  What ``[lint]`` and ``[rules]`` say is checked by `linting_settings`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from mqttscope.payloads.decoders import Decoders, Function
+
+NAME = "mqttscope.toml"
+SHARED = "pyproject.toml"
+VARIABLE = "MQTTSCOPE_CONFIG"
+GROUP = "mqttscope.payloads"
+"""Entry points that decode payloads."""
+
+
+def find_configuration(start: Path) -> Path | None:
+    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
+    for folder in (start, *start.parents):
+        own, shared = folder / NAME, folder / SHARED
+        if own.is_file():
+            return own
+        if shared.is_file() and "mqttscope" in _tools(shared):
+            return shared
+    return None
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """What a configuration file holds; usage errors for what is no table of TOML."""
+    document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
+    if not isinstance(document, dict):
+        raise click.UsageError(f"{path}: tool.mqttscope is not a table")
+    return document
+
+
+def _tools(path: Path) -> dict[str, Any]:
+    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
+    tools = _load(path).get("tool")
+    return tools if isinstance(tools, dict) else {}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise click.UsageError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise click.UsageError(f"{path}: not TOML: {error}") from None
+
+
+def configured_payloads() -> Decoders | None:
+    """The decoders that the configuration of the running command names; ``None`` where it has none.
+
+    Commands with ``--config`` and ``--no-config`` go by these, others by the environment and the nearest file.
+    """
+    path = _source()
+    if path is None:
+        return None
+    document = read_document(path)
+    if "payload" not in document:
+        return None
+    from mqttscope.payloads.decoders import Decoders
+    from mqttscope.payloads.settings import PayloadConfigError, payload_tables
+
+    try:
+        tables = payload_tables(document, lambda name: (path.parent / name).read_bytes())
+    except PayloadConfigError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+    return Decoders(tables, functions=payload_function) if tables else None
+
+
+def _source() -> Path | None:
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.params
+    if given.get("no_config"):
+        return None
+    named = given.get("config") or os.environ.get(VARIABLE)
+    return Path(named) if named else find_configuration(Path.cwd())
+
+
+def payload_function(name: str) -> Function:
+    """The decoder of an installed package by the name of its entry point; `UndecodableError` where there is none."""
+    from importlib import metadata
+
+    from mqttscope.payloads.values import UndecodableError
+
+    points = [one for one in metadata.entry_points(group=GROUP) if one.name == name]
+    if not points:
+        raise UndecodableError(f"no installed package has a decoder {name} (entry points of the group {GROUP})")
+    where = f"entry point {name} = {points[0].value}"
+    try:
+        loaded: Function = points[0].load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a decoder does not end the program
+        raise UndecodableError(f"{where}: {type(error).__name__}: {error}") from None
+    if not callable(loaded):
+        raise UndecodableError(f"{where}: it is no function of a topic and a payload")
+    return loaded

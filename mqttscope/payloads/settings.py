@@ -1,0 +1,125 @@
+"""Checks the ``[[payload]]`` tables of a configuration, key by key.
+
+    [[payload]]
+    topic = "plant/+/state"
+    format = "json"
+    compression = "gzip"
+
+    [[payload]]
+    topic = "fleet/#"
+    format = "protobuf"
+    descriptor = "fleet.binpb"
+    message = "fleet.v1.Report"
+
+    [[payload]]
+    topic = "acme/#"
+    decoder = "acme"
+
+Reading files is the command's work; here a function gives what a descriptor file holds.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mqttscope.errors import MqttscopeError
+from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.payloads.compressed import FORMATS as COMPRESSIONS
+from mqttscope.payloads.decoders import FORMATS, PayloadTable
+from mqttscope.payloads.protobuf import DescriptorError, MessageType
+from mqttscope.payloads.values import UndecodableError
+
+KEY: Final = "payload"
+"""The key of the tables in a configuration."""
+MAX_TABLES: Final = 1_000
+MAX_COMPRESSIONS: Final = 4
+_KEYS: Final = ("topic", "format", "compression", "descriptor", "message", "decoder")
+
+
+class PayloadConfigError(MqttscopeError, ValueError):
+    """A ``[[payload]]`` table that cannot be; the message names the table, the key, and for a slip the right one."""
+
+
+def payload_tables(document: Mapping[str, Any], read: Callable[[str], bytes]) -> tuple[PayloadTable, ...]:
+    """The tables of a parsed configuration file; `PayloadConfigError` for the first thing that is wrong with them.
+
+    ``read`` gives what a descriptor file holds, by its name in the configuration, and raises `OSError`.
+    """
+    rows = document.get(KEY, [])
+    if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
+        raise PayloadConfigError(f"{KEY} is not a list of tables: write [[{KEY}]]")
+    if len(rows) > MAX_TABLES:
+        raise PayloadConfigError(f"there are {len(rows)} tables [[{KEY}]], more than {MAX_TABLES}")
+    return tuple(_table(row, f"[[{KEY}]] number {number}", read) for number, row in enumerate(rows, 1))
+
+
+def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> PayloadTable:
+    for key in row:
+        if key not in _KEYS:
+            raise PayloadConfigError(f"{path}: {_slip(key, _KEYS, 'an unknown key')}")
+    words = {key: _word(row[key], f"{path}: {key}") for key in _KEYS if key in row and key != "compression"}
+    topic = words.get("topic")
+    if topic is None:
+        raise PayloadConfigError(f"{path} has no topic: the Topic Filter of the payloads it is for")
+    problem = topic_filter_problem(topic)
+    if problem is not None:
+        raise PayloadConfigError(f"{path}: {topic!r} is no Topic Filter ({problem.replace('_', ' ')})")
+    name, decoder = words.get("format", ""), words.get("decoder", "")
+    if bool(name) == bool(decoder):
+        raise PayloadConfigError(f"{path} needs a format ({', '.join(FORMATS)}) or a decoder, and one of them alone")
+    if name and name not in FORMATS:
+        raise PayloadConfigError(f"{path}: format: {_slip(name, FORMATS, 'not one of ' + ', '.join(FORMATS))}")
+    compression = _compression(row.get("compression", []), path)
+    descriptor, message = words.get("descriptor", ""), words.get("message", "")
+    if name != "protobuf":
+        if descriptor or message:
+            raise PayloadConfigError(f"{path}: descriptor and message belong to format protobuf")
+        return PayloadTable(topic, name, compression, decoder=decoder)
+    if bool(descriptor) != bool(message):
+        raise PayloadConfigError(f"{path}: descriptor and message go together")
+    if not descriptor:
+        return PayloadTable(topic, name, compression)
+    return PayloadTable(topic, name, compression, message, _descriptors(descriptor, message, path, read), descriptor)
+
+
+def _descriptors(descriptor: str, message: str, path: str, read: Callable[[str], bytes]) -> bytes:
+    """What a descriptor file holds, if the message is in it."""
+    try:
+        held = read(descriptor)
+    except OSError as error:
+        raise PayloadConfigError(f"{path}: {descriptor}: {error.strerror or error}") from None
+    except ValueError as error:  # a null character in the name
+        raise PayloadConfigError(f"{path}: {descriptor!r}: {error}") from None
+    try:
+        MessageType(held, message)
+    except DescriptorError as error:
+        raise PayloadConfigError(f"{path}: {descriptor}: {error}") from None
+    except UndecodableError:
+        pass  # protobuf is not installed, which is said where a payload needs it
+    return held
+
+
+def _compression(value: Any, path: str) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise PayloadConfigError(f"{path}: compression is neither a string nor a list of strings")
+    for one in names:
+        if one not in COMPRESSIONS:
+            told = _slip(one, COMPRESSIONS, "not one of " + ", ".join(COMPRESSIONS))
+            raise PayloadConfigError(f"{path}: compression: {told}")
+    if len(names) > MAX_COMPRESSIONS:
+        raise PayloadConfigError(f"{path}: more than {MAX_COMPRESSIONS} compressions")
+    return tuple(names)
+
+
+def _word(value: Any, path: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise PayloadConfigError(f"{path} is not a string with something in it")
+    return value
+
+
+def _slip(name: str, known: tuple[str, ...], what: str) -> str:
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"{name[:60]} is {what}" + (f"; did you mean {near[0]}?" if near else "")

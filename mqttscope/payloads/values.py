@@ -1,0 +1,411 @@
+"""Values that payloads hold: text, JSON, CBOR and MessagePack decoded, looked up by path, and written for people.
+
+A value is made of what Python has for JSON, of bytes, `Pairs` and `Tagged`, and of what CBOR makes of its tags.
+`simplified` takes the secrets out of one and bounds it; `compact` and `pretty` write it in the diagnostic notation of
+CBOR (RFC 8949 section 8), `as_json` makes of it what JSON can hold.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from mqttscope.errors import MqttscopeError
+from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, printable, text, utf8
+from mqttscope.redact.secrets import NAME_OF_CREDENTIAL, SHORTEST, without_tokens
+
+MAX_JSON_BYTES = 1 << 20
+"""Longer payloads are not parsed as JSON."""
+MAX_STRUCTURED_BYTES = 16_384
+"""Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
+MAX_DEPTH = 40
+"""Deeper levels are shown as an ellipsis; shared references may even make a value contain itself."""
+MAX_ITEMS = 4_000
+"""Items that are shown of one value, since shared references can multiply them."""
+MAX_DIGITS = 200
+"""Longer integers are shown by their size."""
+
+HINT = "pip install 'mqttscope[payloads]'"
+
+
+class UndecodableError(MqttscopeError):
+    """Why bytes are not shown as asked for."""
+
+
+class Pairs(list[Any]):
+    """A map with its keys in order and repeated as they were sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A value with the tag that says what it means."""
+
+    tag: Any
+    value: Any
+
+
+class Cut:
+    """Stands for what was left out of a value."""
+
+    def __str__(self) -> str:
+        return "..."
+
+
+CUT: Final = Cut()
+
+
+def text_of(data: bytes, *, cut_off: bool) -> str | None:
+    """Text of bytes that are UTF-8 without control characters; a character that the end cuts in two is dropped."""
+    found = printable(data)
+    if found is None and cut_off:
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data":
+                return printable(data[: error.start])
+    return found
+
+
+def from_text(data: bytes) -> str:
+    """The text of bytes; `UndecodableError` when they are no UTF-8, or have control characters."""
+    found = text_of(data, cut_off=False)
+    if found is None:
+        raise UndecodableError("it is no UTF-8 text, or has control characters")
+    return found
+
+
+def is_json(data: bytes) -> bool:
+    """Whether bytes are JSON text."""
+    try:
+        orjson.loads(data)
+    except (orjson.JSONDecodeError, RecursionError):
+        return False
+    return True
+
+
+def from_json(data: bytes) -> Any:
+    """The value of JSON text; `UndecodableError` when it is none, or longer than `MAX_JSON_BYTES`."""
+    if len(data) > MAX_JSON_BYTES:
+        raise UndecodableError(f"longer than {MAX_JSON_BYTES} bytes")
+    try:
+        return orjson.loads(data)
+    except (orjson.JSONDecodeError, RecursionError):
+        raise UndecodableError("it is not JSON") from None
+
+
+def from_cbor(data: bytes) -> Any:
+    """The value of CBOR bytes; `UndecodableError` when they are none, too long, or cbor2 is not installed."""
+    _bounded(data)
+    try:
+        import cbor2
+    except ImportError:
+        raise UndecodableError(f"cbor2 is not installed ({HINT})") from None
+    stream = io.BytesIO(data)
+    try:
+        value = cbor2.CBORDecoder(stream).decode()
+    except Exception as error:  # tags make cbor2 call parsers for dates, addresses, patterns: they raise anything
+        raise UndecodableError(_reason(error)) from None
+    if stream.tell() < len(data):
+        raise UndecodableError(f"the value ends at byte {stream.tell()} of {len(data)}")
+    return value
+
+
+def from_msgpack(data: bytes) -> Any:
+    """The value of MessagePack bytes; `UndecodableError` when they are none, too long, or msgpack is not installed."""
+    _bounded(data)
+    try:
+        import msgpack
+    except ImportError:
+        raise UndecodableError(f"msgpack is not installed ({HINT})") from None
+    try:
+        return msgpack.unpackb(
+            data, strict_map_key=False, object_pairs_hook=Pairs, unicode_errors="surrogateescape", timestamp=3
+        )
+    except Exception as error:
+        raise UndecodableError(_reason(error)) from None
+
+
+def _bounded(data: bytes) -> None:
+    if len(data) > MAX_STRUCTURED_BYTES:
+        raise UndecodableError(f"longer than {MAX_STRUCTURED_BYTES} bytes")
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:120]
+
+
+@dataclass(slots=True)
+class Simplified:
+    """A value as it may be shown."""
+
+    value: Any
+    """Of ``None``, flags, numbers, texts, bytes, lists, `Pairs`, `Tagged`, `CUT`, and what tags of CBOR stand for."""
+    hidden: bool = False
+    """Whether there are asterisks in the place of secrets."""
+    cut: bool = False
+    """Whether something was left out: levels beyond `MAX_DEPTH`, items beyond `MAX_ITEMS`."""
+
+
+_SECRET_NAME = re.compile(NAME_OF_CREDENTIAL, re.IGNORECASE)
+
+
+def simplified(value: Any, *, show_secrets: bool = False) -> Simplified:
+    """A value without its secrets, and bounded, since shared references can multiply it or make it contain itself.
+
+    Secrets are texts and bytes under a name that says so, and credentials of a known form; asterisks take their place.
+    """
+    made = Simplified(None)
+    made.value = _Simplifier(made, show_secrets=show_secrets).value(value, 0, secret=False)
+    return made
+
+
+class _Simplifier:
+    def __init__(self, made: Simplified, *, show_secrets: bool) -> None:
+        self._made = made
+        self._show_secrets = show_secrets
+        self._left = MAX_ITEMS
+
+    def value(self, value: Any, depth: int, *, secret: bool) -> Any:
+        if isinstance(value, bool | int | float) or value is None:
+            return value
+        if isinstance(value, str):
+            return self._text(value, secret=secret)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return self._bytes(bytes(value), secret=secret)
+        if hasattr(value, "code") and hasattr(value, "data"):  # an extension of MessagePack, which is a tuple as well
+            return Tagged(f"ext {value.code}", self._bytes(bytes(value.data), secret=secret))
+        pairs = _pairs(value)
+        if pairs is not None or isinstance(value, list | tuple | set | frozenset):
+            return self._items(value, pairs, depth, secret=secret)
+        if hasattr(value, "tag") and hasattr(value, "value"):
+            if depth >= MAX_DEPTH:
+                return self._cut()
+            return Tagged(value.tag, self.value(value.value, depth + 1, secret=secret))
+        return value
+
+    def _items(self, value: Any, pairs: list[Any] | None, depth: int, *, secret: bool) -> Any:
+        items: list[Any] = list(value) if pairs is None else pairs
+        made: list[Any] = [] if pairs is None else Pairs()
+        if items and depth >= MAX_DEPTH:
+            return self._cut()
+        # A metric of Sparkplug B, and much else, has its name beside its value.
+        named = secret or (pairs is not None and _is_named_secret(pairs))
+        for item in items:
+            self._left -= 1
+            if self._left < 0:
+                cut = self._cut()
+                made.append(cut if pairs is None else (cut, cut))
+                break
+            if pairs is None:
+                made.append(self.value(item, depth + 1, secret=secret))
+            else:
+                key = self.value(item[0], depth + 1, secret=False)
+                hides = named if key == "value" else secret or _is_secret(item[0])
+                made.append((key, self.value(item[1], depth + 1, secret=hides)))
+        return made
+
+    def _cut(self) -> Cut:
+        self._made.cut = True
+        return CUT
+
+    def _text(self, value: str, *, secret: bool) -> str:
+        if self._show_secrets or not value:
+            return value
+        if secret:
+            self._made.hidden = True
+            return "*" * len(value)
+        if len(value) < SHORTEST:
+            return value
+        data = value.encode("utf-8", "surrogatepass")
+        covered = without_tokens(data)
+        if covered is data:
+            return value
+        self._made.hidden = True
+        return covered.decode("utf-8", "replace")
+
+    def _bytes(self, value: bytes, *, secret: bool) -> bytes:
+        if self._show_secrets or not value:
+            return value
+        covered = b"*" * len(value) if secret else without_tokens(value)
+        self._made.hidden = self._made.hidden or covered is not value
+        return covered
+
+
+def _is_secret(key: Any) -> bool:
+    return isinstance(key, str) and len(key) <= 256 and _SECRET_NAME.fullmatch(key) is not None
+
+
+def _is_named_secret(pairs: list[Any]) -> bool:
+    names = [item[1] for item in pairs if item[0] == "name"]
+    # The last part of a path is the name: ``Wifi/Password``.
+    return any(isinstance(one, str) and _is_secret(one.rpartition("/")[2]) for one in names)
+
+
+def as_json(value: Any, limit: int = PAYLOAD_LIMIT) -> Any:
+    """A value that `simplified` gave, as JSON can hold it.
+
+    Bytes are objects as in all of JSON Lines, keys are text, and numbers that JSON does not have are text.  ``limit``:
+    bytes of each binary value.
+    """
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 64 else _number(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _number(value)
+    if isinstance(value, bytes):
+        return binary(value, limit)
+    if isinstance(value, Pairs):
+        return {_key(key): as_json(one, limit) for key, one in value}
+    if isinstance(value, list):
+        return [as_json(one, limit) for one in value]
+    if isinstance(value, Tagged):
+        return {"tag": as_json(value.tag), "value": as_json(value.value, limit)}
+    return utf8(_other(value))
+
+
+def _key(key: Any) -> str:
+    return utf8(key if isinstance(key, str) else compact(key))
+
+
+def _number(value: Any) -> str:
+    return next(part for _, part in _scalar(value, 0, [1]))
+
+
+def pick(value: Any, path: Sequence[str | int]) -> list[Any]:
+    """The values that a path leads to, at most `MAX_ITEMS`; a list on the way stands for each of its items.
+
+    A step is a key of a map, the place of an item in a list, or the name of one: of a map whose ``name`` it is.
+    """
+    found = [value]
+    for step in path:
+        found = [one for holder in found for one in _step(holder, step)][:MAX_ITEMS]
+    return [one for end in found for one in (end if isinstance(end, list) and not isinstance(end, Pairs) else (end,))][
+        :MAX_ITEMS
+    ]
+
+
+def _step(holder: Any, step: str | int) -> Iterator[Any]:
+    for _ in range(MAX_DEPTH):
+        if not (hasattr(holder, "tag") and hasattr(holder, "value")):
+            break
+        holder = holder.value
+    pairs = _pairs(holder)
+    if pairs is not None:
+        for key, value in pairs:
+            if key == step and not isinstance(key, bool):
+                yield value
+    elif isinstance(holder, list | tuple):
+        if isinstance(step, int):
+            if -len(holder) <= step < len(holder):
+                yield holder[step]
+            return
+        for item in holder[:MAX_ITEMS]:
+            pairs = _pairs(item)
+            if pairs is None:
+                continue
+            if any(key == "name" and value == step for key, value in pairs):
+                yield item
+            else:
+                yield from (value for key, value in pairs if key == step)
+
+
+def compact(value: Any) -> str:
+    """A value in one line."""
+    return "".join(part if part not in (": ", ", ") else part[0] for _, part in _walk(value, 0, [MAX_ITEMS]))
+
+
+def pretty(value: Any) -> Iterator[str]:
+    """A value in indented lines."""
+    line = ""
+    for depth, part in _walk(value, 0, [MAX_ITEMS]):
+        if depth >= 0:
+            yield line.removesuffix(" ")
+            line = "  " * depth
+        line += part
+    yield line
+
+
+def _walk(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
+    """Pieces of text; one that begins a line carries its depth, others -1.  ``left`` counts the items down."""
+    left[0] -= 1
+    if left[0] < 0:
+        yield -1, "..."
+        return
+    pairs = _pairs(value)
+    if pairs is None and not isinstance(value, list | tuple | set | frozenset):
+        yield from _scalar(value, depth, left)
+        return
+    items: list[Any] = list(value) if pairs is None else pairs
+    opening, closing = ("[", "]") if pairs is None else ("{", "}")
+    yield -1, opening
+    if depth >= MAX_DEPTH and items:
+        yield -1, "..." + closing
+        return
+    for index, item in enumerate(items):
+        if left[0] <= 0:
+            yield depth + 1, "..."
+            break
+        if pairs is None:
+            yield depth + 1, ""
+            yield from _walk(item, depth + 1, left)
+        else:
+            yield depth + 1, ""
+            yield from _walk(item[0], depth + 1, left)
+            yield -1, ": "
+            yield from _walk(item[1], depth + 1, left)
+        if index + 1 < len(items):
+            yield -1, ", "
+    if items:
+        yield depth, ""
+    yield -1, closing
+
+
+def _pairs(value: Any) -> list[Any] | None:
+    if isinstance(value, Pairs):
+        return value
+    return list(value.items()) if isinstance(value, Mapping) else None
+
+
+def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
+    if isinstance(value, bool) or value is None:
+        yield -1, {True: "true", False: "false", None: "null"}[value]
+    elif isinstance(value, str):
+        yield -1, '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    elif isinstance(value, bytes | bytearray):
+        yield -1, f"h'{value.hex()}'"
+    elif isinstance(value, int):
+        yield -1, str(value) if value.bit_length() < MAX_DIGITS * 3 else f"({value.bit_length()}-bit integer)"
+    elif isinstance(value, float):
+        yield (
+            -1,
+            repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity"),
+        )
+    elif isinstance(value, Cut):
+        yield -1, "..."
+    elif hasattr(value, "tag") and hasattr(value, "value"):
+        yield -1, f"{value.tag}("
+        if depth >= MAX_DEPTH:
+            yield -1, "..."
+        else:
+            yield from _walk(value.value, depth + 1, left)
+        yield -1, ")"
+    else:
+        yield -1, _other(value)
+
+
+def _other(value: Any) -> str:
+    """Dates, decimals, addresses and what else tags stand for."""
+    try:
+        isoformat = getattr(value, "isoformat", None)
+        return str(isoformat() if isoformat is not None else value)[:1000]
+    except Exception as error:  # str() of a fraction of huge integers, for one
+        return f"({type(value).__name__}: {_reason(error)})"

@@ -1,0 +1,56 @@
+"""Decompression to a limit, of what is recognised and of what is said to be compressed."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Callable
+
+import lz4.frame
+import pytest
+import zstandard
+
+from mqttscope.payloads.compressed import FORMATS, decompress, unpack
+from tests.each import each
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress, "zlib": zlib.compress, "zstd": zstandard.compress, "lz4": lz4.frame.compress
+}  # fmt: skip
+
+
+def test_all_formats_are_tested() -> None:
+    assert set(PACK) == set(FORMATS)
+
+
+@each("name", FORMATS)
+def test_what_was_packed_comes_out_again(name: str) -> None:
+    assert decompress(PACK[name](b"hello"), 1000, name) == (b"hello", False, "")
+    found = unpack(PACK[name](b"hello"), 1000)
+    assert found is not None
+    assert (found.data, found.steps, found.note) == (b"hello", [name], "")
+
+
+@each("name", FORMATS)
+def test_bombs_stop_at_the_limit(name: str) -> None:
+    made, more, problem = decompress(PACK[name](b"\0" * 20_000_000), 1000, name)
+    assert (made, more, problem) == (b"\0" * 1000, True, "")
+
+
+@each("name", FORMATS)
+def test_damage_has_a_reason(name: str) -> None:
+    packed = PACK[name](bytes(range(256)) * 8)
+    for data in (b"", b"nothing of it", packed[:-6], packed[:12], packed + b"more"):
+        _, _, problem = decompress(data, 10_000, name)
+        assert problem or (name == "zstd" and data == packed + b"more"), data
+
+
+def test_what_is_not_compressed_is_none() -> None:
+    assert unpack(b"text", 100) is None
+
+
+@pytest.mark.parametrize(("module", "name"), [("zstandard", "zstd"), ("lz4.frame", "lz4")])
+def test_a_missing_library_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = PACK[name](b"hello")
+    monkeypatch.setitem(sys.modules, module, None)
+    assert f"pip install {module.partition('.')[0]}" in decompress(packed, 100, name)[2]

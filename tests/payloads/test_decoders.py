@@ -1,0 +1,244 @@
+"""Decoders chosen by topic, and what they make of payloads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import zlib
+from typing import Any
+
+import cbor2
+import msgpack
+import pytest
+
+from mqttscope.mqtt.properties import Properties
+from mqttscope.payloads import decoders as module
+from mqttscope.payloads.decoders import Decoded, Decoders, PayloadTable, decoders_for
+from mqttscope.payloads.values import UndecodableError, compact
+from tests.each import each
+from tests.payloads.samples import (
+    BIRTH,
+    DATA,
+    NBIRTH_TOPIC,
+    NDATA_TOPIC,
+    REPORT,
+    decoders,
+    descriptors,
+    published,
+    values,
+)
+from tests.report.make import Talk
+
+
+def made(payload: bytes, *tables: tuple[Any, ...], topic: str = "a/b", **more: Any) -> Decoded:
+    """What decoders make of a payload."""
+    found = decoders(*tables, **more).decode(published((topic, payload))[0])
+    assert found is not None
+    return found
+
+
+@each(
+    "table, payload, label, value",
+    [
+        (("#", "text"), b"on", "text", "on"),
+        (("#", "json"), b'{"t": 1}', "json", {"t": 1}),
+        (("#", "json", ("gzip",)), gzip.compress(b"[1]"), "gzip, json", [1]),
+        (("#", "cbor", ("zlib", "gzip")), zlib.compress(gzip.compress(cbor2.dumps({"t": 1}))), "zlib, gzip, cbor",
+         {"t": 1}),
+        (("#", "msgpack"), msgpack.packb({"t": 1}), "msgpack", {"t": 1}),
+        (("#", "protobuf"), b"\x08\x05", "protobuf", {1: 5}),
+        (("#", "protobuf", (), "fleet.Report", descriptors()), b"\x10\x05", "protobuf fleet.Report",
+         {"vehicle": "", "speed": 5, "state": "IDLE", "password": ""}),
+    ],
+)  # fmt: skip
+def test_formats(table: tuple[Any, ...], payload: bytes, label: str, value: Any) -> None:
+    found = made(payload, table)
+    assert (found.label, found.problem, values(found.value)) == (label, "", value)
+
+
+@each(
+    "table, payload, problem",
+    [
+        (("#", "text"), b"\xff\0", "no UTF-8 text"),
+        (("#", "json"), b"{", "it is not JSON"),
+        (("#", "json", ("gzip",)), b"{}", "gzip: "),
+        (("#", "json", ("zlib",)), zlib.compress(b" " * 3_000_000), "more than 1048576 bytes come out of the zlib"),
+        (("#", "cbor"), b"\xff", ""),
+        (("#", "protobuf", (), "fleet.Reprot", descriptors(), "fleet.binpb"), b"\x08\x01",
+         "fleet.binpb: there is no message fleet.Reprot in it"),
+        (("#", "", (), "", b"", "", "own"), b"x", "there is no decoder own"),
+        (("#", "sparkplug-b"), b"online", ""),
+    ],
+)  # fmt: skip
+def test_why_there_is_no_value(table: tuple[Any, ...], payload: bytes, problem: str) -> None:
+    found = made(payload, table)
+    assert found.problem
+    assert problem in found.problem
+    assert found.value is None
+
+
+def test_what_was_not_captured_is_not_decoded() -> None:
+    event = published(("a/b", b'{"t": 1}'))[0]
+    event.packet.missing = 3
+    found = decoders(("#", "json")).decode(event)
+    assert found is not None
+    assert found.problem == "3 bytes of it were not captured"
+
+
+def test_the_first_table_that_matches_counts() -> None:
+    held = decoders(("a/+", "text"), ("#", "json"))
+    events = published(("a/1", b"1"), ("b", b"1"), ("$SYS/x", b"1"), ("a/1", b""))
+    assert [found and found.label for found in map(held.decode, events)] == ["text", "json", None, None]
+    assert held.decode(Talk().opened()) is None
+    unknown = published(("", b"1"))[0]
+    assert held.decode(unknown) is None
+    assert decoders(("", "json")).decode(unknown) is not None
+
+
+def test_topics_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TOPICS", 4)
+    held = decoders(("a/#", "text"))
+    for number in range(50):
+        assert held.table(f"a/{number}") is not None
+    assert len(held._topics) <= 4
+
+
+def test_a_function_of_a_package_gets_topic_and_payload() -> None:
+    calls: list[Any] = []
+
+    def own(topic: str, payload: bytes) -> object:
+        calls.append((topic, payload))
+        if payload == b"bad":
+            raise ZeroDivisionError("no\x1b such")
+        return {"length": len(payload)}
+
+    held = decoders(("#", "", (), "", b"", "", "own"), functions=lambda name: own)
+    good, bad = map(held.decode, published(("a", b"xyz"), ("b", b"bad")))
+    assert good is not None
+    assert (good.label, good.value) == ("own", {"length": 3})
+    assert bad is not None
+    assert bad.problem == "ZeroDivisionError: no\x1b such"
+    assert calls == [("a", b"xyz"), ("b", b"bad")]
+
+
+def test_a_function_that_cannot_be_loaded_is_the_reason() -> None:
+    def nowhere(name: str) -> Any:
+        raise UndecodableError(f"no {name} here")
+
+    assert made(b"x", ("#", "", (), "", b"", "", "own"), functions=nowhere).problem == "no own here"
+
+
+def test_a_payload_is_decoded_once() -> None:
+    calls: list[bytes] = []
+
+    def own(topic: str, payload: bytes) -> object:
+        calls.append(payload)
+        return 1
+
+    held = decoders(("#", "", (), "", b"", "", "own"), functions=lambda name: own)
+    first, second = published(("a", b"x"), ("a", b"x"))
+    for event in (first, first, second):
+        held.decode(event)
+    assert calls == [b"x", b"x"]
+
+
+def test_aliases_of_events_that_are_not_decoded_count() -> None:
+    birth, data = published((NBIRTH_TOPIC, BIRTH), (NDATA_TOPIC, DATA))
+    held = decoders(("spBv1.0/#", "sparkplug-b"))
+    assert held.remembers
+    assert list(held.observed([Talk().opened(), birth, data]))
+    found = held.decode(data)
+    assert found is not None
+    assert values(found.value)["metrics"][0]["name"] == "Temperature"
+    assert not decoders(("#", "json")).remembers
+
+
+@each(
+    "table, payload, hidden, covers, shown",
+    [
+        (("#", "json"), b'{"password": "hunter2", "t": 1}', True, False, '{"password":"*******","t":1}'),
+        (("#", "json"), b'{"t": 1}', False, False, '{"t":1}'),
+        (("#", "text"), b"token=abcdefgh", True, False, '"token=********"'),
+        (("#", "json", ("gzip",)), gzip.compress(b'{"password": "hunter2"}'), True, True, '{"password":"*******"}'),
+        (("#", "cbor"), cbor2.dumps({"password": "hunter2"}), True, True, '{"password":"*******"}'),
+        (("#", "protobuf", (), "fleet.Report", descriptors()), b"\x32\x03abc", True, True, None),
+        (("#", "sparkplug-b"), BIRTH, True, True, None),
+    ],
+)
+def test_secrets(table: tuple[Any, ...], payload: bytes, hidden: bool, covers: bool, shown: str | None) -> None:
+    found = made(payload, table)
+    public = found.shown(show_secrets=False)
+    assert (public.hidden, found.covers) == (hidden, covers)
+    told = compact(public.value)
+    assert shown is None or told == shown
+    assert "hunter2" not in told
+    assert '"abc"' not in told
+    again = made(payload, table)
+    assert not again.shown(show_secrets=True).hidden
+    if found.kind in ("json", "text"):
+        assert json.dumps(again.text(show_secrets=True))
+        assert "hunter2" not in found.text(show_secrets=False)
+
+
+@each(
+    "payload, content_type, value",
+    [
+        (b'{"t": 1}', None, {"t": 1}),
+        (b" [1]", None, [1]),
+        (gzip.compress(b'{"t": 1}'), None, {"t": 1}),
+        (gzip.compress(b'{"t": 1}')[:-9], None, ...),
+        (cbor2.dumps({"t": 1}), "application/cbor", {"t": 1}),
+        (msgpack.packb({"t": 1}), "application/x-msgpack", {"t": 1}),
+        (b"7", "application/json; charset=utf-8", 7),
+        (b"7", None, ...),
+        (b"{", None, ...),
+        (b"", None, ...),
+    ],
+)
+def test_without_a_table_the_content_counts(payload: bytes, content_type: str | None, value: Any) -> None:
+    more = {} if content_type is None else {"properties": Properties(content_type=content_type)}
+    found = decoders().value(published(("a", payload), **more)[0])
+    assert (found is None) if value is ... else (found is not None and values(found.value) == value)
+
+
+def test_a_table_that_fails_is_not_replaced_by_the_content() -> None:
+    found = decoders(("#", "cbor")).value(published(("a", b'{"t": 1}'))[0])
+    assert found is not None
+    assert found.problem
+
+
+def test_views_of_a_format_need_no_table() -> None:
+    assert decoders_for("auto", None) is decoders_for("hex", decoders(("#", "json"))) is None
+    configured = decoders(("a/#", "protobuf", (), "fleet.Report", descriptors()), ("#", "json"))
+    assert decoders_for("auto", configured) is configured
+    forced = decoders_for("protobuf", configured)
+    assert forced is not None
+    events = published(("a/1", REPORT), ("b", REPORT), ("$SYS", REPORT))
+    assert [found and found.label for found in map(forced.decode, events)] == [
+        "protobuf fleet.Report", "protobuf", "protobuf"
+    ]  # fmt: skip
+    assert decoders_for("sparkplug-b", None) is not None
+
+
+def named(name: str) -> Any:
+    """A function for any name."""
+    return lambda topic, payload: name
+
+
+def test_decoders_can_be_pickled() -> None:
+    held = decoders(
+        ("a/#", "protobuf", (), "fleet.Report", descriptors()), ("#", "", (), "", b"", "", "x"), functions=named
+    )
+    for event in published(("a/1", REPORT), ("b", b"1")):
+        held.decode(event)
+    again: Decoders = pickle.loads(pickle.dumps(held))
+    assert again.tables == held.tables
+    found = again.decode(published(("b", b"1"))[0])
+    assert found is not None
+    assert found.value == "x"
+
+
+def test_labels_name_everything() -> None:
+    assert PayloadTable("#", "protobuf", ("gzip",), "a.B").label == "gzip, protobuf a.B"
+    assert PayloadTable("#", decoder="own").label == "own"
