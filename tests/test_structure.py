@@ -446,3 +446,83 @@ def test_what_is_found_in_compiled_modules() -> None:
     assert not caught_twice(ast.parse(twice.replace("B as error", "B as other")))
     constant = "@dataclass(slots=True)\nclass C:\n a: int\n b: ClassVar[int] = 1"
     assert constants_in_dataclasses(ast.parse(constant)) == ["C: b"]
+
+
+SYSTEM = SOURCE / "system.py"
+"""The place of what Linux or POSIX alone has."""
+POSIX_MODULES = {"fcntl", "termios", "tty", "pty", "resource", "pwd", "grp", "posix"}
+POSIX_NAMES = {
+    "os": {
+        "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "WNOHANG", "chown", "eventfd", "fchmod", "fchown",
+        "fork", "forkpty", "getegid", "geteuid", "getgid", "getpgid", "getpgrp", "getpriority", "getsid", "getuid",
+        "killpg", "memfd_create", "mkfifo", "name", "nice", "openpty", "pidfd_open", "pipe2", "posix_fadvise",
+        "prlimit", "sched_getaffinity", "sendfile", "set_blocking", "setpgid", "setsid", "statvfs", "sysconf",
+        "tcgetpgrp", "tcsetpgrp", "uname", "wait3", "wait4", "waitid",
+    },
+    "sys": {"platform"},
+    "signal": {"alarm", "pause", "pthread_kill", "pthread_sigmask", "setitimer", "siginterrupt", "sigwait"},
+}  # fmt: skip
+"""What modules of the standard library have on POSIX systems or on Linux alone, and how they tell which one it is."""
+EVERYWHERE = {"SIGINT", "SIGTERM", "SIGABRT", "SIGFPE", "SIGILL", "SIGSEGV", "SIG_DFL", "SIG_IGN"}
+"""Signals that every system has."""
+POSIX_ARGUMENTS = {"start_new_session", "preexec_fn", "pass_fds", "process_group"}
+LINUX_FOLDERS = ("/proc", "/sys/", "/dev/fd", "/dev/shm")
+OF_ONE_SYSTEM = {
+    "capture/live.py": {
+        "os.O_CLOEXEC", "os.WNOHANG", "os.geteuid", "os.pidfd_open", "os.waitid", "signal.SIGCONT", "signal.SIGSTOP",
+        "/proc", "/sys/", "sys.platform",
+    },
+    "cli/privileges.py": {"grp", "sys.platform"},
+}  # fmt: skip
+"""Uses elsewhere: dumpcap's rings and packet sockets, behind `system.linux`; folders that are looked for first; what
+users of each system are told to type."""
+
+
+def uses_of_one_system(module: ast.Module) -> Iterator[str]:
+    """What a module uses that Linux or POSIX alone has."""
+    docstrings = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name in POSIX_MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            known = POSIX_NAMES.get(node.module, set())
+            yield from (f"{node.module}.{one.name}" for one in node.names if one.name in known)
+            if node.module in POSIX_MODULES:
+                yield node.module
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner, attribute = node.value.id, node.attr
+            signals = owner == "signal" and attribute.startswith("SIG") and attribute not in EVERYWHERE
+            if signals or attribute in POSIX_NAMES.get(owner, ()):
+                yield f"{owner}.{attribute}"
+        elif isinstance(node, ast.keyword) and node.arg in POSIX_ARGUMENTS:
+            yield node.arg
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from (folder for folder in LINUX_FOLDERS if node.value.startswith(folder))
+
+
+def test_what_one_system_alone_has_is_in_one_place() -> None:
+    found = {
+        str(path.relative_to(SOURCE)): used
+        for path in FILES
+        if path != SYSTEM and (used := set(uses_of_one_system(tree(path))))
+    }
+
+    assert found == OF_ONE_SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("code", "used"),
+    [
+        ("import fcntl", ["fcntl"]),
+        ("from os import fork", ["os.fork"]),
+        ("os.fork()", ["os.fork"]),
+        ("signal.SIGKILL", ["signal.SIGKILL"]),
+        ("signal.SIGINT", []),
+        ("Popen(words, start_new_session=True)", ["start_new_session"]),
+        ("open('/proc/self/stat')", ["/proc"]),
+        ("sys.platform == 'linux'", ["sys.platform"]),
+        ("'/proc is told of here'", []),
+    ],
+)
+def test_what_counts_as_use_of_one_system(code: str, used: list[str]) -> None:
+    assert list(uses_of_one_system(ast.parse(code))) == used

@@ -15,6 +15,8 @@ from mqttscope.analysis.views import VIEWS, named_in
 
 _DESCRIBED = re.compile(r"(?:describe|desc)\s+(?:table\s+)?(\w+)\s*;?", re.I)
 _EXPLAIN = re.compile(r"explain\b\s*(?:analyze\b)?\s*(?:\((?:\s*\w+(?:\s+\w+)?\s*,?)*\)(?=\s*\w))?", re.I)
+_BROKEN = re.compile(r"'files_(\w+)' failed: \w+: ([^\n]*)")
+"""What DuckDB says where pyarrow cannot read a table of a store (`mqttscope.analysis.local`)."""
 _PIECE = 1_000
 """Rows that are fetched at a time."""
 
@@ -36,7 +38,7 @@ class Tables(Protocol):
 def is_of_query(error: BaseException) -> bool:
     """Whether it is the query that is wrong, and not the files or the machine that it was run on."""
     wrong = duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.PermissionException
-    return isinstance(error, wrong)
+    return isinstance(error, wrong) and _BROKEN.search(str(error)) is None
 
 
 def ask(engine: Tables, sql: str, limit: int | None = None) -> Answer:
@@ -139,6 +141,11 @@ def type_name(kind: Any) -> str:
 def sentence(error: BaseException) -> str:
     """DuckDB's message about an error without the name of its kind, in one line, with the place in the query."""
     told = str(error).strip()
+    broken = _BROKEN.search(told)
+    if broken is not None:
+        return (
+            f"the table {broken[1]} cannot be read: the lake is damaged, or its store cannot be reached ({broken[2]})"
+        )
     if isinstance(error, duckdb.PermissionException):
         return "a question reads the tables of the lake alone, and no file by its name"
     head, _, drawn = told.partition("\n\nLINE ")

@@ -36,7 +36,8 @@ WRONG_REASON_RULES = ("ERR202", "CON220")
 
 
 @cache
-def _rules() -> tuple[type[Rule], ...]:
+def load_rules() -> tuple[type[Rule], ...]:
+    """The rules that are asked, loaded when they are first needed."""
     return tuple(rule for rule in all_rules().values() if not rule.is_practice())
 
 
@@ -51,7 +52,7 @@ def _now(judging: Generator[None, None, T]) -> T:
 
 def finding(conversation: Conversation) -> Generator[None, None, tuple[list[Finding], list[Finding]]]:
     """What the linter finds of the client, from the mutation's first byte on, and of the server."""
-    linter = Linter([usual_rule(rule) for rule in _rules()])
+    linter = Linter([usual_rule(rule) for rule in load_rules()])
     ranges = conversation.mutated_ranges()
     first = ranges[0][0] if ranges else 0
     options = Options(ports={SERVER.port: MQTT}, version=conversation.version)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mqttscope.errors import MqttscopeError
+from mqttscope.system import at_once_flags
 
 MAX_SESSIONS = 10_000
 """Sessions whose lines are kept of a log that is followed, about 1 kB each; the first to come are the first to go."""
@@ -76,7 +77,7 @@ class KeyLog:
                 raise BadKeysError(
                     f"key log {path}: {'Is a directory' if os.path.isdir(path) else 'is no regular file'}"
                 )
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+            os.close(os.open(path, os.O_RDONLY | at_once_flags()))
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
@@ -106,7 +107,7 @@ class KeyLog:
             return new
         if self._file < 0:
             try:
-                self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._file = os.open(self.path, os.O_RDONLY | at_once_flags())
             except OSError:
                 self._state = None
                 return new

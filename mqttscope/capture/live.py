@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from mqttscope import system
 from mqttscope.capture.read import read_capture
 from mqttscope.capture.tshark import find_tool
 from mqttscope.errors import MqttscopeError
@@ -166,7 +167,7 @@ class LiveCapture:
         """Whether nothing came since `waiting` was called before, and nothing waits in the pipe."""
         self.stopping = False
         """Whether somebody asked for the end."""
-        if sys.platform == "win32":
+        if not system.posix():
             raise CannotCaptureError(NOT_HERE)
         self._dumpcap = find_dumpcap()
         self._arguments = [self._dumpcap, "-q", "-n", "-B", str(buffer_mib)]
@@ -305,18 +306,14 @@ class LiveCapture:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 # Ctrl-C is for this process to act on: dumpcap would end before the last frames came.
-                start_new_session=True,
-                preexec_fn=_prepare_traced if hurried else _end_with_parent,
+                **system.apart(_prepare_traced if hurried else _end_with_parent),
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise CannotCaptureError(explain(str(error), self._dumpcap, self.names)) from None
         if hurried:
             shorten_time_out(self._process.pid, len(self.names))
-        if sys.platform.startswith("linux") and self._process.stdout is not None:
-            import fcntl
-
-            with suppress(OSError):
-                fcntl.fcntl(self._process.stdout, _F_SETPIPE_SZ, PIPE_BYTES)
+        if self._process.stdout is not None:
+            system.widen(self._process.stdout.fileno(), PIPE_BYTES)
 
     def _hear(self, data: bytes) -> None:
         """Keep what dumpcap says; its last words hold the counts, its first ones the cause."""
@@ -411,7 +408,7 @@ def _end_with_parent() -> None:  # pragma: no cover - runs in the child
     """Ask the kernel to end dumpcap when this program is killed: on a silent interface it would not notice."""
     # Programs that shells start in the background inherit that it is ignored, and it is what ends dumpcap.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if sys.platform.startswith("linux"):
+    if system.linux():
         import ctypes
 
         with suppress(OSError, AttributeError):
@@ -501,7 +498,9 @@ TRACE_SECONDS = 1.0
 
 _TRACEME, _SYSCALL, _DETACH, _SETOPTIONS, _GET_SYSCALL_INFO = 0, 24, 17, 0x4200, 0x420E
 _SYSGOOD, _EXITKILL = 1, 1 << 20
-_SYSCALL_STOP = signal.SIGTRAP | 0x80
+_TRAP = 5
+"""SIGTRAP, which the module is loaded without on systems that do not have it."""
+_SYSCALL_STOP = _TRAP | 0x80
 _ENTRY = 1
 _INFO_BYTES = 88
 _RX_RING, _REQUEST_BYTES = 5, 28
@@ -513,7 +512,7 @@ _Ptrace = Callable[[int, int, int, int], int]
 
 def can_shorten_time_out() -> bool:
     """Whether it can be done here."""
-    return sys.platform.startswith("linux") and os.geteuid() == 0 and _ptrace() is not None
+    return system.linux() and os.geteuid() == 0 and _ptrace() is not None
 
 
 def trace_me() -> None:  # pragma: no cover - runs in the child
@@ -544,7 +543,7 @@ def shorten_time_out(pid: int, rings: int, retire_ms: int = RETIRE_MS) -> int:
             call(_SETOPTIONS, pid, 0, _SYSGOOD | _EXITKILL)
         elif stop == _SYSCALL_STOP:
             made += _is_ring(call, pid, retire_ms)
-        elif stop != signal.SIGTRAP:
+        elif stop != _TRAP:
             deliver = stop
         if made < rings and call(_SYSCALL, pid, 0, deliver) < 0:
             return made
@@ -661,6 +660,8 @@ class DropCounter:
 
 
 def _copies(pid: int) -> list[socket.socket]:
+    if not system.linux():
+        return []
     table = Path("/proc/net/packet").read_text().splitlines()[1:]
     inodes = {f"socket:[{line.split()[-1]}]" for line in table if line.strip()}
     folder = f"/proc/{pid}/fd"

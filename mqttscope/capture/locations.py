@@ -164,8 +164,9 @@ class one_line:  # noqa: N801 - reads as a statement
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(2, MISSING) from error
-        if isinstance(error, (OSError, ValueError)):
-            raise OSError(None, str(error).strip().split("\n")[0] or type(error).__name__) from error
+        if isinstance(error, (OSError, ValueError, NotImplementedError)):
+            told = error.strerror if isinstance(error, OSError) and error.errno is None else None
+            raise OSError(None, (told or str(error)).strip().split("\n")[0] or type(error).__name__) from error
 
 
 def file_system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:

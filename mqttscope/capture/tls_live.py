@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import tempfile
 import time
 from collections import Counter, deque
@@ -26,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from mqttscope import system
 from mqttscope.capture.keylog import KeyLog
 from mqttscope.capture.tls import ARGUMENTS, SERVER_PORT, frames
 from mqttscope.capture.tshark import TsharkProcess, decrypting, find_tshark
@@ -459,7 +459,7 @@ class Tshark(Generic[T]):
         self._rest = b""
         self._looked_at = self._moved_at = time.monotonic()
         self._keys, path = _private()
-        keep = (self._keys,) if path.startswith("/dev/fd/") else ()
+        keep = () if os.path.basename(path).startswith(_KEYS) else (self._keys,)
         self._path = "" if keep else path
         words = [word.replace("{keys}", path) for word in (*command, *ARGUMENTS, *FIELDS)]
         try:
@@ -557,13 +557,12 @@ class Tshark(Generic[T]):
             self._path = ""
 
 
+_KEYS = "mqttscope-keys"
+
+
 def _private() -> tuple[int, str]:
     """A file for keys that nobody else can read, and how tshark opens it.
 
     In memory where the system has that: then it cannot stay behind, however this program ends.
     """
-    if sys.platform.startswith("linux") and hasattr(os, "memfd_create") and os.path.isdir("/dev/fd"):
-        with suppress(OSError):
-            file = os.memfd_create("mqttscope-keys")
-            return file, f"/dev/fd/{file}"
-    return tempfile.mkstemp(prefix="mqttscope-keys-")
+    return system.memory_file(_KEYS) or tempfile.mkstemp(prefix=f"{_KEYS}-")

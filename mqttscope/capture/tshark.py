@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import BinaryIO, cast
 
+from mqttscope import system
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import Frame
@@ -98,9 +99,9 @@ class TsharkProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=kept_open,
             # Ctrl-C is for this process to act on.
-            start_new_session=True,
+            **system.apart(),
+            **system.inherited(tuple(kept_open)),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -108,7 +109,7 @@ class TsharkProcess:
         self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         self.input, self.output, self.errors = (pipe.fileno() for pipe in self._pipes)
         for descriptor in (self.input, self.output, self.errors):
-            os.set_blocking(descriptor, False)
+            system.unblock(descriptor)
         self.takes_input = True
         """Whether its standard input is open."""
         self.complains = True

@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 from mqttscope.net.frame import Frame
+from mqttscope.system import lock
 
 PRIVATE = 0o600
 """Rights of new captures: what is in them may hold passwords."""
@@ -107,21 +108,6 @@ def replace_file(new: str | os.PathLike[str], path: str | os.PathLike[str]) -> N
     with suppress(OSError):
         os.chmod(new, stat.S_IMODE(os.stat(path).st_mode))
     os.replace(new, path)
-
-
-def lock(descriptor: int) -> bool:
-    """Keep others from locking this file as long as it is open here; whether nobody else has.
-
-    It is true as well where there are no such locks: on Windows, and on some network file systems.
-    """
-    with suppress(ImportError):
-        import fcntl
-
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
 
 
 APPLICATION = b"mqttscope"

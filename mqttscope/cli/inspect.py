@@ -157,7 +157,7 @@ def command(given: InspectOptions) -> int:
                 page.limit, reporter = given.limit, Measured(page)
             fast_path = None
             if export is None and wanted is None and not given.selection.connection and given.limit is None:
-                fast_path = FastPath(dissector, reporter.feed, order=reading.order)
+                fast_path = FastPath(dissector, reporter.feed, order=reading.order, passing=given.form == "jsonl")
             source = watch.follow(reading).segments(watch.skipped, fast_path=fast_path)
             events: Iterable[Event]
             if export is None:

@@ -534,6 +534,10 @@ class MutateOptions:
         CASES, "--longest", "Skip cases that need a pause longer than this.", default=10.0, show_default=True
     )
     rate: float | None = positive_option(CASES, "--rate", "Start at most N cases per second.", metavar="N")
+    jobs: int = option(
+        CASES, "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+        help="Play N cases at the same time; what seems to deviate is played again alone.",
+    )  # fmt: skip
     listing: bool = option(
         OUTPUT, "--list", is_flag=True, help="List the mutations and the statements that they break, and stop."
     )
@@ -635,7 +639,7 @@ class MutateOptions:
 PROGRAMS = ("json", "jsonl")
 """Formats of the list of mutations, and of what was written."""
 _OF_BROKERS = frozenset(
-    {"together", "spawn", "pid", "folder", "patience", "longest", "rate", "allowed", "show_secrets"}
+    {"together", "spawn", "pid", "folder", "patience", "longest", "rate", "jobs", "allowed", "show_secrets"}
     | {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}
 )
 

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from mqttscope import version_told
+from mqttscope.system import signals
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
@@ -50,7 +51,7 @@ EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 LIMIT_S = 1.8
 """What a command has for its reports after a signal; then the process ends, whatever holds it up."""
-ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+ENDINGS = tuple(signals("SIGINT", "SIGTERM", "SIGHUP"))
 """Ctrl-C, what a service manager sends, and the end of the terminal."""
 _limits: list[threading.Timer] = []
 _leaving: list[Callable[[], str | None]] = []

@@ -10,13 +10,15 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
 import click
 
+from mqttscope import system
+from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process, StartError, listening_ports
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess, RefusedError
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, longest_s
@@ -138,6 +140,8 @@ def process_of(given: MutateOptions, broker: Broker) -> Process | None:
     if not pid:
         return Process(command=given.spawn) if given.spawn else None
     process = Process(pid)
+    if system.is_running(pid) is None:
+        raise click.UsageError("--broker-pid: this system does not show what a process does; --spawn starts the broker")
     if not process.alive():
         raise click.UsageError(f"--broker-pid {pid}: there is no such process")
     ports = listening_ports(pid) if broker.local else None
@@ -338,22 +342,31 @@ async def _cases(
     left = None if given.seconds is None else given.seconds - (time.monotonic() - started)
     progress = ProgressLine(1 if given.number is not None else given.limit, left)
     progress.count(_numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given.longest))
+    crowd = None
+    if given.jobs > 1:
+        crowd = Crowd(test, given.jobs, lambda more: progress.tell(len(tried.results) + more, len(tried.deviations)))
     playing = True
     try:
-        async for result in test.run(wanted(), left):
-            playing = False
-            tried.add(result)
-            try:
-                if keep is not None and result.deviates:
-                    await keep.take(result, test, tried, progress.reducing)
-                    if test.stopped and result.number not in tried.reduced:
-                        warn(f"case {result.number} was not reduced: interrupted")
-            finally:
-                each(result, tried)
-            progress.tell(len(tried.results), len(tried.deviations))
-            playing = True
+        async with aclosing((crowd or test).run(wanted(), left)) as results:
+            async for result in results:
+                playing = False
+                tried.add(result)
+                try:
+                    if keep is not None and result.deviates:
+                        await keep.take(result, test, tried, progress.reducing)
+                        if test.stopped and result.number not in tried.reduced:
+                            warn(f"case {result.number} was not reduced: interrupted")
+                finally:
+                    each(result, tried)
+                progress.tell(len(tried.results), len(tried.deviations))
+                playing = True
     except asyncio.CancelledError:
-        tried.not_played["interrupted"] += playing
+        left_over = [] if crowd is None else list(crowd.interrupted())
+        for result in left_over:
+            tried.add(result)
+            each(result, tried)
+        if playing and not left_over:
+            tried.not_played["interrupted"] += 1
         raise
     finally:
         progress.end()

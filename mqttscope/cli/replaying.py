@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -39,6 +38,7 @@ from mqttscope.report.replay.summary import (
 )
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.when import duration
+from mqttscope.system import allow_descriptors
 from mqttscope.transport.client import resolve
 from mqttscope.transport.link import LinkError
 from mqttscope.transport.recording import HURRY_S, REST_S, Recording
@@ -283,16 +283,7 @@ def _refuse_credentials(manner: ClientOptions) -> None:
 
 def raise_limit(connections: int) -> None:
     """Each connection takes a descriptor; ask the system for as many, as far as it allows."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    wanted = connections + _SPARE_DESCRIPTORS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    allow_descriptors(connections + _SPARE_DESCRIPTORS)
 
 
 def _progress() -> Callable[[Replay | None], None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from mqttscope.cli.output import Progress
 from mqttscope.cli.reading import Reading
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureNotice, Frame, FrameSink
+from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
     from mqttscope.parallel.counts import Counts
@@ -81,21 +81,10 @@ class Sources:
 
 def processes(jobs: int | None, sources: Sources, *, divisible: bool) -> int:
     """How many processes are to work; ``divisible``: nothing else is in the way of several."""
-    count = min(MOST_UNASKED, _processors()) if jobs is None else jobs
+    count = min(MOST_UNASKED, processors()) if jobs is None else jobs
     if count == 1 or not divisible or not sources.divisible():
         return 1
     return count if jobs is not None or sources.size >= LARGE_BYTES else 1
-
-
-def can_fork() -> bool:
-    """Whether this system makes processes as they are made here: the libraries of macOS do not bear it."""
-    return hasattr(os, "fork") and sys.platform != "darwin"
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class CapturesChangedError(MqttscopeError, click.ClickException):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope import system
 from mqttscope.capture.keylog import BadKeysError
 from mqttscope.capture.live import (
     BadCaptureFilterError,
@@ -53,12 +54,6 @@ from mqttscope.report.public import make_reporter
 
 if TYPE_CHECKING:
     from mqttscope.cli.linting import Findings
-
-try:
-    import termios
-    import tty
-except ImportError:  # A system without POSIX terminals.
-    termios = None  # type: ignore[assignment]
 
 SILENCE_NS = 1_000_000_000
 """So far behind the clock the capture's time stays while nothing comes: the last frames may still be on their way."""
@@ -221,8 +216,7 @@ class Sniffing:
             try:
                 self._close()
             finally:
-                if hasattr(signal, "setitimer"):
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+                system.set_alarm(0)
                 for number, handler in before.items():
                     signal.signal(number, handler)
         self._tell()
@@ -341,17 +335,17 @@ class Sniffing:
                 raise interruption(number)
             self.capture.stop()
             limit_ending(number)
-            if hasattr(signal, "setitimer"):
-                signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+            system.set_alarm(PATIENCE_SECONDS)
 
         def end_now(number: int, frame: object) -> None:
             raise _TookTooLong
 
         if threading.current_thread() is not threading.main_thread():
             return {}
-        before = {number: signal.signal(number, end) for number in ENDINGS}
-        if hasattr(signal, "setitimer"):
-            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, end_now)
+        before: dict[int, Any] = {number: signal.signal(number, end) for number in ENDINGS}
+        alarm = system.alarm_signal()
+        if alarm is not None:
+            before[alarm] = signal.signal(alarm, end_now)
         return before
 
     def _tell(self) -> None:
@@ -475,16 +469,17 @@ _SEQUENCE = re.compile(r"\x1b[\[O][0-9;?<]*[ -/]*[@-~]?")
 class Keyboard:
     """The keys of a terminal, from :meth:`open` to :meth:`close`."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, termios: Any, tty: Any) -> None:
         self._descriptor = descriptor
+        self._termios, self._tty = termios, tty
         self._before: list[Any] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
         self._over = False
 
     def open(self) -> None:
         """Take keys as they are pressed, and show none of them."""
-        self._before = termios.tcgetattr(self._descriptor)
-        tty.setcbreak(self._descriptor, termios.TCSANOW)
+        self._before = self._termios.tcgetattr(self._descriptor)
+        self._tty.setcbreak(self._descriptor, self._termios.TCSANOW)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -492,7 +487,7 @@ class Keyboard:
             return
         before, self._before = self._before, None
         if self.is_ours():
-            termios.tcsetattr(self._descriptor, termios.TCSANOW, before)
+            self._termios.tcsetattr(self._descriptor, self._termios.TCSANOW, before)
 
     def watched(self) -> tuple[int, ...]:
         """The descriptor that a key makes readable."""
@@ -515,23 +510,22 @@ class Keyboard:
 
     def _claim(self) -> None:
         """A shell that had stopped the program may have given it back with another mode."""
+        termios = self._termios
         try:
             if termios.tcgetattr(self._descriptor)[3] & termios.ICANON:
-                tty.setcbreak(self._descriptor, termios.TCSANOW)
+                self._tty.setcbreak(self._descriptor, termios.TCSANOW)
         except (termios.error, OSError):
             self._over = True
 
     def is_ours(self) -> bool:
         """Whether this process is in the foreground: another one would be stopped for touching the terminal."""
-        try:
-            return os.tcgetpgrp(self._descriptor) == os.getpgrp()
-        except OSError:
-            return False
+        return system.in_foreground(self._descriptor)
 
 
 def keyboard() -> Keyboard | None:
     """The keys of standard input; none where it is not a terminal of this process."""
-    if termios is None or sys.stdin is None or not sys.stdin.isatty():
+    modules = system.terminal()
+    if modules is None or sys.stdin is None or not sys.stdin.isatty():
         return None
-    found = Keyboard(sys.stdin.fileno())
+    found = Keyboard(sys.stdin.fileno(), *modules)
     return found if found.is_ours() else None

@@ -20,7 +20,7 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.flows import acknowledged
 from mqttscope.net.frame import FrameSink
-from mqttscope.net.headers import locate
+from mqttscope.net.usual_frames import locate
 from mqttscope.session.connection import Connection
 
 OVERLAP_NS: Final = 10_000_000
@@ -70,11 +70,13 @@ class FastPath(FrameSink):
         order: CaptureOrder | None = None,
         counting: bool = False,
         placing: bool = False,
+        passing: bool = False,
     ) -> None:
         """``feed`` takes each event while its connection is in the state before it.
 
         ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``; with
-        ``placing``, `place_of` knows where the bytes of an event stand.
+        ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps no event, so that
+        one serves for all packets.
         """
         self.counts: dict[str, FrameCounts] = {}
         """Frames that were taken, by capture."""
@@ -86,6 +88,9 @@ class FastPath(FrameSink):
         self._order = order
         self._counting = counting
         self._placing = placing
+        self._passing = passing
+        self._event: PacketEvent | None = None
+        """The event of the last packet, where it may be used again."""
         self._data, self._start, self._end, self._frame, self._capture = b"", 0, 0, 0, ""
         """The frame that was offered last."""
 
@@ -214,8 +219,12 @@ class FastPath(FrameSink):
         offset = side.stream_offset
         # Bytes are missing of packets after a gap alone, and a gap does not come this way.
         side.stream_offset = offset + len(packet.raw)
-        # Without __init__: there is one for each packet.
-        event = _new(PacketEvent)
+        event = self._event
+        if event is None:
+            # Without __init__: there is one for each packet.
+            event = _new(PacketEvent)
+            if self._passing:
+                self._event = event
         event.connection = connection
         event.direction = direction
         event.number = number

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mqttscope.capture.write import lock, make_folder, opener
+from mqttscope.capture.write import make_folder, opener
 from mqttscope.lake import delta, shared_commit
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, dataset, reading, rows_of, writing
 from mqttscope.lake.manifest import (
@@ -37,11 +37,11 @@ from mqttscope.lake.manifest import (
     checksum_of,
     read_manifest,
     remove_strays,
-    sync_folder,
     write_manifest,
 )
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, place
+from mqttscope.system import lock, sync_folder
 
 LOCK = ".lock"
 STREAM = "stream"

@@ -24,9 +24,10 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from mqttscope.capture.write import for_the_owner, make_folder
-from mqttscope.lake.manifest import LakeError, Manifest, sync_folder
+from mqttscope.lake.manifest import LakeError, Manifest, check_files
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, opened, place
+from mqttscope.system import sync_folder
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -100,8 +101,10 @@ def earlier(lake: Lake, manifest: Manifest, generation: int) -> Manifest:
     files = _of_all(lambda name: sorted(_files_in(root, name, int(versions[name] or 0))), versions)
     found = Manifest(generation, manifest.group, manifest.settings, files=files, schema=manifest.schema)
     found.versions = {name: int(version or 0) for name, version in versions.items()}
-    if not all((root / name).exists() for name in found.table_files()):
-        raise gone
+    try:
+        check_files(root, found)
+    except LakeError:
+        raise gone from None
     return found
 
 

@@ -33,6 +33,7 @@ from zlib import crc32
 from mqttscope.capture.write import opener, replace_file
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake.store import Lake, Place, Status, StorePath, place
+from mqttscope.system import sync_folder
 
 FORMAT = 3
 NAME = "manifest.json"
@@ -320,17 +321,6 @@ def write_manifest(folder: Path, manifest: Manifest, name: str = NAME) -> None:
         os.fsync(file.fileno())
     replace_file(new, folder / name)
     sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def remove_strays(folder: Place, manifest: Manifest) -> list[str]:

@@ -127,8 +127,15 @@ class Store:
 
     @cached_property
     def _found(self) -> tuple[Any, str]:
-        with one_line():
-            return file_system(self.uri, self.settings)
+        try:
+            return file_system(self.uri, self._patient | dict(self.settings))
+        except ImportError as error:
+            raise OSError(None, f"{error}: pip install 'mqttscope[lake]'") from None
+
+    @property
+    def _patient(self) -> dict[str, str]:
+        """How long pyarrow asks a store again; by default a quarter of an hour in that of Google."""
+        return {"retry_limit_seconds": "20"} if _SCHEMES[self.uri.partition("://")[0]] == "gs" else {}
 
     @property
     def system(self) -> Any:

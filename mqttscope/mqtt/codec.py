@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from mqttscope.mqtt import packets
@@ -29,7 +30,7 @@ from mqttscope.mqtt.declare import (
     plan,
     qos_fault,
 )
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Acknowledgement, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import EMPTY, reader
 from mqttscope.mqtt.wire import Fault, counted, read_u16, read_utf8
 
@@ -39,7 +40,7 @@ _AUTH: Final = PacketType.AUTH
 Decoder = Callable[[bytes, int], ControlPacket]
 BytesLike = bytes | bytearray | memoryview
 
-_new = Publish.__new__
+_new: Final = Publish.__new__
 
 
 def decoder(kind: int, version: ProtocolVersion) -> Decoder:
@@ -52,66 +53,84 @@ def decoder(kind: int, version: ProtocolVersion) -> Decoder:
     return plan(cls, version)
 
 
+_read_block: Final = reader(PacketType.PUBLISH)
+
+
+def read_publish(raw: bytes, position: int, *, five: bool) -> Publish:
+    """A PUBLISH whose body begins at ``position``; ``five``: of 5.0.  Raises `Fault` where it breaks the layout."""
+    flags = raw[0]
+    qos = flags >> 1 & 3
+    if qos == 3:
+        raise qos_fault()
+    end = len(raw)
+    start = position + 2
+    after = start + (raw[position] << 8 | raw[position + 1]) if start <= end else end + 1
+    try:
+        topic_name = raw[start:after].decode()
+    except UnicodeDecodeError:
+        topic_name = "\0"
+    if after > end or "\0" in topic_name:
+        topic_name, after = read_utf8(raw, position, end)  # which says what is wrong
+    packet_identifier = None
+    if qos:
+        packet_identifier, after = read_u16(raw, after, end)
+    properties = None
+    if five:
+        if after < end and not raw[after]:
+            properties = EMPTY
+            after += 1
+        else:
+            properties, after = _read_block(raw, after, end)
+    made: Publish = _new(Publish)
+    made.dup = flags & 8 != 0
+    made.qos = qos
+    made.retain = flags & 1 != 0
+    made.topic_name = topic_name
+    made.packet_identifier = packet_identifier
+    made.properties = properties
+    made.payload = raw[after:]
+    made.raw = raw
+    made.header_flags = None
+    made.missing = 0
+    return made
+
+
 def _publish(version: ProtocolVersion) -> Decoder:
     five = version == ProtocolVersion.V5
-    read_block = reader(PacketType.PUBLISH)
 
     def decode(raw: bytes, position: int) -> ControlPacket:
-        flags = raw[0]
-        qos = flags >> 1 & 3
-        if qos == 3:
-            raise qos_fault()
-        end = len(raw)
-        start = position + 2
-        after = start + (raw[position] << 8 | raw[position + 1]) if start <= end else end + 1
-        try:
-            topic_name = raw[start:after].decode()
-        except UnicodeDecodeError:
-            topic_name = "\0"
-        if after > end or "\0" in topic_name:
-            topic_name, after = read_utf8(raw, position, end)  # which says what is wrong
-        packet_identifier = None
-        if qos:
-            packet_identifier, after = read_u16(raw, after, end)
-        properties = None
-        if five:
-            if raw[after : after + 1] == b"\0":
-                properties = EMPTY
-                after += 1
-            else:
-                properties, after = read_block(raw, after, end)
-        made = _new(Publish)
-        made.dup = flags & 8 != 0
-        made.qos = qos
-        made.retain = flags & 1 != 0
-        made.topic_name = topic_name
-        made.packet_identifier = packet_identifier
-        made.properties = properties
-        made.payload = raw[after:]
-        made.raw = raw
-        made.header_flags = None
-        made.missing = 0
-        return made
+        return read_publish(raw, position, five=five)
 
     return decode
 
 
-def _acknowledgement(cls: type[Puback | Pubrec | Pubrel | Pubcomp], version: ProtocolVersion) -> Decoder:
+def short_acknowledgement(make: Callable[[], Acknowledgement], raw: bytes) -> Acknowledgement:
+    """An acknowledgement of four bytes, which has nothing but the Packet Identifier; ``make`` is that of `SHORT`."""
+    made = make()
+    made.packet_identifier = raw[2] << 8 | raw[3]
+    made.reason_code = None
+    made.properties = None
+    made.raw = raw
+    made.header_flags = None
+    made.missing = 0
+    return made
+
+
+SHORT: Final[dict[int, Callable[[], Acknowledgement]]] = {
+    cls.packet_type << 4 | cls.fixed_flags: partial(cls.__new__, cls) for cls in (Puback, Pubrec, Pubrel, Pubcomp)
+}
+"""What makes acknowledgements without calling ``__init__``, by the first byte of one without a fault in it."""
+
+
+def _acknowledgement(cls: type[Acknowledgement], version: ProtocolVersion) -> Decoder:
     planned = plan(cls, version)
     first = cls.packet_type << 4 | cls.fixed_flags
-    new = cls.__new__
+    make = SHORT[first]
 
     def decode(raw: bytes, position: int) -> ControlPacket:
         if len(raw) != 4 or position != 2 or raw[0] != first:
             return planned(raw, position)
-        made = new(cls)
-        made.packet_identifier = raw[2] << 8 | raw[3]
-        made.reason_code = None
-        made.properties = None
-        made.raw = raw
-        made.header_flags = None
-        made.missing = 0
-        return made
+        return short_acknowledgement(make, raw)
 
     return decode
 

@@ -198,12 +198,20 @@ declare(Publish, PacketType.PUBLISH)
 
 
 @dataclass(slots=True)
-class Puback(ControlPacket):
-    """PUBACK - QoS 1 acknowledgement.  5.0 section 3.4."""
+class Acknowledgement(ControlPacket):
+    """What the four acknowledgements of a PUBLISH have in common."""
 
     packet_identifier: Known[int] = wire(U16, default=0)
-    reason_code: int | None = wire(reason_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
+    reason_code: int | None = None
     """``None`` where it was left out, which means 0x00."""
+    properties: Properties | None = None
+
+
+@dataclass(slots=True)
+class Puback(Acknowledgement):
+    """PUBACK - QoS 1 acknowledgement.  5.0 section 3.4."""
+
+    reason_code: int | None = wire(reason_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
 
 
@@ -211,10 +219,9 @@ declare(Puback, PacketType.PUBACK)
 
 
 @dataclass(slots=True)
-class Pubrec(ControlPacket):
+class Pubrec(Acknowledgement):
     """PUBREC - QoS 2, part 1: received.  5.0 section 3.5."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
     reason_code: int | None = wire(reason_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
 
@@ -223,10 +230,9 @@ declare(Pubrec, PacketType.PUBREC)
 
 
 @dataclass(slots=True)
-class Pubrel(ControlPacket):
+class Pubrel(Acknowledgement):
     """PUBREL - QoS 2, part 2: release.  5.0 section 3.6.  In 3.1 its flags may carry DUP."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
     reason_code: int | None = wire(reason_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
 
@@ -235,10 +241,9 @@ declare(Pubrel, PacketType.PUBREL, fixed_flags=2)
 
 
 @dataclass(slots=True)
-class Pubcomp(ControlPacket):
+class Pubcomp(Acknowledgement):
     """PUBCOMP - QoS 2, part 3: complete.  5.0 section 3.7."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
     reason_code: int | None = wire(reason_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
 

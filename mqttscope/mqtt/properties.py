@@ -177,6 +177,10 @@ for _row in PROPERTIES:
     setattr(Properties, _row.name, _accessor(_row))
 
 EMPTY: Final = Properties()
+BLOCKS_KEPT: Final = 4_096
+"""Blocks of each packet type that are kept as they were read, since most come again."""
+LONGEST_KEPT: Final = 256
+"""Bytes of the longest of them."""
 
 Reader = Callable[[bytes, int, int], tuple[Properties, int]]
 
@@ -191,6 +195,7 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
     for row in PROPERTIES:
         if owner in row.packets:
             reads[row.identifier] = row.wire.read
+    kept: dict[bytes, Properties] = {}
 
     def read(buffer: bytes, position: int, end: int, examine: Examination | None = None) -> tuple[Properties, int]:
         if position >= end:
@@ -212,6 +217,10 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
             return EMPTY, at
         if stop > end:
             raise _too_long(position, stop - at, end - at)
+        raw = buffer[at:stop]
+        known = kept.get(raw)
+        if known is not None:
+            return known, stop
         items: list[tuple[int, Any]] = []
         while at < stop:
             number = buffer[at]
@@ -222,6 +231,10 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
             items.append((number, value))
         block = _new(Properties)
         block.items = tuple(items)
+        if len(raw) <= LONGEST_KEPT:
+            if len(kept) >= BLOCKS_KEPT:
+                kept.clear()
+            kept[raw] = block
         return block, at
 
     return read

@@ -14,8 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from mqttscope.mqtt.codec import FAST, NEED_MORE, decode_framed, packet_end, reserved, too_long, truncated, unbelieved
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.codec import (
+    FAST,
+    NEED_MORE,
+    SHORT,
+    decode_framed,
+    packet_end,
+    read_publish,
+    reserved,
+    short_acknowledgement,
+    too_long,
+    truncated,
+    unbelieved,
+)
+from mqttscope.mqtt.constants import V5, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Connect, Publish
 from mqttscope.mqtt.resync import evidence, find_packets
@@ -52,6 +64,9 @@ class Unparsed:
     """Type of the packet they belong to, when that is known."""
 
 
+_PUBLISH: Final = 3
+_SHORT_LENGTH: Final = 2
+"""Bytes before and after the fixed header of an acknowledgement with nothing but a Packet Identifier."""
 _UNKNOWN: Final[tuple[None, ...]] = (None,) * 16
 """No fast decoders: while the version is unknown every packet is looked at for evidence."""
 
@@ -111,8 +126,15 @@ class PacketStream:
             return None
         if body + length != len(data) or not self.version_source or length > self.max_packet_bytes - body:
             return None
-        decoder = FAST[self.version][data[0] >> 4]
+        kind = data[0] >> 4
         try:
+            if kind == _PUBLISH:
+                return read_publish(data, body, five=self.version is V5)
+            if length == _SHORT_LENGTH and body == _SHORT_LENGTH:
+                make = SHORT.get(data[0])
+                if make is not None:
+                    return short_acknowledgement(make, data)
+            decoder = FAST[self.version][kind]
             return None if decoder is None else decoder(data, body)
         except Fault:
             return None

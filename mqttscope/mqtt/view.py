@@ -24,6 +24,9 @@ PAYLOAD_LIMIT: Final = 65_536
 _SECRETS: Final = frozenset(row.identifier for row in PROPERTIES if row.secret)
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL_BYTE: Final = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_FIRST_BYTES: Final = 64
+"""So many bytes are looked at before others: what is no text at all shows it there."""
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _WITHOUT_BYTE: Final = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates that stand for no byte."""
@@ -33,6 +36,8 @@ View = dict[str, Any]
 
 def printable(value: bytes) -> str | None:
     """The text of bytes that are UTF-8 without control characters (tab and line ends are fine), else ``None``."""
+    if not value.isascii() and _CONTROL_BYTE.search(value, 0, _FIRST_BYTES) is not None:
+        return None
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -288,6 +288,11 @@ def again(flow: RecordedFlow, document: dict[str, Any]) -> Case:
     return _case(one, flow, document["seed"], document["case"], document["sender"])
 
 
+def remade(made: Case, flow: RecordedFlow) -> Case:
+    """The same mutation with the same choices, applied to another form of its flow; `NotApplicableError` as `apply`."""
+    return _case(made.mutation, flow, made.seed, made.number, made.flow.sender)
+
+
 def _change_json(one: Change) -> dict[str, Any]:
     return {
         "entry": one.entry,

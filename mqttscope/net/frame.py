@@ -8,6 +8,7 @@ direction, decrypted by a program that has the keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(slots=True)
@@ -66,6 +67,10 @@ class FrameSink:
         ``False`` where it did not: then nothing has happened, and the reader yields the frame.
         """
         return False
+
+
+COMPILED: Final = not hasattr(FrameSink.take, "__code__")
+"""Whether mypyc has compiled this package: then single bytes are read faster than a `struct.Struct` unpacks them."""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from typing import Final
 from mqttscope.net import links
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
+from mqttscope.net.usual_frames import locate
 
 MAX_TUNNELS: Final = 8
 """How many tunnels one frame may nest."""
@@ -55,16 +56,6 @@ TCP_DATA_OFFSET: Final = NotSegment("malformed", "the TCP data offset is below 2
 
 _new = Segment.__new__
 
-_PLAIN_IPV4: Final = b"\x08\0\x45"
-"""EtherType of IPv4, version 4 with 20 bytes of header."""
-_PLAIN_IPV6: Final = b"\x86\xdd\x60"
-"""EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
-_ONE_TAG: Final = b"\x81\0"
-"""EtherType of a VLAN tag (IEEE 802.1Q)."""
-_WHOLE: Final = (b"\x40\0", b"\0\0")
-"""Flags and offset of an IPv4 datagram that is no fragment."""
-_IPV4_WITHOUT_OPTIONS: Final = 0x45
-"""Version 4 with 20 bytes of header."""
 _TCP: Final = 6
 _UDP: Final = 17
 _GRE: Final = 47
@@ -121,77 +112,6 @@ _UDP_PORTS: Final = (
 _MQTT_SN_TYPES: Final = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
 _ENCAPSULATED: Final = 0xFE
 """Type of what a forwarder puts before the message of a client that has no IP."""
-
-
-TcpHeader = tuple[bytes, int, int, int, int, int, int, int]
-"""Direction key, sequence and acknowledgment number, flags, window, and where in the buffer the options of the TCP
-header begin, the payload begins and ends."""
-_UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
-
-
-def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
-    """Where the TCP segment is in a frame that lies in ``data`` from ``start`` to ``stop``, if the frame is usual.
-
-    The key is empty where it is not.  Nearly all frames of most captures are not worth a walk: Ethernet II with at most
-    one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP segment that was captured whole; or
-    the same IPv4 without a link layer, as recordings of live runs have it.
-    """
-    size = stop - start
-    key = b""
-    if link_type == 1 and size >= 54:
-        begin = data[start + 12 : start + 15]
-        if begin == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-                "!H2xHxB14xIIBBH", data, start + 16
-            )
-            if protocol == 6 and not fragment & 0x3FFF:
-                key = data[start + 26 : start + 38]
-                body, end = start + 34, start + 14 + length
-        elif size < 74:
-            pass  # too short for what may come now, or padded
-        elif begin == _PLAIN_IPV6:
-            length, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-                "!HB37xIIBBH", data, start + 18
-            )
-            if protocol == 6:
-                key = data[start + 22 : start + 58]
-                body, end = start + 54, start + 54 + length
-        elif begin[:2] == _ONE_TAG and data[start + 16 : start + 19] == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-                "!H2xHxB14xIIBBH", data, start + 20
-            )
-            identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
-            if protocol == 6 and not fragment & 0x3FFF and identifier != b"\0\0":
-                key = direction_key(data[start + 30 : start + 38], data[start + 38 : start + 42], identifier)
-                body, end = start + 38, start + 18 + length
-    elif link_type == 101 and size >= 40 and data[start] == _IPV4_WITHOUT_OPTIONS:
-        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = unpack_from(
-            "!H2xHxB14xIIBBH", data, start + 2
-        )
-        if protocol == 6 and not fragment & 0x3FFF:
-            key = data[start + 12 : start + 24]
-            body, end = start + 20, start + length
-    if key and data_offset >= 0x50:
-        begins = body + (data_offset >> 2 & 0x3C)
-        if begins <= end <= stop:
-            return key, sequence, acknowledgment, flags, window, body + 20, begins, end
-    return _UNUSUAL
-
-
-def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
-    """The endpoints of a TCP segment in a frame that lies in ``data``; empty where the frame is not usual.
-
-    For callers that need no more of the Ethernet frames that `locate` takes; the TCP header may still be damaged.
-    """
-    if link_type != 1 or stop - start < 54:
-        return b""
-    begin = data[start + 12 : start + 15]
-    at = start if begin == _PLAIN_IPV4 else start + 4  # with a VLAN tag
-    if begin == _PLAIN_IPV6:
-        return data[start + 22 : start + 58] if stop - start >= 74 and data[start + 20] == _TCP else b""
-    if at != start and (stop - start < 74 or begin[:2] != _ONE_TAG or data[at + 12 : at + 15] != _PLAIN_IPV4):
-        return b""
-    return data[at + 26 : at + 38] if data[at + 23] == _TCP and data[at + 20 : at + 22] in _WHOLE else b""
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
+from mqttscope import system
 from mqttscope.errors import MqttscopeError
 from mqttscope.parallel.walk import IndivisibleError, Share
 
@@ -110,8 +111,8 @@ class Crew:
     def __enter__(self) -> Crew:
         for number in range(self.count):
             inner, outer = os.pipe()
-            _widen(outer)
-            process = os.fork()
+            system.widen(outer, PIPE_BYTES)
+            process = system.fork()
             if not process:
                 for known in (*self._pipes, inner):
                     os.close(known)
@@ -134,8 +135,7 @@ class Crew:
     def kill(self) -> None:
         """End the processes, whatever they are at."""
         for process in self._running.values():
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+            system.kill(process)
 
     def stop(self) -> None:
         """Ask the processes to come to an end; those that did not make a `Stop` take no notice."""
@@ -175,8 +175,8 @@ class Crew:
         outlet, code = Outlet(descriptor), 1
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            for name in ("SIGTERM", "SIGHUP"):
-                signal.signal(getattr(signal, name), signal.SIG_DFL)
+            for one in system.signals("SIGTERM", "SIGHUP"):
+                signal.signal(one, signal.SIG_DFL)
             outlet.send(pickle.dumps(self._work(Share(number, self.count), outlet)), END)
             code = 0
         except IndivisibleError as why:
@@ -212,14 +212,6 @@ def _packed(error: BaseException) -> bytes:
     except Exception:
         packed = pickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), trace))
     return packed
-
-
-def _widen(descriptor: int) -> None:
-    """Let a pipe hold more, so that a process is not stopped as soon as its parent is at something else."""
-    with suppress(ImportError, AttributeError, OSError):
-        import fcntl
-
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def unpickled(message: bytearray) -> Any:

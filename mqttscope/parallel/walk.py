@@ -22,9 +22,9 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
-from mqttscope.net.headers import plain_endpoints
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key
+from mqttscope.net.usual_frames import plain_endpoints
 
 MAX_OWNERS: Final = 200_000
 """Directions of flows of which it is kept whose they are."""

@@ -33,7 +33,7 @@ from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import transport_view, without_secrets
 from mqttscope.redact.credentials import starred_name
 from mqttscope.redact.packets import DISGUISED, hides_payload
-from mqttscope.redact.secrets import SHORTEST, is_suspect, without_tokens
+from mqttscope.redact.secrets import SHORTEST, suspicions, without_tokens
 from mqttscope.redact.values import without_names_of, without_tokens_of
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
@@ -42,6 +42,7 @@ from mqttscope.session.connection import Connection
 __all__ = ["SCHEMA", "JsonLines", "dumps", "harmless"]
 
 SCHEMA: Final = 1
+_dumps: Final = orjson.dumps
 
 Names = Callable[[Connection, Direction], str]
 
@@ -64,13 +65,13 @@ class JsonLines:
         self.show_secrets = show_secrets
         self._clock = Clock()
         self._lines = PacketLines(payload_limit, show_secrets=show_secrets, names=names)
-        self._line = self.packet_line = self._lines.line
+        self.packet_line = self._lines.line
         self._waiting: list[str] = []
         self._together = LINES_TOGETHER if getattr(sink, "immediate", True) is False else 1
 
     def feed(self, event: Event) -> None:
         """Write one event."""
-        line = self._line(event) if type(event) is PacketEvent else self.other(event)
+        line = self._lines.line(event) if type(event) is PacketEvent else self.other(event)
         if line is not None:
             self._waiting.append(line)
             if len(self._waiting) >= self._together:
@@ -82,7 +83,7 @@ class JsonLines:
 
     def line(self, event: Event) -> str | None:
         """The line of an event for who writes it, ``None`` for one that has none; as text that may hold all of JSON."""
-        return self._line(event) if type(event) is PacketEvent else self.other(event)
+        return self._lines.line(event) if type(event) is PacketEvent else self.other(event)
 
     def close(self) -> None:
         """Write what waits."""
@@ -251,6 +252,10 @@ LONGEST_KEPT: Final = 512
 """Characters of the longest JSON of a topic or a property block that is kept."""
 CONNECTIONS_KEPT: Final = 10_000
 """Connections whose part of the line is kept."""
+FORMS_KEPT: Final = 4_096
+"""Forms of payloads of which it is kept how they are written."""
+LONGEST_FORM: Final = 512
+"""Bytes of the longest payload whose form is looked at."""
 STARTS_KEPT: Final = 10_000
 """Beginnings of packets, by their first three bytes, whose part of the line is kept."""
 
@@ -266,8 +271,28 @@ _FLAGS: Final = tuple(
 _ACKNOWLEDGEMENTS: Final = frozenset((Puback, Pubrec, Pubrel, Pubcomp))
 _PINGS: Final = frozenset((Pingreq, Pingresp))
 
-_Introduction = tuple[int, str, str]
-"""Revision of the connection it holds for, from the client, from the server."""
+_DIGITS: Final = b"0123456789"
+_UNUSUAL: Final = 0
+"""How the payload of a form is written: after a closer look,"""
+_PLAIN: Final = 1
+"""as it is,"""
+_QUOTED: Final = 2
+"""with a backslash before quotation marks,"""
+_ESCAPED: Final = 3
+"""or as text that JSON has to escape otherwise."""
+
+
+class _Introduction:
+    """The parts of a line that name a connection."""
+
+    __slots__ = ("from_client", "from_server", "revision")
+
+    def __init__(self, revision: int, from_client: str, from_server: str) -> None:
+        self.revision = revision
+        """Of the connection it holds for."""
+        self.from_client = from_client
+        self.from_server = from_server
+
 
 _OUTCOMES: Final = tuple(
     f'"reason_code":{code},"reason":"{REASON_CODES.get(code, "Unknown")}","properties":{{}}}}}}\n'
@@ -280,7 +305,8 @@ class PacketLines:
     """Makes the line of each packet, and the envelope of other events.
 
     What recurs is made once and kept, as far as the limits above allow: the second of the time, what names the
-    connection (until that changes), what follows from the first bytes of the packet, topics and property blocks.
+    connection (until that changes), what follows from the first bytes of the packet, topics and property blocks, and
+    how payloads of one form are written: of those that differ in their digits alone.
     """
 
     def __init__(self, payload_limit: int, *, show_secrets: bool, names: Names | None = None) -> None:
@@ -289,10 +315,12 @@ class PacketLines:
         self._named = names
         self._clock = Clock()
         self._capture: str | None = None
-        self._opening = ""
-        self._second: str | None = None
-        self._time = ""
+        self._opening = self._packet_opening = ""
+        self._second_ns = -1 << 64
+        """Where the second begins whose time is kept; at first one that no capture has."""
+        self._time = self._second = ""
         self._connections: dict[int, _Introduction] = {}
+        self._forms: dict[bytes, int] = {}
         self._starts: dict[bytes, str] = {}
         self._topics: dict[str, str] = {}
         self._blocks: dict[tuple[tuple[int, Any], ...], str] = {}
@@ -303,21 +331,26 @@ class PacketLines:
         connection = event.connection
         if event.capture is not self._capture:
             self._open(event.capture)
-        nanoseconds = str(event.timestamp_ns)
-        fraction = nanoseconds[-9:] if nanoseconds[:-9] == self._second else self._turn(event.timestamp_ns)
-        parts = self._connections.get(connection.number)
-        if parts is None or parts[0] != connection.revision:
-            parts = self._introduce(connection)
+        timestamp_ns = event.timestamp_ns
+        past_ns = timestamp_ns - self._second_ns
+        if past_ns < 0 or past_ns >= _SECOND:
+            past_ns = self._turn(timestamp_ns)
+        fraction = str(_SECOND + past_ns)[1:]
+        named = self._connections.get(connection.number)
+        if named is None or named.revision != connection.revision:
+            named = self._introduce(connection)
         raw = packet.raw
         start = self._starts.get(raw[:3])
         if start is None or packet.missing:
             start = self._start(raw, packet.missing)
+        # Before 1970 the digits of the time are not those of the second and of the nanoseconds after it.
+        nanoseconds = self._second + fraction if self._second else str(timestamp_ns)
         head = (
-            f'{{"schema":1,"event":"packet",{self._opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
-            f'"timestamp_ns":{nanoseconds},{parts[1] if event.direction is _C2S else parts[2]},"packet":{event.number},'
-            f'"type":"{start}'
+            f'{self._packet_opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
+            f'"timestamp_ns":{nanoseconds},{named.from_client if event.direction is _C2S else named.from_server},'
+            f'"packet":{event.number},"type":"{start}'
         )
-        if type(packet) is Publish and (name := packet.topic_name) not in DISGUISED and not connection.doubtful:
+        if type(packet) is Publish and not connection.doubtful and (name := packet.topic_name) not in DISGUISED:
             topic = event.topic
             shown = resolved = self._topics.get(name) or self._topic(name)
             if topic is not name:
@@ -335,14 +368,7 @@ class PacketLines:
                 missing = f',"missing":{packet.missing}' if packet.missing else ""
                 end = f'{value}}},"topic":{resolved}{missing}}}\n'
             else:
-                content = printable(payload)
-                if len(payload) >= SHORTEST and not self.show_secrets:
-                    looked_at = payload.decode("latin-1") if content is None else content
-                    if is_suspect(looked_at):
-                        payload = without_tokens(payload)
-                        content = printable(payload)
-                shown_as = f'"hex":"{payload.hex()}"' if content is None else f'"text":{dumps_text(content)}'
-                end = f'{{"length":{len(payload)},{shown_as}}}}},"topic":{resolved}}}\n'
+                end = f'{{"length":{len(payload)},{self._payload(payload)}}}}},"topic":{resolved}}}\n'
             return (
                 f'{head}{shown},"packet_identifier":{"null" if identifier is None else identifier},{properties}'
                 f'"payload":{end}'
@@ -363,6 +389,41 @@ class PacketLines:
         fields = view(shown_packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 
+    def _payload(self, payload: bytes) -> str:
+        """How a payload within the limit is shown: ``text`` or ``hex``, with its value."""
+        if len(payload) <= LONGEST_FORM and payload.isascii():
+            # Without its digits it is like many others; no escape, no credential and no control character has one.
+            form = payload.translate(None, _DIGITS)
+            how = self._forms.get(form, -1)
+            if how < 0:
+                how = self._form(form)
+            if how == _PLAIN:
+                return f'"text":"{payload.decode()}"'
+            if how == _QUOTED:
+                quoted = payload.decode().replace('"', '\\"')
+                return f'"text":"{quoted}"'
+            if how == _ESCAPED:
+                return f'"text":{dumps_text(payload.decode())}'
+        content = printable(payload)
+        if len(payload) >= SHORTEST and not self.show_secrets and suspicions(payload):
+            payload = without_tokens(payload)
+            content = printable(payload)
+        return f'"hex":"{payload.hex()}"' if content is None else f'"text":{dumps_text(content)}'
+
+    def _form(self, form: bytes) -> int:
+        """How payloads are written that are this, in ASCII, without their digits."""
+        content = form.decode()
+        if printable(form) is None or (not self.show_secrets and suspicions(form)):
+            how = _UNUSUAL
+        elif "\\" in content or not content.isprintable():
+            how = _ESCAPED
+        else:
+            how = _QUOTED if '"' in content else _PLAIN
+        if len(self._forms) >= FORMS_KEPT:
+            self._forms.clear()
+        self._forms[form] = how
+        return how
+
     def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
         """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
         hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
@@ -379,11 +440,12 @@ class PacketLines:
         """What the line of an event that is no packet begins with: capture, frame, time, connection, direction."""
         if event.capture is not self._capture:
             self._open(event.capture)
-        parts = self._introduce(event.connection)
-        fraction = self._turn(event.timestamp_ns)
+        named = self._introduce(event.connection)
+        past_ns = self._turn(event.timestamp_ns)
         return (
-            f'{{"schema":{SCHEMA},"event":"{name}",{self._opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
-            f'"timestamp_ns":{event.timestamp_ns},{parts[1] if event.direction is _C2S else parts[2]}'
+            f'{{"schema":{SCHEMA},"event":"{name}",{self._opening}{event.frame},'
+            f'"timestamp":"{self._time}.{past_ns:09d}Z","timestamp_ns":{event.timestamp_ns},'
+            f"{named.from_client if event.direction is _C2S else named.from_server}"
         )
 
     def forget(self, connection: Connection) -> None:
@@ -393,23 +455,25 @@ class PacketLines:
     def _open(self, capture: str) -> None:
         self._capture = capture
         self._opening = f'"capture":{dumps_text(text(capture))},"frame":'
+        self._packet_opening = f'{{"schema":{SCHEMA},"event":"packet",{self._opening}'
 
-    def _turn(self, timestamp_ns: int) -> str:
+    def _turn(self, timestamp_ns: int) -> int:
         """Go to another second; returns the nanoseconds in it."""
-        second, fraction = divmod(timestamp_ns, _SECOND)
+        second, past_ns = divmod(timestamp_ns, _SECOND)
+        self._second_ns = timestamp_ns - past_ns
         self._time = self._clock.iso(timestamp_ns).partition(".")[0]
-        # Only then are all digits but the last nine the second as it is kept.
-        self._second = str(second) if second > 0 else None
-        return f"{fraction:09d}"
+        # Only then are all digits but the last nine those of the second.
+        self._second = str(second) if second > 0 else ""
+        return past_ns
 
     def _introduce(self, connection: Connection) -> _Introduction:
         """The parts of a line that name the connection, for both directions."""
         kept = self._connections.get(connection.number)
-        if kept is None or kept[0] != connection.revision:
+        if kept is None or kept.revision != connection.revision:
             if len(self._connections) >= CONNECTIONS_KEPT:
                 self._connections.clear()
             named = self._named or self.names
-            kept = connection.revision, named(connection, _C2S), named(connection, _S2C)
+            kept = _Introduction(connection.revision, named(connection, _C2S), named(connection, _S2C))
             self._connections[connection.number] = kept
         return kept
 
@@ -496,7 +560,7 @@ def dumps(value: Any) -> bytes:
 
 def dumps_text(value: Any) -> str:
     """Compact JSON."""
-    return orjson.dumps(value).decode()
+    return _dumps(value).decode()
 
 
 def shown_name(name: str | None, *, show_secrets: bool) -> Any:

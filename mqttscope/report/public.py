@@ -49,7 +49,7 @@ from mqttscope.redact.packets import (
     joined,
     visible_fields,
 )
-from mqttscope.redact.secrets import REACH, SHORTEST, is_suspect
+from mqttscope.redact.secrets import REACH, SHORTEST, suspicions
 from mqttscope.redact.values import names_hidden, public, public_damaged, without_names_of
 from mqttscope.report.base import Reporter, Sink, View
 
@@ -141,7 +141,7 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
         if shown is not None and len(payload) > shown:
             payload = payload[: shown + REACH]
         if (
-            (len(payload) < SHORTEST or not is_suspect(payload.decode("latin-1")))
+            (len(payload) < SHORTEST or not suspicions(payload))
             and not connection.doubtful
             and packet.topic_name not in DISGUISED  # type: ignore[attr-defined]
         ):

@@ -12,9 +12,24 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RESERVED, Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import (
+    BRIDGE_LEVELS,
+    Acknowledgement,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
 from mqttscope.mqtt.properties import EMPTY, TOPIC_ALIAS, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.redact.packets import (
@@ -32,12 +47,9 @@ from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side, p
 
 C2S: Final = Direction.CLIENT_TO_SERVER
 S2C: Final = Direction.SERVER_TO_CLIENT
-KNOWN_LEVELS: Final = (*ProtocolVersion, *packets.BRIDGE_LEVELS)
+KNOWN_LEVELS: Final = (*ProtocolVersion, *BRIDGE_LEVELS)
 """Protocol levels that say for certain which version is spoken."""
-_PUBACK: Final = PacketType.PUBACK
-_PUBREC: Final = PacketType.PUBREC
 _PUBREL: Final = PacketType.PUBREL
-_PUBCOMP: Final = PacketType.PUBCOMP
 
 
 class ConnectionPhase(StrEnum):
@@ -256,7 +268,7 @@ class Connection:
         """The side that receives in this direction."""
         return self.server_side if direction is C2S else self.client_side
 
-    def resolve_topic(self, packet: packets.Publish, direction: Direction) -> str | None:
+    def resolve_topic(self, packet: Publish, direction: Direction) -> str | None:
         """Topic of a PUBLISH before it is applied: its own, or its alias's as it stands now; ``None`` if unknown."""
         if packet.topic_name:
             return packet.topic_name
@@ -288,7 +300,7 @@ class Connection:
         ``damaged`` are the bytes of one that breaks the layout: what stands in the place of its Client Identifier may
         be its password.
         """
-        if isinstance(packet, packets.Connect):
+        if isinstance(packet, Connect):
             level = packet.known("protocol_level")
             if level in KNOWN_LEVELS:
                 self.version, self.version_known, self.version_evidence = packet.version, True, "CONNECT"
@@ -299,7 +311,7 @@ class Connection:
             if not damaged or is_identified(damaged):
                 self.client_identifier = packet.known("client_identifier")
             self.revision += 1
-        elif isinstance(packet, packets.Connack) and packet.properties is not None:
+        elif isinstance(packet, Connack) and packet.properties is not None:
             assigned = packet.properties.assigned_client_identifier
             if assigned is not None:
                 self.client_identifier = assigned
@@ -313,29 +325,31 @@ class Connection:
         side.last_timestamp_ns = timestamp_ns
         if side.doubt:
             self._believe(packet, side)
-        if type(packet) is packets.Publish:
+        if type(packet) is Publish:
             block = packet.properties
             if packet.qos or (block is not None and block.items):
                 self._publish(packet, side, direction, number, frame, timestamp_ns)
             if packet.missing:
                 side.bytes += packet.missing
             return
-        kind = packet.packet_type
-        if kind is _PUBACK or kind is _PUBCOMP:
+        if not isinstance(packet, Acknowledgement):
+            self._other(packet, side, direction, number, frame, timestamp_ns)
+            return
+        kind = type(packet)
+        if kind is Puback or kind is Pubcomp:
             # The usual end of an exchange: the acknowledged side's table loses it.
+            identifier = packet.packet_identifier
             sender = self.server_side if side is self.client_side else self.client_side
-            running = sender.exchanges.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
+            running = sender.exchanges.pop(identifier, None)
             if running is not None:
                 if running.kind == "publish":
                     sender.in_flight -= 1
                 else:
-                    sender.exchanges[running.packet_identifier] = running
-            if kind is _PUBCOMP:
-                side.receiving.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
-        elif kind is _PUBREC or kind is _PUBREL:
-            self._qos_2(packet, kind, side, direction, number)
+                    sender.exchanges[identifier] = running
+            if kind is Pubcomp:
+                side.receiving.pop(identifier, None)
         else:
-            self._other(packet, side, direction, number, frame, timestamp_ns)
+            self._qos_2(packet, side, direction, number)
 
     def distrust(self, found: Malformed | Unparsed, direction: Direction) -> None:
         """Take note of bytes that are no packet: what comes after them may be the rest of a secret in them."""
@@ -382,31 +396,31 @@ class Connection:
             side.ping_packet, side.ping_timestamp_ns = number, timestamp_ns
         elif kind == PacketType.PINGRESP:
             self.receiver(direction).ping_packet = None
-        elif isinstance(packet, packets.Connect):
+        elif isinstance(packet, Connect):
             first = side.stream_offset <= len(packet.raw)
             side.doubt = SUSPECT if first else max(side.doubt, SUSPECT)
             self._note_doubt()
             self._connect(packet, number, timestamp_ns)
-        elif isinstance(packet, packets.Connack):
+        elif isinstance(packet, Connack):
             side.doubt = max(side.doubt, SUSPECT)
             self._connack(packet, number)
-        elif isinstance(packet, packets.Auth):
+        elif isinstance(packet, Auth):
             side.doubt = max(side.doubt, SUSPECT)
-        elif isinstance(packet, packets.Subscribe):
+        elif isinstance(packet, Subscribe):
             count = len(packet.known("subscriptions") or ())
             side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "subscribe", filters=count))
-        elif isinstance(packet, packets.Unsubscribe):
+        elif isinstance(packet, Unsubscribe):
             count = len(packet.known("topic_filters") or ())
             side.begin(Exchange(packet.packet_identifier, number, frame, timestamp_ns, "unsubscribe", filters=count))
-        elif isinstance(packet, packets.Suback):
+        elif isinstance(packet, Suback):
             self.receiver(direction).finish(packet.packet_identifier, "subscribe")
-        elif isinstance(packet, packets.Unsuback):
+        elif isinstance(packet, Unsuback):
             self.receiver(direction).finish(packet.packet_identifier, "unsubscribe")
-        elif isinstance(packet, packets.Disconnect):
+        elif isinstance(packet, Disconnect):
             self._disconnect(packet, direction)
 
     def _publish(
-        self, packet: packets.Publish, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
+        self, packet: Publish, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
     ) -> None:
         block = packet.properties
         if block is not None and block.items:
@@ -429,17 +443,17 @@ class Connection:
         if packet.qos == 2:
             self.receiver(direction).receiving.setdefault(identifier, number)
 
-    def _qos_2(self, packet: ControlPacket, kind: int, side: Side, direction: Direction, number: int) -> None:
+    def _qos_2(self, packet: Acknowledgement, side: Side, direction: Direction, number: int) -> None:
         """PUBREC and PUBREL (5.0 4.3.3)."""
-        identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
-        if kind == _PUBREL:
+        identifier: int = packet.packet_identifier
+        if type(packet) is Pubrel:
             running = side.running(identifier, "publish")
             if running is not None:
                 running.move(PacketType.PUBREL)
                 running.released_by = number
             return
         sender = self.receiver(direction)
-        if (packet.reason_code or 0) >= 0x80:  # type: ignore[attr-defined]
+        if (packet.reason_code or 0) >= 0x80:
             sender.finish(identifier, "publish")
             side.receiving.pop(identifier, None)
         else:
@@ -450,7 +464,7 @@ class Connection:
     def _move(self, trigger: ConnectionTrigger) -> None:
         self.phase = TRANSITIONS[self.phase, trigger]
 
-    def _connect(self, packet: packets.Connect, number: int, timestamp_ns: int) -> None:
+    def _connect(self, packet: Connect, number: int, timestamp_ns: int) -> None:
         self.connect_packet, self.connect_timestamp_ns = number, timestamp_ns
         self._move(CONNECT)
         self.clean_start, self.keep_alive = packet.clean_start, packet.keep_alive
@@ -460,7 +474,7 @@ class Connection:
         self._limits(side, block)
         self.session_expiry_interval = None if block is None else block.session_expiry_interval or 0
 
-    def _connack(self, packet: packets.Connack, number: int) -> None:
+    def _connack(self, packet: Connack, number: int) -> None:
         self.connack_packet = number
         if self.session_identifier is None:
             self.session_identifier = self.client_identifier
@@ -490,7 +504,7 @@ class Connection:
         side.topic_alias_maximum = announced.topic_alias_maximum or 0
         side.maximum_packet_size = announced.maximum_packet_size
 
-    def _disconnect(self, packet: packets.Disconnect, direction: Direction) -> None:
+    def _disconnect(self, packet: Disconnect, direction: Direction) -> None:
         self._move(DISCONNECT)
         self.disconnect_by = "client" if direction is C2S else "server"
         self.disconnect_reason = packet.reason_code or 0

@@ -15,9 +15,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
 from mqttscope.mqtt.properties import TOPIC_ALIAS
 from mqttscope.session.inflight import Exchange
 from mqttscope.session.subscriptions import Subscriptions
@@ -214,7 +226,7 @@ class PeerHistory:
             self.odd_frame = ""
             self.frames += number
 
-    def repeats(self, packet: packets.Publish, topic: str | None, before: Exchange) -> bool:
+    def repeats(self, packet: Publish, topic: str | None, before: Exchange) -> bool:
         """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""
         if topic is not None and before.topic is not None and topic != before.topic:
             return False
@@ -277,12 +289,12 @@ class History:
 
     client: PeerHistory = field(default_factory=PeerHistory)
     server: PeerHistory = field(default_factory=PeerHistory)
-    connect: packets.Connect | None = None
+    connect: Connect | None = None
     """The first CONNECT, also one with a fault in a value."""
     connect_sent: Sent | None = None
     connect_malformed: Malformed | None = None
     """The first CONNECT, when it broke the layout."""
-    connack: packets.Connack | None = None
+    connack: Connack | None = None
     """The first CONNACK."""
     connack_sent: Sent | None = None
     connack_malformed: Malformed | None = None
@@ -445,7 +457,7 @@ class History:
         sender.last_packet = number
         if sender.begun is not None:
             sender.begun = None
-        if type(packet) is packets.Publish:
+        if type(packet) is Publish:
             block = packet.properties
             if block is not None and block.items:
                 alias = block.first(TOPIC_ALIAS)
@@ -471,7 +483,7 @@ class History:
 
     def _publish(
         self,
-        packet: packets.Publish,
+        packet: Publish,
         sender: PeerHistory,
         receiver: PeerHistory,
         number: int,
@@ -519,13 +531,13 @@ class History:
     def _share(self, packet: Any, side: Side, party: PeerHistory, number: int) -> None:
         """Note a packet identifier that is taken while something else has it, repeats of the same left out."""
         running = side.exchanges.get(packet.packet_identifier)
-        if running is None or not isinstance(packet, packets.Publish | packets.Subscribe | packets.Unsubscribe):
+        if running is None or not isinstance(packet, Publish | Subscribe | Unsubscribe):
             return
-        if isinstance(packet, packets.Publish):
+        if isinstance(packet, Publish):
             if packet.dup and running.kind == "publish" and running.qos == packet.qos:
                 return
         else:
-            if isinstance(packet, packets.Subscribe):
+            if isinstance(packet, Subscribe):
                 kind, filters = "subscribe", [row.topic_filter for row in packet.known("subscriptions") or ()]
             else:
                 kind, filters = "unsubscribe", packet.known("topic_filters") or []
@@ -617,13 +629,13 @@ class History:
         """SUBSCRIBE to UNSUBACK, each from the side that may send it."""
         table = self.subscriptions
         if from_client:
-            if isinstance(packet, packets.Subscribe):
+            if isinstance(packet, Subscribe):
                 table.subscribe(packet, sent.packet, sent.frame, sent.timestamp_ns, sent.position, shared=shared)
-            elif isinstance(packet, packets.Unsubscribe):
+            elif isinstance(packet, Unsubscribe):
                 table.unsubscribe(packet, sent.packet, sent.frame, sent.timestamp_ns, sent.position)
-        elif isinstance(packet, packets.Suback):
+        elif isinstance(packet, Suback):
             table.granted(packet, sent.packet, sent.timestamp_ns)
-        elif isinstance(packet, packets.Unsuback):
+        elif isinstance(packet, Unsuback):
             table.unsubscribed(packet, sent.packet, sent.timestamp_ns)
 
     def _other(
@@ -638,20 +650,20 @@ class History:
         """Packets that are few."""
         code = getattr(packet, "reason_code", None) or 0
         sent = _sent(number, frame, timestamp_ns, sender.position, code)
-        if isinstance(packet, packets.Connect):
+        if isinstance(packet, Connect):
             if self.connect is None:
                 self.connect = packet
                 self.connect_sent = self.connect_sent or sent
-        elif isinstance(packet, packets.Connack):
+        elif isinstance(packet, Connack):
             if self.connack is None:
                 self.connack, self.connack_sent = packet, sent
-        elif isinstance(packet, packets.Pingreq):
+        elif isinstance(packet, Pingreq):
             sender.pings += 1
-        elif isinstance(packet, packets.Pingresp):
+        elif isinstance(packet, Pingresp):
             receiver.pings = max(0, receiver.pings - 1)
-        elif isinstance(packet, packets.Disconnect):
+        elif isinstance(packet, Disconnect):
             sender.disconnect = sender.disconnect or sent
-        elif isinstance(packet, packets.Auth):
+        elif isinstance(packet, Auth):
             sender.auth = sent
         granted = self.connack is not None and not self.connack.reason_code
         left = self.client.disconnect or self.server.disconnect

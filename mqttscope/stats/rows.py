@@ -15,17 +15,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from math import ceil, log
+from typing import Final
 
 from mqttscope.session.connection import Connection
 
-FACTOR = 1.02
-MAX_VALUE_NS = 1 << 63
+FACTOR: Final = 1.02
+MAX_VALUE_NS: Final = 1 << 63
 """Longer ones, which no capture can hold, are counted as this long."""
-_LOG_FACTOR = log(FACTOR)
-MAX_BUCKETS = ceil(log(MAX_VALUE_NS) / _LOG_FACTOR) + 2
+_LOG_FACTOR: Final = log(FACTOR)
+MAX_BUCKETS: Final = ceil(log(MAX_VALUE_NS) / _LOG_FACTOR) + 2
 """One of them for the value 0."""
 
-_ZERO = -1
+_ZERO: Final = -1
 
 
 @dataclass(slots=True)
@@ -96,28 +97,28 @@ class Histogram:
         return max(self.minimum, min(self.maximum, value))
 
 
-PACKETS = 0
+PACKETS: Final = 0
 """32 numbers: ``16 * from_server + packet_type``."""
-BYTES = 32
+BYTES: Final = 32
 """Likewise, bytes of these packets."""
-QOS = 64
+QOS: Final = 64
 """8 numbers: ``4 * from_server + qos`` of PUBLISH packets."""
-PAYLOAD = 72
-RETAIN = 74
-DUP = 76
-MALFORMED = 78
-MALFORMED_BYTES = 80
-UNPARSED = 82
-UNPARSED_BYTES = 84
-GAPS = 86
-GAP_BYTES = 88
-ALIAS_SETS = 90
-ALIAS_HITS = 92
-SAVED = 94
+PAYLOAD: Final = 72
+RETAIN: Final = 74
+DUP: Final = 76
+MALFORMED: Final = 78
+MALFORMED_BYTES: Final = 80
+UNPARSED: Final = 82
+UNPARSED_BYTES: Final = 84
+GAPS: Final = 86
+GAP_BYTES: Final = 88
+ALIAS_SETS: Final = 90
+ALIAS_HITS: Final = 92
+SAVED: Final = 94
 """Bytes of Topic Names that aliases stood for."""
-TCP = 96
+TCP: Final = 96
 """20 numbers: ``TCP_COUNTERS`` of the client, then those of the server."""
-TCP_COUNTERS = (
+TCP_COUNTERS: Final = (
     "data_segments",
     "empty_segments",
     "retransmitted_segments",
@@ -130,9 +131,9 @@ TCP_COUNTERS = (
     "keep_alive_probes",
 )
 """Keys of the ``tcp`` details of a closed connection."""
-COUNTS = TCP + 2 * len(TCP_COUNTERS)
+COUNTS: Final = TCP + 2 * len(TCP_COUNTERS)
 
-HANDSHAKES = (
+HANDSHAKES: Final = (
     "connect_connack",
     "publish_puback",
     "publish_pubrec",
@@ -146,9 +147,9 @@ HANDSHAKES = (
 CONNECT_CONNACK, PUBLISH_PUBACK, PUBLISH_PUBREC, PUBREL_PUBCOMP, PUBLISH_PUBCOMP, SUBSCRIBE_SUBACK = range(6)
 UNSUBSCRIBE_UNSUBACK, PINGREQ_PINGRESP = 6, 7
 
-MAX_ERRORS = 100
+MAX_ERRORS: Final = 100
 """Errors of one capture that are kept."""
-MAX_ADDRESSES = 8
+MAX_ADDRESSES: Final = 8
 """Addresses of one client that are kept."""
 
 
@@ -284,6 +285,30 @@ class CaptureRow:
 
 
 @dataclass(slots=True)
+class TopicRow:
+    """One topic; ``None`` stands for PUBLISH packets whose alias was set before the capture began."""
+
+    topic: str | None
+    length: int
+    """Bytes of the Topic Name."""
+    messages: list[int] = field(default_factory=lambda: [0, 0])
+    """PUBLISH packets by direction."""
+    bytes: list[int] = field(default_factory=lambda: [0, 0])
+    payload: list[int] = field(default_factory=lambda: [0, 0])
+    qos: list[int] = field(default_factory=lambda: [0] * 8)
+    """``4 * from_server + qos``."""
+    retain: list[int] = field(default_factory=lambda: [0, 0])
+    dup: list[int] = field(default_factory=lambda: [0, 0])
+    clients: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
+    """Numbers of the clients that published to it and received from it, up to a limit."""
+    complete: list[bool] = field(default_factory=lambda: [True, True])
+    """Whether ``clients`` are all."""
+    window: Window = field(default_factory=Window)
+    first_ns: int = 0
+    last_ns: int = 0
+
+
+@dataclass(slots=True)
 class ClientRow:
     """One Client Identifier; without one, all connections from one address."""
 
@@ -334,30 +359,6 @@ class ClientRow:
             sum(self.traffic.counts[MALFORMED:MALFORMED_BYTES]),
             share if share > 1.0 else 0.0,
         )
-
-
-@dataclass(slots=True)
-class TopicRow:
-    """One topic; ``None`` stands for PUBLISH packets whose alias was set before the capture began."""
-
-    topic: str | None
-    length: int
-    """Bytes of the Topic Name."""
-    messages: list[int] = field(default_factory=lambda: [0, 0])
-    """PUBLISH packets by direction."""
-    bytes: list[int] = field(default_factory=lambda: [0, 0])
-    payload: list[int] = field(default_factory=lambda: [0, 0])
-    qos: list[int] = field(default_factory=lambda: [0] * 8)
-    """``4 * from_server + qos``."""
-    retain: list[int] = field(default_factory=lambda: [0, 0])
-    dup: list[int] = field(default_factory=lambda: [0, 0])
-    clients: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
-    """Numbers of the clients that published to it and received from it, up to a limit."""
-    complete: list[bool] = field(default_factory=lambda: [True, True])
-    """Whether ``clients`` are all."""
-    window: Window = field(default_factory=Window)
-    first_ns: int = 0
-    last_ns: int = 0
 
 
 @dataclass(slots=True)

@@ -10,40 +10,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-if sys.platform != "win32":
-    import fcntl
-    import termios
+from mqttscope.system import bytes_under_way, bytes_unread
 
 KEEPALIVE_IDLE_S = 60
 KEEPALIVE_EVERY_S = 15
 KEEPALIVE_PROBES = 4
 """A peer that vanished without a word is noticed after two minutes, as far as the system allows to set this."""
-
-_ZERO = b"\0\0\0\0"
-
-
-def under_way(descriptor: int) -> int:
-    """Bytes that were given to the kernel and that the other side has not acknowledged; 0 where it does not tell."""
-    return _asked(descriptor, "TIOCOUTQ") if sys.platform == "linux" else 0
-
-
-def unread(descriptor: int) -> int:
-    """Bytes that arrived and were not read yet; 0 where the kernel does not tell."""
-    return _asked(descriptor, "FIONREAD")
-
-
-def _asked(descriptor: int, name: str) -> int:
-    if sys.platform == "win32" or descriptor < 0:
-        return 0
-    try:
-        return int.from_bytes(fcntl.ioctl(descriptor, getattr(termios, name), _ZERO), sys.byteorder)
-    except OSError:
-        return 0
 
 
 def prepare(transport: asyncio.BaseTransport) -> int:
@@ -116,7 +92,7 @@ class Delivery:
 
     def writing(self, length: int) -> None:
         """So many bytes are written to it now."""
-        if not self._unaware and unread(self._descriptor):
+        if not self._unaware and bytes_unread(self._descriptor):
             # It has said something already, which is read later than these bytes are sent.
             self._unaware, self._ceiling = True, self.written
         self.written += length
@@ -124,14 +100,14 @@ class Delivery:
     def read(self) -> int:
         """Bytes were read from it: how far its peer had certainly received ours when it sent them."""
         known = self.known()
-        self._unaware = self._unaware and unread(self._descriptor) > 0
+        self._unaware = self._unaware and bytes_unread(self._descriptor) > 0
         return known
 
     def known(self) -> int:
         """How far its peer had certainly received ours when it sent what is read from it next."""
         transport = self._transport
         if self._proven < self.written and not transport.is_closing():
-            waiting = transport.get_write_buffer_size() + under_way(self._descriptor)
+            waiting = transport.get_write_buffer_size() + bytes_under_way(self._descriptor)
             if not waiting:
                 self._proven = self.written
             elif self.plain:

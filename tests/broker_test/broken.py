@@ -45,6 +45,7 @@ LEAK_BYTES = 12 << 20
 LATE_S = 0.3
 SLOW_S = 0.09
 """More than a moment, and less than the tests wait."""
+MOST = 3
 METHOD = "EXAMPLE-1"
 
 
@@ -98,6 +99,12 @@ class Fault(StrEnum):
     """It never has enough of an authentication."""
     PICKY = "picky"
     """It closes without a word for clients that it does not know."""
+    CHOOSY = "choosy"
+    """It does so for all but the recorded client and our own."""
+    FULL = "full"
+    """It closes for whoever comes while it has `MOST` clients."""
+    FRAIL = "frail"
+    """It crashes when more than `MOST` clients are connected."""
 
 
 MAXIMUM = {Fault.MAXIMUM_QOS: 1, Fault.MAXIMUM_QOS_0: 0}
@@ -205,7 +212,13 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        full = sum(one.connected for one in self.broker.clients) >= MOST
         self.broker.clients.add(self)
+        if full and self.broker.fault is Fault.FULL:
+            self.mute = True
+            transport.close()
+        elif full and self.broker.fault is Fault.FRAIL:
+            self.broker.stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.broker.clients.discard(self)
@@ -244,7 +257,9 @@ class Client(asyncio.Protocol):
                 self.send(Connack(reason_code=0x87 if self.version == V5 else 5))
                 self.transport.close()
                 return
-            if self.broker.fault is Fault.PICKY and not packet.client_identifier.startswith("mqttscope-"):
+            known = packet.client_identifier.startswith("mqttscope-")
+            known = known or (self.broker.fault is Fault.CHOOSY and packet.client_identifier == "device1")
+            if self.broker.fault in (Fault.PICKY, Fault.CHOOSY) and not known:
                 self.transport.close()
                 return
             self.method = None if packet.properties is None else packet.properties.authentication_method

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
-from mqttscope.broker_test.fit import fitted, flow_of
+from mqttscope.broker_test.fit import Numbered, Numbering, fitted, flow_of
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp, Pubcomp, Pubrec, Pubrel
@@ -74,6 +74,11 @@ def make_case(name: str, one: Script, seed: str = "test") -> Case:
     """A mutation of a connection."""
     flow = flow_of(one, HASH, 0)
     return Case(0, 1, HASH, 0, mutation(name), apply(mutation(name), flow, Chance(seed, name)))
+
+
+def catalogued(pattern: str, one: Script, seed: int = 1) -> list[Numbered]:
+    """The cases of a pattern that a run plays of a connection."""
+    return list(Numbering([flow_of(one, HASH, 0)], seed, "client").cases(pattern, [0]))
 
 
 def target(port: int) -> Target:

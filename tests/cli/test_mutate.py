@@ -72,6 +72,18 @@ def test_deviations_are_told_and_make_exit_code_1(broker: Broker) -> None:
     assert row["case"] == next(row["case"] for row in cases if row["number"] == number)
 
 
+def test_several_cases_at_once_are_reported_like_one(broker: Broker) -> None:
+    words = ("mutate", capture("v5-qos"), "--broker", url(broker.port), "--mutation", FEW, "--wait", "0.3")
+    shown = [invoke(*words, "--format", "jsonl", "--jobs", jobs) for jobs in ("1", "4")]
+    own = [[{**row, "seconds": 0} for row in one.lines] for one in shown]
+
+    assert own[0] == own[1]
+    assert len(own[0]) > 4
+    assert [one.code for one in shown] == [1, 1]
+    text = invoke(*words, "--jobs", "4", "--cases", "3").text
+    assert "3 cases against" in text
+
+
 @pytest.mark.long
 def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "found"
@@ -258,6 +270,9 @@ def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
         (["--list", "--format", "sarif"], 2, "--list has the formats text, json and jsonl, not sarif"),
         (["--list", "x.pcapng"], 2, "CAPTURE changes nothing there"),
         (["--list", "--cases", "3"], 2, "--cases changes nothing there"),
+        (["--list", "--jobs", "3"], 2, "--jobs changes nothing there"),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--jobs", "65"], 2, "65 is not in the range 1<=x<=64"),
+        (["x.pcapng", "--write", "y.pcapng", "--jobs", "3"], 2, "--jobs is for brokers"),
         (["x.pcapng", "--broker", "http://h"], 2, "--broker: "),
         (["x.pcapng", "--broker", "mqtt://127.0.0.1:99999"], 2, "--broker: "),
         (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--matrix", "mqtt://localhost"], 2, "is the same broker as"),
@@ -330,15 +345,18 @@ def test_who_acknowledges_nothing_deviates() -> None:
     assert "without any mutation" in done.err
 
 
-@pytest.mark.parametrize(("signals", "told"), [(1, "1 case not played: interrupted"), (2, "may be left on")])
-def test_signals_end_a_run_with_what_was_found(signals: int, told: str) -> None:
+@pytest.mark.parametrize(
+    ("signals", "jobs", "told"),
+    [(1, 1, "1 case not played: interrupted"), (2, 1, "may be left on"), (1, 4, "1 case not played: interrupted")],
+)
+def test_signals_end_a_run_with_what_was_found(signals: int, jobs: int, told: str) -> None:
     """The first one lets the case end, without a verdict; the second one does not wait for that."""
     port = free_port()
     with Forked(
         [
             sys.executable, "-m", "mqttscope", "mutate", capture("v311-qos"), "--broker", url(port),
             "--spawn", f"{sys.executable} {BROKEN} {port} hang", "--mutation", "publish:qos-3", *ONE_CLIENT,
-            "--wait", "0.3" if signals == 1 else "30",
+            "--jobs", str(jobs), "--wait", "0.3" if signals == 1 else "30",
         ],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(),
     ) as process:  # fmt: skip

@@ -172,7 +172,7 @@ def test_how_many_processes(large: Path, damaged: Path) -> None:
 
 
 def test_large_captures_are_shared_out_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.cli.sharing._processors", lambda: 99)
+    monkeypatch.setattr("mqttscope.cli.sharing.processors", lambda: 99)
     path = tmp_path / "large.pcapng"
     path.write_bytes(QOS.read_bytes())
     os.truncate(path, 33 << 20)

@@ -20,9 +20,9 @@ from mqttscope.lake.manifest import (
     is_of,
     read_manifest,
     remove_strays,
-    sync_folder,
     write_manifest,
 )
+from mqttscope.system import sync_folder
 
 FULL = Manifest(3, "g", "digest", 12, {"aa": "a.pcap"}, {"packets": ["packets/1.parquet"]}, {}, ["state/1.parquet"])
 

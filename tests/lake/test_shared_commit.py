@@ -75,6 +75,11 @@ def test_damage_is_noticed(store: StorePath) -> None:
             file.write(content)
         with pytest.raises(LakeError, match=told):
             read_table(store, "packets", manifest=manifest.open_lake(store))
+        with (
+            pytest.raises(LakeError, match=f"{told}|cannot be read: the lake is damaged, or its store"),
+            mqttscope.lake.open(store.store.uri, settings=store.store.settings) as lake,
+        ):
+            lake.sql("select * from packets").to_arrow()
     (store / name).unlink()
     with pytest.raises(LakeError, match="is missing: the lake is damaged"):
         manifest.open_lake(store)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import Malformed, MalformedReason, PacketType, Properties, Publish, decode, encode
+from mqttscope.mqtt import Malformed, MalformedReason, PacketType, Properties, Publish, decode, encode, properties
 from mqttscope.mqtt.properties import (
     BY_NAME,
     LISTS,
@@ -16,6 +16,7 @@ from mqttscope.mqtt.properties import (
     property_name,
     write_properties,
 )
+from mqttscope.mqtt.wire import Fault
 from tests.each import each
 from tests.mqtt.case import V5
 from tests.mqtt.cases import CARRIERS, SAMPLES, carrier, carrier_name
@@ -101,6 +102,28 @@ def test_a_property_that_is_cut_by_the_end_of_its_block_is_named(number: int) ->
         assert isinstance(found, Malformed)
         assert found.reason is MalformedReason.PROPERTY_LENGTH_OVERRUN
         assert found.field.endswith(property_name(number))
+
+
+@pytest.mark.interpreted
+def test_blocks_are_kept_up_to_a_limit_and_only_where_nothing_is_wrong_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(properties, "BLOCKS_KEPT", 3)
+    monkeypatch.setattr(properties, "LONGEST_KEPT", 8)
+    read = properties.reader(PacketType.PUBLISH)
+    short = [bytes((3, 0x23, 0, alias)) for alias in range(5)]
+    assert all(read(raw, 0, 4)[0] is read(raw, 0, 4)[0] for raw in short)
+    assert read(short[4], 0, 4)[0].topic_alias == 4
+    first = read(short[0], 0, 4)[0]
+    for raw in short[1:]:
+        read(raw, 0, 4)
+    assert read(short[0], 0, 4)[0] is not first
+    long = bytes((12, 0x03, 0, 9)) + b"text/json"
+    assert read(long, 0, len(long))[0] is not read(long, 0, len(long))[0]
+    wrong = bytes((3, 0x24, 0, 1))  # Maximum QoS is none of a PUBLISH
+    for _ in range(2):
+        with pytest.raises(Fault):
+            read(wrong, 0, 4)
 
 
 def test_duplicates_keep_number_and_order() -> None:

@@ -137,7 +137,7 @@ def test_what_was_said_before_is_no_answer(scene: Scene, monkeypatch: pytest.Mon
     """The server's bytes had arrived when the client's were sent on, but are read only now."""
     scene.pair.client.data_received(b"first")
     unread = 7
-    monkeypatch.setattr(sockets, "unread", lambda _: unread)
+    monkeypatch.setattr(sockets, "bytes_unread", lambda _: unread)
     scene.pair.client.data_received(b"second")
     unread = 0
     scene.pair.server.data_received(b"crossed")

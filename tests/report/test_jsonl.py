@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt import ControlPacket, Direction, Properties, ProtocolVersion, Puback
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mqtt.view import malformed_view, text, view
+from mqttscope.mqtt.view import binary, malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
+from mqttscope.redact.secrets import without_tokens
 from mqttscope.report import jsonl
 from mqttscope.report.base import Clock
 from mqttscope.report.jsonl import JsonLines, PacketLines, dumps_text
@@ -86,7 +87,7 @@ def test_any_time_a_capture_can_have(timestamp_ns: int) -> None:
 
 @pytest.mark.interpreted
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("CONNECTIONS_KEPT", "TEXTS_KEPT", "STARTS_KEPT"):
+    for limit in ("CONNECTIONS_KEPT", "TEXTS_KEPT", "STARTS_KEPT", "FORMS_KEPT"):
         monkeypatch.setattr(jsonl, limit, 20)
     lines = PacketLines(LIMIT, show_secrets=False)
     for number in range(100):
@@ -94,15 +95,39 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         event = Talk(number=number).say(
             publish(
                 f"t/{number}" * (200 if long else 1),
+                b"." * number,
                 properties=Properties(content_type=str(number), correlation_data=b"." * (99 * long)),
             )
         )
         assert isinstance(event, PacketEvent)
         lines.line(event)
-    kept = lines._connections, lines._topics, lines._blocks, lines._starts
+    lines.line(Talk().say(publish("t", b"." * (jsonl.LONGEST_FORM + 1))))  # type: ignore[arg-type]
+    kept = lines._connections, lines._topics, lines._blocks, lines._starts, lines._forms
     assert all(0 < len(one) <= 20 for one in kept)
     assert max(map(len, lines._topics)) <= jsonl.LONGEST_KEPT
+    assert max(map(len, lines._forms)) <= jsonl.LONGEST_FORM
     assert not any(b"." in value for items in lines._blocks for _, value in items if isinstance(value, bytes))
+
+
+FORMS = (
+    b"", b"21.5", b"1", b"plain text", b'{"t":21.5}', b'{"t":"a\\\\b"}', b"two\n1 lines\t2", b"bell\x071", b"\x7f1",
+    "ä1".encode(), b"\xc3" + b"1" + b"\xa4", b"\xff\x00\x01", b"password=abcd1", b"pass1word=abcd", b'{"p1wd":"abcd2"}',
+    b"eyJhbGciOi1J.eyJzdWIiOi2J.abc3", b"e1yJhbGciOiJ.eyJzdWIiOiJ", b"AKIA" + b"2" * 16, b"pwd=1",
+)  # fmt: skip
+
+
+def test_a_payload_is_shown_the_same_whatever_others_of_its_form_came_before() -> None:
+    for show_secrets in (False, True):
+        kept = PacketLines(LIMIT * 2, show_secrets=show_secrets)
+        for digit in (b"1", b"7", b"90"):
+            for one in FORMS:
+                payload = one.replace(b"1", digit)
+                event = Talk().say(publish("a/b", payload))
+                assert isinstance(event, PacketEvent)
+                line = kept.line(event)
+                assert line == PacketLines(LIMIT * 2, show_secrets=show_secrets).line(event)
+                seen = payload if show_secrets else without_tokens(payload)
+                assert json.loads(line)["publish"]["payload"] == binary(seen, LIMIT * 2)
 
 
 def objects(events: Iterable[Event], **options: Any) -> list[dict[str, Any]]:

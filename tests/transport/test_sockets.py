@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mqttscope import system
 from mqttscope.transport import sockets
 from mqttscope.transport import sockets as module
 from mqttscope.transport.sockets import Delivery, Rounds
@@ -55,7 +56,7 @@ def test_inside_tls_all_or_nothing_is_known() -> None:
 
 def test_what_was_said_before_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = 0
-    monkeypatch.setattr(sockets, "unread", lambda _: unread)
+    monkeypatch.setattr(sockets, "bytes_unread", lambda _: unread)
     delivery = Delivery(Transport())
     delivery.writing(3)
     unread = 7
@@ -105,19 +106,19 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def test_the_kernel_tells_what_is_under_way_and_unread() -> None:
     one, other = pair()
     with one, other:
-        assert sockets.under_way(one.fileno()) == sockets.unread(other.fileno()) == 0
+        assert system.bytes_under_way(one.fileno()) == system.bytes_unread(other.fileno()) == 0
         one.sendall(b"12345")
-        until(lambda: sockets.unread(other.fileno()) == 5)
-        until(lambda: sockets.under_way(one.fileno()) == 0)
+        until(lambda: system.bytes_unread(other.fileno()) == 5)
+        until(lambda: system.bytes_under_way(one.fileno()) == 0)
         one.setblocking(False)
         with suppress(BlockingIOError):
             while True:
                 one.send(bytes(100_000))
-        assert sockets.under_way(one.fileno()) > 0
+        assert system.bytes_under_way(one.fileno()) > 0
 
 
 def test_what_is_no_socket_has_nothing_under_way() -> None:
-    assert sockets.under_way(-1) == sockets.unread(-1) == 0
+    assert system.bytes_under_way(-1) == system.bytes_unread(-1) == 0
 
 
 def test_sockets_are_prepared_and_reset() -> None:

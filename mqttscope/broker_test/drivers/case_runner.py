@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from mqttscope.broker_test.conversation import Conversation
@@ -81,6 +82,8 @@ class CaseRunner:
     """Send the bytes as they are, without the player: for cases that were reduced."""
     thorough: bool = False
     """Wait for a close as long after PINGRESP as anywhere else."""
+    resting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Entered for that wait: all was answered, and nothing more is sent."""
     conversation: Conversation = field(init=False)
     listener: RecordingListener = field(init=False)
     played: Played = field(init=False)
@@ -364,7 +367,11 @@ class CaseRunner:
             lambda: self._answers.count(packets.Pingresp) > before, self.patience_s, LONGEST_S
         )
         if seen.fenced and self.case.reaction.demand is not Demand.ACCEPT:
-            await listener.until_ended(self.patience_s if self.thorough else SETTLE_S)
+            if self.thorough:
+                async with self.resting():
+                    await listener.until_ended(self.patience_s)
+            else:
+                await listener.until_ended(SETTLE_S)
         if listener.how:
             seen.fenced = None
 

@@ -6,16 +6,14 @@ A process can be started again, and its memory is looked at over a whole run: wh
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
-import signal
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from mqttscope import system
 from mqttscope.broker_test.drivers.probe_client import (
     LEAVE_S,
     BrokerAccess,
@@ -40,7 +38,6 @@ TAKEN_S = 1.0
 """How long it may take to see whether somebody listens already."""
 LOGIN = frozenset({0x04, 0x05, 0x86, 0x87})
 """Codes of a CONNACK about user name and password: of 3.1 and 3.1.1, and of 5.0."""
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STOP_S = 5.0
 """How long a broker that is told to end may take."""
 MIN_SAMPLES = 100
@@ -288,7 +285,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                **system.apart(),
             )
         except (OSError, ValueError) as error:
             raise StartError(f"cannot start {words[0]}: {getattr(error, 'strerror', None) or error}") from None
@@ -299,11 +296,8 @@ class Process:
         """Whether it runs; a process that has ended and was not collected yet does not."""
         if self._child is not None:
             return self._child.poll() is None
-        try:
-            state = Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-        except OSError:
-            return False
-        return state not in (b"Z", b"X")
+        # One that is ours to start and was not started runs nowhere.
+        return not self.command and system.is_running(self.pid) is not False
 
     @property
     def ending(self) -> str:
@@ -315,28 +309,22 @@ class Process:
 
     def memory(self) -> int:
         """Resident bytes; 0 where that is not known."""
-        try:
-            return int(Path(f"/proc/{self.pid}/statm").read_bytes().split()[1]) * PAGE_BYTES
-        except (OSError, IndexError, ValueError):
-            return 0
+        return system.resident_bytes(self.pid)
 
     def stop(self, seconds: float = STOP_S) -> None:
         """End one that was started here, with all that it has started; at once when it does not end within so long."""
         child = self._child
         if child is None or child.poll() is not None:
             return
-        self._signal(child.pid, signal.SIGTERM)
+        # Its session is its process group as well: a shell in between would keep the signal for itself.
+        if not system.end_all(child.pid, at_once=False):
+            child.terminate()
         try:
             child.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._signal(child.pid, signal.SIGKILL)
+            if not system.end_all(child.pid, at_once=True):
+                child.kill()
             child.wait()
-
-    @staticmethod
-    def _signal(group: int, number: signal.Signals) -> None:
-        """Its session is its process group as well: a shell in between would keep the signal for itself."""
-        with suppress(ProcessLookupError):
-            os.killpg(group, number)
 
 
 class MemoryTrend:
@@ -389,11 +377,13 @@ def listening_ports(pid: int) -> frozenset[int] | None:
 
     It cannot for processes of other users, in other network namespaces (containers), and without Linux's /proc.
     """
-    own = Path(f"/proc/{pid}")
+    us, own = system.process_folder("self"), system.process_folder(pid)
+    if us is None or own is None:
+        return None
     try:
-        if Path("/proc/self/ns/net").readlink() != (own / "ns/net").readlink():
+        if (us / "ns/net").readlink() != (own / "ns/net").readlink():
             return None
-        sockets = _listening()
+        sockets = _listening(us)
         # Whoever may look into the folder may read its links; those that are gone by then do not listen.
         held = [one.readlink() for one in (own / "fd").iterdir() if one.is_symlink()]
     except OSError:
@@ -401,11 +391,11 @@ def listening_ports(pid: int) -> frozenset[int] | None:
     return frozenset(sockets[str(one)] for one in held if str(one) in sockets)
 
 
-def _listening() -> dict[str, int]:
+def _listening(own: Path) -> dict[str, int]:
     """The port of every socket that listens, by the name that it has among a process's descriptors."""
     found: dict[str, int] = {}
     for name in ("tcp", "tcp6"):
-        table = Path(f"/proc/self/net/{name}")
+        table = own / "net" / name
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
             columns = line.split()
             if columns[3] == _LISTEN:

@@ -1,10 +1,14 @@
-"""Cases one after the other: played, judged, and cleaned up after."""
+"""Cases one after the other: played, judged, and cleaned up after.
+
+`BrokerTest` alone accuses a broker: `crowd` plays cases at the same time, and leaves to it what may be a deviation.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -57,7 +61,8 @@ FLOOD = (
 HURRY_S = 0.3
 """How long cleaning up may take when the run was stopped, and a broker that was started here to end."""
 T = TypeVar("T")
-_LOOK_S = 0.1
+Resting = Callable[[], AbstractAsyncContextManager[None]]
+LOOK_S = 0.1
 """How long it may take until it is noticed that the run is to end."""
 
 
@@ -99,26 +104,30 @@ class BrokerTest:
     """What the user should know about the run, in sentences."""
     baselines: dict[int, Baseline] = field(default_factory=dict)
     """How the broker took connections without a mutation, by their numbers."""
-    _monitor: HealthMonitor = field(init=False)
-    _cleaner: Cleaner = field(init=False)
-    _growth: MemoryTrend = field(init=False)
+    monitor: HealthMonitor = field(init=False)
+    """Whether the broker as a whole is well."""
+    growth: MemoryTrend = field(init=False)
+    """Its memory over the run."""
+    cleaners: list[Cleaner] = field(init=False)
+    """Those that may have something to remove; the first one is that of cases that are played alone."""
     _next: float = 0.0
 
     def __post_init__(self) -> None:
-        self._monitor = HealthMonitor(self.access, self.patience_s, self.process, self.told)
-        self._cleaner = Cleaner(self.access)
-        self._growth = MemoryTrend(self.process)
+        self.monitor = HealthMonitor(self.access, self.patience_s, self.process, self.told)
+        self.cleaners = [Cleaner(self.access)]
+        self.growth = MemoryTrend(self.process)
 
     async def begin(self) -> None:
         """Find the broker, or start it; `NoBrokerError` where none serves."""
-        await self._monitor.begin()
+        await self.monitor.begin()
 
     async def end(self) -> None:
         """Clean up what is left, leave, and stop the broker if it was started here."""
         hurry = HURRY_S if self.stopped else None
-        told = await self._cleaner.finish(self._monitor.version, self.patience_s, hurry)
-        self.told += (one for one in (told, self._growth.told()) if one)
-        await self._monitor.end(hurry)
+        version = self.monitor.version
+        left = await asyncio.gather(*(one.finish(version, self.patience_s, hurry) for one in self.cleaners))
+        self.told += (one for one in (*left, self.growth.told()) if one)
+        await self.monitor.end(hurry)
 
     async def run_baseline(self, script: Script) -> CaseResult:
         """Play a connection without a mutation.
@@ -144,10 +153,10 @@ class BrokerTest:
     async def connack(self, script: Script) -> Connack | None:
         """What the broker answers to the CONNECT of a connection; ``None`` when it does not accept it."""
         version, connect = script.version, script.connect
-        if connect is None or not await self._monitor.alive():
+        if connect is None or not await self.monitor.alive():
             return None
         conversation = Conversation(version)
-        self._cleaner.owe(conversation)
+        self.cleaners[0].owe(conversation)
         made = ProbeClient(self.access, version)
         made.link = await self.access.open(made, version)
         found: ControlPacket | Malformed | None = None
@@ -162,25 +171,25 @@ class BrokerTest:
         if isinstance(found, Connack):
             conversation.add(False, found.raw or encode(found, version), time.time_ns())
         await made.leave()
-        await self._settle()
+        await self.settle()
         return found if isinstance(found, Connack) and not found.reason_code else None
 
     async def run(
         self, cases: Iterable[tuple[Script, Numbered]], seconds: float | None = None
-    ) -> AsyncIterator[CaseResult]:
+    ) -> AsyncGenerator[CaseResult, None]:
         """Play cases; ends early when it is stopped or the broker is gone for good (`NoBrokerError`).
 
         ``seconds``: no case begins later than so long from now.
         """
         until = None if seconds is None else time.monotonic() + seconds
         for script, numbered in cases:
-            if not await self._turn(until) or self.stopped:
+            if not await self.turn(until) or self.stopped:
                 return
             yield replace(await self.one(script, numbered.case), number=numbered.number)
 
     async def once(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
         """Play one case a single time."""
-        return await self._attempt(script, case, self.patience_s, raw=raw)
+        return await self.attempt(script, case, self.patience_s, raw=raw)
 
     async def one(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
         """Play one case and judge it; what seems to deviate is played a second time with more patience.
@@ -188,18 +197,25 @@ class BrokerTest:
         A case during which the run is stopped has no verdict: what stops us may have stopped the broker as well.
         """
         started = time.monotonic()
-        found = await self._twice(script, case, raw=raw)
-        if found.ruling is not None and not found.ruling.deviates and self._monitor.process is not None:
+        found = await self.concluded(await self.attempt(script, case, self.patience_s, raw=raw), raw=raw)
+        found.seconds = time.monotonic() - started
+        return found
+
+    async def concluded(self, found: CaseResult, *, raw: bool = False) -> CaseResult:
+        """What a case comes to of which ``found`` is the first playing."""
+        script, case = found.script, found.case
+        assert script is not None
+        found = await self._confirmed(found, raw=raw)
+        if found.ruling is not None and not found.ruling.deviates and self.monitor.process is not None:
             found = await self._leaking(found, script, case, raw=raw)
         if self.stopped:
             found.ruling, found.not_played = None, "interrupted"
-        found.seconds = time.monotonic() - started
         return found
 
     # One attempt
 
     async def _twice(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
-        return await self._confirmed(await self._attempt(script, case, self.patience_s, raw=raw), raw=raw)
+        return await self._confirmed(await self.attempt(script, case, self.patience_s, raw=raw), raw=raw)
 
     async def _confirmed(self, found: CaseResult, *, raw: bool = False) -> CaseResult:
         """What seems to deviate is played again, with more patience."""
@@ -209,12 +225,12 @@ class BrokerTest:
         played = [found]
         while (so := decided([one.ruling for one in played])) is None and not self.stopped:
             ruling = played[-1].ruling
-            if ruling is not None and ruling.verdict is Verdict.COLLATERAL and await self._monitor.lasting():
+            if ruling is not None and ruling.verdict is Verdict.COLLATERAL and await self.monitor.lasting():
                 # What has not ended is seen a second time by every client that comes.
                 return replace(played[-1], ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
             try:
                 patience_s = self.patience_s * AGAIN
-                played.append(await self._attempt(found.script, found.case, patience_s, raw=raw, thorough=True))
+                played.append(await self.attempt(found.script, found.case, patience_s, raw=raw, thorough=True))
             except NoBrokerError:
                 # It has not come back since: for a broker that hangs there is no better proof.
                 if ruling is None or ruling.verdict not in BROKER_WIDE:
@@ -227,23 +243,36 @@ class BrokerTest:
             self.told.append(told)
         return replace(played[so[0]], ruling=so[1])
 
-    async def _attempt(
-        self, script: Script, case: Case, patience_s: float, *, raw: bool, thorough: bool = False
+    async def attempt(
+        self,
+        script: Script,
+        case: Case,
+        patience_s: float,
+        *,
+        raw: bool = False,
+        thorough: bool = False,
+        worker: int = 0,
+        resting: Resting = nullcontext,
     ) -> CaseResult:
-        if not await self._monitor.alive():
+        """Play a case a single time and judge it, with a look at the broker as a whole before and after.
+
+        ``worker`` is whose cleaner removes what it leaves; ``resting`` is entered while nothing more is sent and only
+        the end of the connection is waited for.
+        """
+        if not await self.monitor.alive():
             raise NoBrokerError(f"{self.access.target} serves no more")
         # Behind a broker that had crashed there is still something to be done.
-        self.told += (f"could not be removed from the broker: {one}" for one in await self._settle())
+        await self.clean(worker)
         pilot = CaseRunner(
-            case, script, self.access, patience_s, self._supply, self._meanwhile(patience_s), raw, thorough
+            case, script, self.access, patience_s, self.supply, self._meanwhile(patience_s), raw, thorough, resting
         )
-        self._cleaner.owe(pilot.conversation)
+        self.cleaners[worker].owe(pilot.conversation)
         result = CaseResult(case, None, script=script)
         try:
             played = result.played = await pilot.run()
         except (LinkError, NotPlayedError) as error:
             result.not_played = str(error)
-        ill = await self._monitor.ill(patience_s)
+        ill = await self.monitor.ill(patience_s)
         if ill is not None:
             # Whoever brings the broker down on the way to the mutation has found something as well.
             result.ruling, result.not_played = ill, ""
@@ -251,42 +280,49 @@ class BrokerTest:
         elif pilot.listener.flooded:
             result.not_played = FLOOD
         elif result.played is not None:
-            ruling = judge(case, played.seen, self.baselines.get(script.connection.number, Baseline()))
-            if ruling.deviates:
-                ruling = await unhurried(confirming(ruling, case, played.conversation))
-            result.ruling = ruling
-            if played.during is None:
-                result.ruling = Ruling(Verdict.COLLATERAL, "the witness heard nothing while the case continued")
+            result.ruling = await self.judged(case, played, script)
         if ill is None or ill.verdict is Verdict.COLLATERAL:
-            result.unclean = tuple(await self._settle())
-            self._growth.looked()
+            result.unclean = tuple(await self.settle(worker))
+            self.growth.looked()
         return result
 
-    async def _settle(self) -> list[str]:
-        return await self._cleaner.settle(self._monitor.version, self.patience_s * AGAIN)
+    async def judged(self, case: Case, played: Played, script: Script) -> Ruling:
+        """The ruling on a case that was played to its end, as far as its own connection shows."""
+        if played.during is None:
+            return Ruling(Verdict.COLLATERAL, "the witness heard nothing while the case continued")
+        ruling = judge(case, played.seen, self.baselines.get(script.connection.number, Baseline()))
+        return await unhurried(confirming(ruling, case, played.conversation)) if ruling.deviates else ruling
+
+    async def settle(self, worker: int = 0) -> list[str]:
+        """Remove what cases have left on the broker; returns what could not be, by name."""
+        return await self.cleaners[worker].settle(self.monitor.version, self.patience_s * AGAIN)
+
+    async def clean(self, worker: int = 0) -> None:
+        """The same before a case: what is left then is not said of that one."""
+        self.told += (f"could not be removed from the broker: {one}" for one in await self.settle(worker))
 
     def _meanwhile(self, patience_s: float) -> Callable[[], Awaitable[float | None]]:
         async def look() -> float | None:
-            return None if self._monitor.witness is None else await self._monitor.witness.round_trip(patience_s)
+            return None if self.monitor.witness is None else await self.monitor.witness.round_trip(patience_s)
 
         return look
 
-    async def _supply(self, topic: str, payload: bytes, qos: int) -> bool:
+    async def supply(self, topic: str, payload: bytes, qos: int) -> bool:
         """Publish in the place of others."""
-        return self._monitor.witness is not None and await self._monitor.witness.publish(
+        return self.monitor.witness is not None and await self.monitor.witness.publish(
             topic, payload, qos, self.patience_s
         )
 
     async def _leaking(self, found: CaseResult, script: Script, case: Case, *, raw: bool) -> CaseResult:
         """Whether the broker's memory grows each time that the case is played."""
-        process = self._monitor.process
+        process = self.monitor.process
         assert process is not None
         growth: list[int] = []
         before = process.memory()
         for _ in range(LEAK_TURNS):
             if self.stopped:
                 return found
-            again = await self._attempt(script, case, self.patience_s, raw=raw)
+            again = await self.attempt(script, case, self.patience_s, raw=raw)
             if again.ruling is None or again.ruling.deviates:
                 harm = again.ruling is not None and again.ruling.verdict in BROKER_WIDE
                 again = await self._confirmed(again, raw=raw) if harm else found
@@ -302,13 +338,13 @@ class BrokerTest:
 
     # Before and after
 
-    async def _turn(self, until: float | None) -> bool:
+    async def turn(self, until: float | None) -> bool:
         """Wait for the rate; whether there is still time for a case."""
         begins = max(self._next, time.monotonic()) if self.rate is not None else time.monotonic()
         if until is not None and begins > until:
             return False
         while not self.stopped and (left := begins - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, _LOOK_S))
+            await asyncio.sleep(min(left, LOOK_S))
         if self.rate is not None:
             self._next = begins + 1 / self.rate
         return True

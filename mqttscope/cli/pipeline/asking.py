@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mqttscope.analysis.answer import Answer
     from mqttscope.analysis.questions import Engine
     from mqttscope.lake.manifest import Manifest
-    from mqttscope.lake.store import Place
+    from mqttscope.lake.store import Lake, Place
 
     class AskedEngine(Engine, Protocol):
         """An engine that answers a user's SQL as well."""
@@ -114,7 +114,7 @@ class AskOptions:
         return True
 
 
-def lake_of(lake: Place) -> Manifest:
+def lake_of(lake: Lake) -> Manifest:
     """The manifest of a lake."""
     from mqttscope.lake.manifest import LakeError, open_lake
 

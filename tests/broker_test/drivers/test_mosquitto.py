@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.run import CaseResult, longest_s
 from mqttscope.broker_test.fit import Numbering, fitted, flow_of
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.script import Script
-from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, make_case, script, trial_of
+from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, catalogued, make_case, script, trial_of
 from tests.proxy.rig import Broker, mosquitto, until
 
 pytestmark = pytest.mark.broker
@@ -169,6 +171,50 @@ def test_nothing_of_ours_stays(broker: Broker) -> None:
     client.loop_stop()
     assert present == [False]
     assert retained == []
+
+
+def _crowded(port: int, seed: int, most: int | None = None) -> list[CaseResult]:
+    """The cases of a seed, sixteen at once; ``most``: of so many cases, at even distances."""
+
+    async def run() -> list[CaseResult]:
+        test = trial_of(port, patience_s=0.5)
+        await test.begin()
+        own = script()
+        made = fitted(own, await test.connack(own))
+        await test.run_baseline(made)
+        cases = [one for one in catalogued("*", made, seed) if longest_s(one.case) < 3]
+        chosen = cases if most is None else cases[seed :: len(cases) // most]
+        try:
+            async with aclosing(Crowd(test, 16).run((made, case) for case in chosen)) as results:
+                found = [one async for one in results]
+            assert [one.number for one in found] == [one.number for one in chosen]
+            assert test.told == []
+            return found
+        finally:
+            await test.end()
+
+    return asyncio.run(run())
+
+
+def _deviating(found: list[CaseResult]) -> dict[str, Verdict]:
+    assert [one.not_played for one in found if one.ruling is None] == []
+    assert [one.unclean for one in found if one.unclean] == []
+    return {one.case.mutation.name: one.ruling.verdict for one in found if one.ruling and one.ruling.deviates}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_sixteen_at_once_come_to_what_one_comes_to(broker: Broker, seed: int) -> None:
+    found = _crowded(broker.port, seed, 100)
+    names = {one.case.mutation.name for one in found}
+
+    assert len(found) >= 100
+    assert _deviating(found) == {name: verdict for name, verdict in DEVIATIONS[V5].items() if name in names}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_whole_catalogue_at_once(broker: Broker, seed: int) -> None:
+    assert _deviating(_crowded(broker.port, seed)) == DEVIATIONS[V5]
 
 
 @pytest.mark.exhaustive

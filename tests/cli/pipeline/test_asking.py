@@ -109,7 +109,7 @@ def test_what_is_missing_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
     with pytest.raises(PipelineFailedError, match="no lake"):
-        lake_of(str(tmp_path))
+        lake_of(tmp_path)
     assert (PipelineFailedError.exit_code, BadQuestionError.exit_code) == (3, 2)
 
 

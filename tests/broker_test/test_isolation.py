@@ -1,0 +1,201 @@
+"""Workers have names of their own, and what cases use in common keeps them apart."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from mqttscope.broker_test.fit import flow_of
+from mqttscope.broker_test.isolation import (
+    MAX_BYTES,
+    Footprint,
+    Isolated,
+    Names,
+    footprint_of,
+    isolated,
+    root_of,
+)
+from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Publish, Subscribe, Subscription
+from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt.parts import Will
+from mqttscope.mutate import Action, Step, cases
+from mqttscope.replay.script import Script
+from tests.broker_test.flows import HASH, V5, catalogued, script
+from tests.each import each
+from tests.replay.recordings import conversation
+
+DEVICE = frozenset({"device1"})
+
+
+def worker(own: Script, number: int, names: tuple[Names, Names] | None = None) -> Isolated:
+    """The connection as a worker plays it."""
+    found = isolated(own, number, *(names or (Names(), Names())))
+    assert found is not None
+    return found
+
+
+def test_other_names_have_the_same_length_and_are_given_once() -> None:
+    names = Names()
+    made = [names.other(name, number) for name in ("device1", "device9", "d\u00e90") for number in range(1, 64)]
+
+    assert None not in made
+    assert len(set(made)) == len(made)
+    assert {len(str(one).encode()) for one in made} == {7, 4}
+    assert names.other("device1", 5) == made[4]
+
+
+@each("name", ["\u00e9", "", "-", "$"])
+def test_a_name_without_letters_and_digits_has_no_other(name: str) -> None:
+    assert Names().other(name, 1) is None
+
+
+def test_there_are_no_more_names_than_characters_allow() -> None:
+    made = [Names().other("a", 1)]
+    names = Names()
+    made = [names.other("a", number) for number in range(70)]
+    assert len({one for one in made if one is not None}) == 61
+    assert made[61:] == [None] * 9
+
+
+@each(
+    "topic, root",
+    [("a", "a"), ("a/b/c", "a"), ("/a/b", "/a"), ("//a", "//a"), ("", ""), ("/", "/"), ("a/#", "a"), ("#", "#"),
+     ("$SYS/x", "$SYS"), ("/+/a", "/+")],
+)  # fmt: skip
+def test_the_root_of_a_topic(topic: str, root: str) -> None:
+    assert root_of(topic) == root
+
+
+A = Footprint(frozenset({"a"}), frozenset({"out"}), frozenset({"in"}))
+
+
+@each(
+    "other, meets",
+    [
+        (Footprint(), False),
+        (Footprint(frozenset({"b"}), frozenset({"out"}), frozenset({"in"})), False),
+        (Footprint(frozenset({"a"})), True),
+        (Footprint(sends=frozenset({"in"})), True),
+        (Footprint(receives=frozenset({"out"})), True),
+        (Footprint(everything=True), True),
+        (Footprint(alone=True), True),
+    ],
+)
+def test_what_disturbs_a_case(other: Footprint, meets: bool) -> None:
+    assert A.meets(other) is other.meets(A) is meets
+
+
+def test_a_connection_under_other_names() -> None:
+    own, names = script(), (Names(), Names())
+    first, second = worker(own, 1, names), worker(own, 2, names)
+
+    assert footprint_of(own) == Footprint(DEVICE, frozenset({"in", "out"}), frozenset({"in"}))
+    assert not first.footprint.meets(second.footprint)
+    assert not first.footprint.meets(footprint_of(own))
+    assert [len(one.raw) for one in first.script.entries] == [len(one.raw) for one in own.entries]
+    assert first.script.name == first.script.entries[0].packet.client_identifier != "device1"  # type: ignore[union-attr]
+    assert script().entries[0].raw == own.entries[0].raw
+    for made, recorded in zip(first.script.entries, own.entries, strict=True):
+        assert (made.answers is None) is (recorded.answers is None)
+        assert made.answers is None or made.answers in first.script.entries
+        if made.topic is not None:
+            assert made.topic == made.packet.topic_name != recorded.topic  # type: ignore[union-attr]
+
+
+def test_names_without_others_are_not_isolated() -> None:
+    block = Properties()
+    for identifier, topic in (("\u00e9", "a"), ("dev", "\u00e9/a")):
+        own = conversation(
+            (">", Connect(protocol_level=5, client_identifier=identifier, properties=block)),
+            ("<", Connack(session_present=False, properties=block)),
+            (">", Publish(topic_name=topic, properties=block)),
+        )
+        assert isolated(own, 1, Names(), Names()) is None
+
+
+def test_topics_of_the_broker_and_wildcards_keep_their_meaning() -> None:
+    block = Properties()
+    filters = ["$SYS/broker/uptime", "+/status", "#", "$share/group/in/#", "/a/b"]
+    rows = [Subscription(one, 0) for one in filters]
+    will = Will(will_topic="gone/dev", will_payload=b"", properties=block)
+    own = conversation(
+        (">", Connect(protocol_level=5, client_identifier="", will=will, properties=block)),
+        ("<", Connack(session_present=False, properties=block)),
+        (">", Subscribe(packet_identifier=1, properties=block, subscriptions=rows)),
+    )
+    made = worker(own, 1)
+
+    packet = made.script.entries[2].packet
+    assert isinstance(packet, Subscribe)
+    names = [row.topic_filter for row in packet.subscriptions]
+    assert names[:3] == filters[:3]
+    assert names[3].startswith("$share/group/i")
+    assert names[3:] != filters[3:]
+    assert made.footprint.everything
+    assert made.footprint.clients == frozenset()
+    assert made.footprint.sends == frozenset({root_of(made.script.entries[0].packet.will.will_topic)})  # type: ignore[union-attr]
+
+
+@each("version", list(ProtocolVersion), lambda one: one.text)
+def test_cases_differ_in_nothing_but_their_names(version: ProtocolVersion) -> None:
+    own, names = script(version), (Names(), Names())
+    places = [worker(own, 1, names), worker(own, 2, names)]
+    flow = flow_of(own, HASH, 0)
+    apart, remade = 0, 0
+    for case in islice(cases(flow, 1), 60):
+        made = [place.case(case) for place in places]
+        if None in made:
+            continue
+        remade += 1
+        assert [one.mutation is case.mutation and one.number == case.number for one in made if one] == [True, True]
+        for place, one in zip(places, made, strict=True):
+            assert one is not None
+            assert len(one.flow.sent) == len(case.flow.sent)
+            recorded = "".join(place.script.name).encode()
+            assert one.flow.sent.count(b"device1") <= case.flow.sent.count(b"device1") - (recorded in one.flow.sent)
+        first, second = (place.uses(one) for place, one in zip(places, made, strict=True) if one)
+        apart += not first.meets(second)
+    assert remade > 50
+    assert apart > 45
+
+
+def test_a_case_of_which_more_is_different_has_no_other_form() -> None:
+    """Bits of a name that a mutation turns over are others where the name is another."""
+    own = script()
+    case = catalogued("publish.topic_name:spaces", own)[0].case
+    place = worker(own, 1)
+    made = place.case(case)
+    assert made is not None
+    at = case.flow.at
+    steps = list(case.flow.steps)
+    steps[at] = Step(Action.SEND, bytes([steps[at].data[0] ^ 1]) + steps[at].data[1:], steps[at].entry, mutated=True)
+    case.flow.steps = steps
+
+    assert place.case(case) is None
+    assert Isolated.as_recorded(own).case(case) is case
+
+
+def test_names_of_a_mutation_are_everybodys() -> None:
+    own, names = script(), (Names(), Names())
+    places = [worker(own, number, names) for number in (1, 2)]
+    for mutation, met in (
+        ("connect.client_identifier:maximum-length", True),
+        ("subscribe.subscriptions.topic_filter:everything", True),
+        ("publish.topic_name:spaces", False),
+        ("pingreq:reserved-flag-0", False),
+    ):
+        case = catalogued(mutation, own)[0].case
+        forms = [place.case(case) or case for place in places]
+        first, second = (place.uses(form) for place, form in zip(places, forms, strict=True))
+        assert (mutation, first.meets(second)) == (mutation, met)
+
+
+def test_a_large_case_is_alone() -> None:
+    own = script()
+    case = catalogued("pingreq:reserved-flag-0", own)[0].case
+    at = case.flow.at
+    case.flow.steps[at] = Step(Action.SEND, b"\xc1\x00" * MAX_BYTES, mutated=True)
+    place = worker(own, 1)
+
+    assert place.case(case) is None
+    assert Isolated.as_recorded(own).uses(case).alone
+    assert case.version == V5
