@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqttscope.lake.columns import array_of, batch_of
 from mqttscope.lake.schemas import TABLES
 
 Row = Mapping[str, Any]
@@ -48,7 +49,7 @@ def topics(messages: Iterable[pa.RecordBatch]) -> pa.Table:
     if not kept:
         return schema.empty_table()
     found = _summed(pa.concat_tables(kept), _PARTIAL)
-    found = found.append_column("connections", pa.array([1] * found.num_rows, pa.int64()))
+    found = found.append_column("connections", pa.chunked_array([array_of([1] * found.num_rows, pa.int64())]))
     found = _summed(found, _WHOLE)
     made = pa.Table.from_arrays([found.column(one.name).cast(one.type) for one in schema], schema=schema)
     return made.sort_by([("server", "ascending"), ("topic", "ascending"), ("direction", "ascending")])
@@ -66,9 +67,9 @@ def _counted(one: pa.RecordBatch) -> pa.Table:
     qos = known.column("qos")
     columns = {name: known.column(name) for name in _PARTIAL}
     columns |= {
-        "messages": pa.chunked_array([pa.array([1] * known.num_rows, pa.int64())]),
+        "messages": pa.chunked_array([array_of([1] * known.num_rows, pa.int64())]),
         "payload_bytes": known.column("payload_length"),
-        **{f"qos_{level}": pc.equal(qos, level).cast(pa.int64()) for level in range(3)},
+        **{f"qos_{level}": pc.equal(qos, one).cast(pa.int64()) for level, one in enumerate(_NUMBERS)},
         "retained": known.column("retain").cast(pa.int64()),
         "retransmissions": known.column("retransmissions").cast(pa.int64()),
         "first_ns": known.column("timestamp_ns"),
@@ -78,12 +79,50 @@ def _counted(one: pa.RecordBatch) -> pa.Table:
 
 
 def _summed(table: pa.Table, by: tuple[str, ...]) -> pa.Table:
-    names = [name for name in _SUMMED if name in table.column_names]
-    how = [*((name, "sum") for name in names), ("first_ns", "min"), ("last_ns", "max")]
-    found = table.group_by(list(by)).aggregate(how)
+    """Sums of the rows that have the same in some columns, and the first and last of their times.
+
+    `pyarrow.Table.group_by` does the same, and loads pandas where that is installed, half a second for each ingest.
+    """
+    table = table.combine_chunks()
+    if not table.num_rows:
+        return table
+    group = _numbered([table.column(name) for name in by])
+    ends: dict[str, pa.Array] = {}
+    for name in ("first_ns", "last_ns"):
+        times = pa.table({"group": group, "time": table.column(name)})
+        ends[name] = pc.sort_indices(times, sort_keys=[("group", "ascending"), ("time", "ascending")])
+    order = ends["first_ns"]
+    stops = pc.run_end_encode(group.take(order)).run_ends.cast(pa.int64())
+    last = pc.subtract(stops, _NUMBERS[1])
+    first = pa.concat_arrays([_NUMBERS[:1], stops[:-1]])
+    firsts, lasts = order.take(first), ends["last_ns"].take(last)
+    made = {name: table.column(name).take(firsts) for name in by}
+    for name in _SUMMED:
+        if name in table.column_names:
+            so_far = pc.cumulative_sum(pc.fill_null(table.column(name).take(order), _NUMBERS[0])).combine_chunks()
+            at_ends = so_far.take(last)
+            made[name] = pc.subtract(at_ends, pa.concat_arrays([_NUMBERS[:1], at_ends[:-1]]))
     return pa.table(
-        {name: found.column(name) for name in by} | {name: found.column(f"{name}_{do}") for name, do in how}
+        made | {"first_ns": table.column("first_ns").take(firsts), "last_ns": table.column("last_ns").take(lasts)}
     )
+
+
+def _numbered(columns: list[pa.ChunkedArray]) -> pa.Array:
+    """A number for each row; rows that have the same in all columns have the same number."""
+    number: Any = None
+    for column in columns:
+        found = column.combine_chunks().dictionary_encode()
+        own = found.indices.cast(pa.int64())
+        if number is None:
+            number = own
+        else:
+            # Numbered again each time, so that the product of a few columns fits.
+            wider = pc.multiply(number, array_of([len(found.dictionary)], pa.int64())[0])
+            number = pc.add(wider, own).dictionary_encode().indices.cast(pa.int64())
+    return number
+
+
+_NUMBERS = array_of([0, 1, 2], pa.int64())
 
 
 @dataclass(slots=True)
@@ -123,7 +162,7 @@ def clients(connections: Iterable[Row]) -> pa.Table:
         }
         for (server, name), one in sorted(found.items())
     ]  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=TABLES["clients"].arrow())
+    return _table("clients", rows)
 
 
 def _last(row: Row) -> int:
@@ -158,4 +197,9 @@ def sessions(connections: Iterable[Row]) -> pa.Table:
             last["session_expiry_interval"] = row["session_expiry_interval"]
             last["connections"] += 1
             last["connection_ids"].append(row["connection_id"])
-    return pa.Table.from_pylist(rows, schema=TABLES["sessions"].arrow())
+    return _table("sessions", rows)
+
+
+def _table(name: str, rows: Iterable[Row]) -> pa.Table:
+    names = TABLES[name].names
+    return pa.Table.from_batches([batch_of(TABLES[name].arrow(), [tuple(row[one] for one in names) for row in rows])])

@@ -7,7 +7,7 @@ that does not fit, and the bytes themselves are in ``not_utf8`` by the path of t
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -130,9 +130,21 @@ def text(value: str, path: str, bad: Bad) -> str:
     return value
 
 
+MAX_KNOWN = 512
+"""Bytes of a payload whose digest is remembered for a while."""
+
+
+@lru_cache(maxsize=4_096)
+def _known_sha256(value: bytes) -> str:
+    return sha256(value).hexdigest()
+
+
 def payload_columns(value: bytes, missing: int, limit: int) -> tuple[int, str | None, bytes | None]:
     """Length, SHA-256 (of a payload that is there in full) and, where ``limit`` is not 0, its beginning."""
-    digest = None if missing else sha256(value).hexdigest()
+    digest = None
+    if not missing:
+        # A server sends the same payload to each subscriber.
+        digest = _known_sha256(value) if len(value) <= MAX_KNOWN else sha256(value).hexdigest()
     return len(value) + missing, digest, without_tokens(value, limit)[:limit] if limit else None
 
 

@@ -35,7 +35,7 @@ from mqttscope.lake.keys import AT_THE_END, Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.memory import FlowMemory, Late, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.public import forget_secrets, public_object
+from mqttscope.lake.public import PUBLIC, forget_secrets
 from mqttscope.lake.schemas import FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
 from mqttscope.lake.state import StateError, dump, load
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
@@ -164,7 +164,7 @@ def cross_kernel(
                 forget_secrets(memory.flow)
             remembered_here = collector.key_memory(open_connections(memories))
             if remembered_here is not None:
-                states.append((key.decode(), dump(remembered_here, shown=public_object)))
+                states.append((key.decode(), dump(remembered_here, shown=PUBLIC)))
             collector.note_drops({*dropping, *(drops or {})})
             unfinished = Unfinished(collector)
             for memory in sorted(memories, key=begun):
@@ -362,7 +362,7 @@ class Unfinished:
 def state_row(memory: FlowMemory) -> tuple[Any, ...]:
     """The row of what is remembered of a flow."""
     forget_secrets(memory.flow)
-    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory, shown=public_object)
+    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory, compress=False, shown=PUBLIC)
 
 
 def whole_segments(fragments: Iterable[Fragment]) -> Iterator[Segment]:

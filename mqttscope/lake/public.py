@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mqttscope.dissect.flow_state import FlowState
+from mqttscope.lake.state import Replacing
 from mqttscope.mqtt.codec import decode, packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -69,6 +70,10 @@ def public_object(value: object) -> object:
         places = hidden_in_unparsed(value, _V5, SUSPECT)
         return replace(value, raw=covered(value.raw, places)) if places else value
     return value
+
+
+PUBLIC = Replacing((ControlPacket, Malformed, Unparsed), public_object)
+"""What is written in the place of values that hold secrets."""
 
 
 def forget_secrets(flow: Flow) -> None:

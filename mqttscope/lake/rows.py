@@ -50,7 +50,8 @@ from mqttscope.session.connection import Connection
 Values = tuple[Any, ...]
 MOST = (1 << 63) - 1
 """The largest number of a column; it stands for larger ones, which the message of their row gives."""
-_NAMES = tuple(packet_columns())
+_CELLS = {name: at for at, name in enumerate(packet_columns())}
+_NO_FIELDS: list[Any] = [None] * len(_CELLS)
 _TYPES = {int(kind): kind.name.lower() for kind in PacketType}
 _V5 = ProtocolVersion.V5
 
@@ -120,10 +121,18 @@ def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Val
     row = (
         intro.connection_id, *_place(event), *who, "packet", event.number, event.stream_offset,
         _TYPES[packet.packet_type], length, length - header, packet.header_flags, packet.missing or None, topic,
-        *map(fields.get, _NAMES),
+        *_cells(fields),
         None if code is None else reason_name(packet.packet_type, code, version), None, bad or None, other or None,
     )  # fmt: skip
     return row, fields
+
+
+def _cells(fields: Row) -> list[Any]:
+    """The columns of the fields of all packets, of one that has some of them."""
+    cells = _NO_FIELDS.copy()
+    for name, value in fields.items():
+        cells[_CELLS[name]] = value
+    return cells
 
 
 def _publish(packet: Publish, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Row:
@@ -175,7 +184,7 @@ def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tup
     code = fields.get("reason_code")
     row = (
         intro.connection_id, *_place(event), *who, "malformed", event.number, event.stream_offset, kind,
-        len(found.raw) + found.missing, None, flags, None, topic, *map(fields.get, _NAMES),
+        len(found.raw) + found.missing, None, flags, None, topic, *_cells(fields),
         None if code is None or found.packet is None else reason_name(found.packet.packet_type, code, version),
         told, bad or None, other or None,
     )  # fmt: skip

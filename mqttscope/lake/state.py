@@ -9,7 +9,7 @@ since gets its default; one that is gone is a `StateError`, as is a class: what 
     array, or b"p" and the array as it is
 
     array   [classes, value]; a class is [name, names of its fields]
-    value   None, truth values, numbers of 64 bits, text, and bytes as they are; all else is an array of a `_Tag`
+    value   None, truth values, numbers of 64 bits, text, and bytes as they are; all else is an array of what it is
             and its content.  An object holds the number of its class and its fields; one that was written before is
             its number, so that what is shared stays shared
 
@@ -24,16 +24,17 @@ import re
 import zlib
 from collections.abc import Callable, Iterable
 from copy import copy
-from enum import Enum, IntEnum
+from enum import Enum
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from mqttscope.errors import MqttscopeError
+from mqttscope.lint.compiling import mypyc_attr
 
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
@@ -43,21 +44,33 @@ MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 
 
+@mypyc_attr(native_class=False)
 class StateError(MqttscopeError, ValueError):
     """State that cannot be read: damaged, of another version, or not of this program."""
 
 
+@mypyc_attr(native_class=False)
 class NotSerializableError(MqttscopeError, TypeError):
     """A value that is no plain data."""
 
 
-def dump(value: Any, *, compress: bool = True, shown: Callable[[Any], Any] | None = None) -> bytes:
+@dataclasses.dataclass(slots=True, frozen=True)
+class Replacing:
+    """What is written in the place of some objects."""
+
+    classes: tuple[type, ...]
+    """Those of which it may be another object, and all that derive from them."""
+    shown: Callable[[Any], Any]
+    """Gives the object that is written; it may be the same."""
+
+
+def dump(value: Any, *, compress: bool = True, shown: Replacing | None = None) -> bytes:
     """A value as bytes; `NotSerializableError` where something in it is no plain data.
 
-    ``shown`` gives the object that is written in the place of another.
+    ``shown`` gives the objects that are written in the place of others.
     """
     writer = _Writer(shown)
-    (written,) = writer.write((value,))
+    (written,) = writer.write((value,), [])
     plain = msgspec.msgpack.encode((writer.classes, written))
     body = b"z" + zlib.compress(plain, 1) if compress else b"p" + plain
     return b"".join((MAGIC, bytes((VERSION,)), zlib.crc32(body).to_bytes(4, "big"), body))
@@ -160,94 +173,127 @@ _LONGEST_NUMBER = 255
 """Bytes of a number."""
 
 
-class _Tag(IntEnum):
-    """What an array is."""
+# What an array is.
+_LIST: Final = 0
+_TUPLE: Final = 1
+_SET: Final = 2
+_FROZENSET: Final = 3
+_DICT: Final = 4
+"""Keys and values in turn."""
+_OBJECT: Final = 5
+"""Number of its class, then its fields."""
+_AGAIN: Final = 6
+"""Number of an object in the order in which they begin."""
+_ENUM: Final = 7
+"""Number of its class, and the value."""
+_BYTEARRAY: Final = 8
+"""Its bytes, and how many zeros follow."""
+_TEXT: Final = 9
+"""What is not UTF-8."""
+_NUMBER: Final = 10
+"""One of more than 64 bits, as bytes, big endian."""
 
-    LIST = 0
-    TUPLE = 1
-    SET = 2
-    FROZENSET = 3
-    DICT = 4
-    """Keys and values in turn."""
-    OBJECT = 5
-    """Number of its class, then its fields."""
-    AGAIN = 6
-    """Number of an object in the order in which they begin."""
-    ENUM = 7
-    """Number of its class, and the value."""
-    BYTEARRAY = 8
-    """Its bytes, and how many zeros follow."""
-    TEXT = 9
-    """What is not UTF-8."""
-    NUMBER = 10
-    """One of more than 64 bits, as bytes, big endian."""
+
+class _Kind:
+    """A class of objects that are written."""
+
+    def __init__(self, number: int, get: Callable[[Any], Iterable[Any]]) -> None:
+        self.number = number
+        """Its place among the classes of a state."""
+        self.get = get
+        """The fields of an object."""
 
 
 class _Writer:
     """Writes values as what MessagePack can express."""
 
-    def __init__(self, shown: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, shown: Replacing | None = None) -> None:
         self._shown = shown
+        self._may_be_shown: dict[type, bool] = {}
         self.classes: list[tuple[str, tuple[str, ...]]] = []
-        self._kinds: dict[type, tuple[int, Callable[[Any], Iterable[Any]]]] = {}
+        self._kinds: dict[type, _Kind] = {}
+        self._members: dict[int, list[Any]] = {}
+        """Members of enumerations that were written, by where they lie: those of two may be equal."""
         self._written: dict[int, int] = {}
         self._alive: list[Any] = []
         self._made: list[Any] = []
 
-    def write(self, values: Iterable[Any]) -> list[Any]:
-        """Some values."""
-        made: list[Any] = []
-        add, how_to = made.append, _WRITE.get
+    def write(self, values: Iterable[Any], made: list[Any]) -> list[Any]:
+        """Some values, after what is in a list."""
         for value in values:
             kind = type(value)
-            if kind in _PLAIN:
-                add(value)
-            elif kind is int:
-                add(value if -_LONG <= value < _LONG else self._number(value))
+            if kind is int:
+                made.append(value if -_LONG <= value < _LONG else _number(value))
+            elif value is None or kind is bool or kind is bytes or kind is float:
+                made.append(value)
             elif kind is str:
-                add(value if value.isascii() else _text(value))
-            elif (how := how_to(kind)) is not None:
-                add(how(self, value))
+                made.append(value if value.isascii() else _text(value))
+            elif kind is tuple:
+                made.append(self.write(value, [_TUPLE]))
+            elif kind is list:
+                made.append(self.write(value, [_LIST]))
+            elif kind is dict:
+                made.append(self.write(chain.from_iterable(value.items()), [_DICT]))
+            elif kind is set:
+                made.append(self.write(value, [_SET]))
+            elif kind is frozenset:
+                made.append(self.write(value, [_FROZENSET]))
+            elif kind is bytearray:
+                made.append(_bytearray(value))
             elif isinstance(value, Enum):
-                add([_Tag.ENUM, self._class(kind)[0], *self.write((value.value,))])
+                made.append(self._member(value))
             else:
-                add(self._object(value))
+                made.append(self._object(value))
         return made
 
-    def _number(self, value: int) -> list[Any]:
-        size = (value.bit_length() >> 3) + 1
-        if size > _LONGEST_NUMBER:
-            raise NotSerializableError("the number is too large")
-        return [_Tag.NUMBER, value.to_bytes(size, "big", signed=True)]
+    def _member(self, value: Enum) -> list[Any]:
+        made = self._members.get(id(value))
+        if made is None:
+            made = self.write((value.value,), [_ENUM, self._kind(type(value)).number])
+            self._members[id(value)] = made
+        return made
 
-    def _bytearray(self, value: bytearray) -> list[Any]:
-        # Tables of bits: most of them are empty from some place on.
-        kept = bytes(value.rstrip(b"\0"))
-        return [_Tag.BYTEARRAY, kept, len(value) - len(kept)]
-
-    def _items(self, tag: _Tag, items: Iterable[Any]) -> list[Any]:
-        return [tag, *self.write(items)]
-
-    def _class(self, cls: type) -> tuple[int, Callable[[Any], Iterable[Any]]]:
-        """The number of a class, and how to get its fields."""
+    def _kind(self, cls: type) -> _Kind:
         kind = self._kinds.get(cls)
         if kind is None:
             name, names = _described(cls)
             get = attrgetter(*names) if len(names) > 1 else partial(_few, names)
-            kind = self._kinds[cls] = len(self.classes), get
+            kind = self._kinds[cls] = _Kind(len(self.classes), get)
             self.classes.append((name, names))
         return kind
 
     def _object(self, value: Any) -> list[Any]:
-        known = self._written.setdefault(id(value), len(self._alive))
-        if known < len(self._alive):
-            return [_Tag.AGAIN, known]
+        count = len(self._alive)
+        known = self._written.get(id(value))
+        if known is not None:
+            return [_AGAIN, known]
+        self._written[id(value)] = count
         self._alive.append(value)
-        if self._shown is not None:
-            value = self._shown(value)
+        if self._shown is not None and self._is_shown(type(value)):
+            value = self._shown.shown(value)
             self._made.append(value)  # what is written is told by where it lies
-        number, get = self._class(type(value))
-        return [_Tag.OBJECT, number, *self.write(get(value))]
+        kind = self._kind(type(value))
+        return self.write(kind.get(value), [_OBJECT, kind.number])
+
+    def _is_shown(self, cls: type) -> bool:
+        """Whether another object may be written in the place of one of a class."""
+        found = self._may_be_shown.get(cls)
+        if found is None:
+            found = self._may_be_shown[cls] = self._shown is not None and issubclass(cls, self._shown.classes)
+        return found
+
+
+def _number(value: int) -> list[Any]:
+    size = (value.bit_length() >> 3) + 1
+    if size > _LONGEST_NUMBER:
+        raise NotSerializableError("the number is too large")
+    return [_NUMBER, value.to_bytes(size, "big", signed=True)]
+
+
+def _bytearray(value: bytearray) -> list[Any]:
+    # Tables of bits: most of them are empty from some place on.
+    kept = bytes(value.rstrip(b"\0"))
+    return [_BYTEARRAY, kept, len(value) - len(kept)]
 
 
 def _few(names: tuple[str, ...], value: Any) -> list[Any]:
@@ -258,7 +304,7 @@ def _text(value: str) -> str | list[Any]:
     try:
         value.encode()
     except UnicodeEncodeError:
-        return [_Tag.TEXT, value.encode("utf-8", "surrogatepass")]
+        return [_TEXT, value.encode("utf-8", "surrogatepass")]
     return value
 
 
@@ -272,14 +318,6 @@ def _described(cls: type) -> tuple[str, tuple[str, ...]]:
 
 
 _PLAIN = frozenset((type(None), bool, float, bytes))
-_WRITE: dict[type, Callable[[_Writer, Any], list[Any]]] = {
-    bytearray: _Writer._bytearray,
-    tuple: lambda writer, value: writer._items(_Tag.TUPLE, value),
-    list: lambda writer, value: writer._items(_Tag.LIST, value),
-    set: lambda writer, value: writer._items(_Tag.SET, value),
-    frozenset: lambda writer, value: writer._items(_Tag.FROZENSET, value),
-    dict: lambda writer, value: writer._items(_Tag.DICT, chain.from_iterable(value.items())),
-}
 
 
 @dataclasses.dataclass(slots=True)
@@ -380,15 +418,15 @@ def _check(cls: type, name: str, names: tuple[str, ...]) -> tuple[tuple[str, Cal
 
 
 _READ: dict[int, Callable[[_Reader, list[Any]], Any]] = {
-    _Tag.LIST: _Reader._items,
-    _Tag.TUPLE: lambda reader, written: tuple(reader._items(written)),
-    _Tag.SET: lambda reader, written: set(reader._items(written)),
-    _Tag.FROZENSET: lambda reader, written: frozenset(reader._items(written)),
-    _Tag.DICT: _Reader._dict,
-    _Tag.OBJECT: _Reader._object,
-    _Tag.AGAIN: lambda reader, written: reader._objects[written[1]],
-    _Tag.ENUM: _Reader._enum,
-    _Tag.BYTEARRAY: _Reader._bytearray,
-    _Tag.TEXT: lambda reader, written: written[1].decode("utf-8", "surrogatepass"),
-    _Tag.NUMBER: lambda reader, written: int.from_bytes(written[1], "big", signed=True),
+    _LIST: _Reader._items,
+    _TUPLE: lambda reader, written: tuple(reader._items(written)),
+    _SET: lambda reader, written: set(reader._items(written)),
+    _FROZENSET: lambda reader, written: frozenset(reader._items(written)),
+    _DICT: _Reader._dict,
+    _OBJECT: _Reader._object,
+    _AGAIN: lambda reader, written: reader._objects[written[1]],
+    _ENUM: _Reader._enum,
+    _BYTEARRAY: _Reader._bytearray,
+    _TEXT: lambda reader, written: written[1].decode("utf-8", "surrogatepass"),
+    _NUMBER: lambda reader, written: int.from_bytes(written[1], "big", signed=True),
 }

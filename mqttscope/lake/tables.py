@@ -19,6 +19,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake import rows
+from mqttscope.lake.columns import array_of, batch_of
 from mqttscope.lake.keys import Drop, SortPosition, connection_id, stage_key
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, INTERNAL, OPEN, TABLES, event_schema
@@ -343,14 +344,7 @@ Scoped = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpe
 
 def batch(name: str, found: list[Values]) -> pa.RecordBatch:
     """Rows of one table as a record batch."""
-    schema = _SCHEMAS[name]
-    arrays = []
-    for column, values in zip(schema, zip(*found, strict=True), strict=True):
-        if values.count(None) == len(values):
-            arrays.append(pa.nulls(len(values), column.type))
-        else:
-            arrays.append(pa.array(values, column.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return batch_of(_SCHEMAS[name], found)
 
 
 def event_batch(name: str, found: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
@@ -361,7 +355,7 @@ def event_batch(name: str, found: pa.RecordBatch, schema: pa.Schema | None = Non
     schema = schema or event_schema()
     count = found.num_rows
     table = name.removeprefix(OPEN)
-    arrays: list[pa.Array] = [pa.repeat(name, count)]
+    arrays: list[pa.Array] = [array_of([name] * count, schema.field("kind").type)]
     for column in schema.names[1:]:
         kind = schema.field(column).type
         if column == table:

@@ -15,13 +15,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mqttscope.capture import open_capture
-from mqttscope.capture.files import NOT_REGULAR, NOTHING_THERE, Part
+from mqttscope.capture.files import NOT_REGULAR, NOTHING_THERE, SINCE, Part, why_not_opened
 from mqttscope.capture.fingerprint import (
     Fingerprint,
     KnownFingerprints,
@@ -31,7 +30,6 @@ from mqttscope.capture.fingerprint import (
     resume_offset,
 )
 from mqttscope.capture.read import BoundedFile
-from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.lake import delta
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.commit import commit, lake_lock, merge_small
@@ -44,7 +42,8 @@ from mqttscope.lake.files import (
     reading,
     remember_errors,
 )
-from mqttscope.lake.kernel import Unfinished, begun, flow_memory, key_memory, state_row
+from mqttscope.lake.intake import STATE_ROWS, Intake
+from mqttscope.lake.kernel import Unfinished, begun, state_row
 from mqttscope.lake.manifest import (
     LakeError,
     Manifest,
@@ -54,9 +53,9 @@ from mqttscope.lake.manifest import (
     read_manifest,
     remove_strays,
 )
-from mqttscope.lake.memory import Late, open_connections, remembered, resume
+from mqttscope.lake.memory import open_connections
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.public import public_object
+from mqttscope.lake.public import PUBLIC
 from mqttscope.lake.schemas import EVENT_TABLES, RENAMED, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.schemas import VERSION as SCHEMA_VERSION
 from mqttscope.lake.state import VERSION as STATE_VERSION
@@ -64,14 +63,12 @@ from mqttscope.lake.state import dump
 from mqttscope.lake.store import Lake, Place, opened, place
 from mqttscope.lake.tables import LOOK, Collector, batch
 from mqttscope.net.frame import CaptureError
-from mqttscope.net.segment import Segment
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 _SUMS = ("topics", "clients", "sessions")
 _READ = ("messages", "connections", "ingest_errors")
-_STATE_ROWS = 1_000
 
 
 @dataclass(slots=True)
@@ -96,6 +93,8 @@ class Ingested:
     """Captures that begin before the last segment of an earlier ingest: connections that both have are not joined."""
     overlapping: list[str] = field(default_factory=list)
     """Captures that begin before an earlier one of this ingest ends: they are read one after the other."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why captures could not be opened any more, by name; they can be given again."""
 
 
 def write_lake(
@@ -104,11 +103,12 @@ def write_lake(
     options: LakeOptions | None = None,
     *,
     faults: Mapping[str, str] | None = None,
-    progress: Callable[[Segment], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Ingested:
     """Take captures into the lake of a folder, which is made where there is none; `LakeError` where that cannot be.
 
-    ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called with each segment.
+    ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called
+    with the number of segments so far, now and then.
     """
     root = place(folder)
     options = options or LakeOptions()
@@ -119,6 +119,7 @@ def write_lake(
         found = _fresh(captures, before)
         fresh, known = found.names, found.known
         done.known = [name for name, _ in known]
+        done.faults = found.faults
         remove_strays(root, before)
         after = next_generation(before, options)
         if fresh:
@@ -132,7 +133,7 @@ def write_lake(
                 after.begins |= found.contents[digest].begins
             done.captures = list(fresh.values())
             done.grown = [name for name in done.captures if found.parts[name].behind]
-        if note_errors(root, after, done, fresh, known, faults or {}) or found.names:
+        if note_errors(root, after, done, fresh, known, {**(faults or {}), **found.faults}) or found.names:
             merge_small(root, before, after)
             commit(root, before, after)
     return done
@@ -209,6 +210,24 @@ def _dataset(root: Place, manifest: Manifest, name: str) -> Dataset:
     return dataset([root / one for one in names], schema)
 
 
+def _batches(root: Place, manifest: Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Columns of a table of this version, file by file; those that a file does not have are null.
+
+    `dataset` does the same, and loads pandas where that is installed.
+    """
+    schema = TABLES[name].arrow()
+    for path in (*manifest.files.get(name, ()), *manifest.open_files.get(name, ())):
+        # Of files in a store nobody has compared the checksums.
+        file = pq.ParquetFile(opened(root / path), page_checksum_verification=True)
+        known = [one for one in columns if one in file.schema_arrow.names]
+        for found in file.iter_batches(columns=known):
+            arrays = [
+                found.column(one) if one in known else pa.nulls(found.num_rows, schema.field(one).type)
+                for one in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
 def settings_digest(options: LakeOptions) -> str:
     """What rows depend on; the tables of a lake are made with the same."""
     rules = [(rule.code, sorted(rule.set.items())) for rule in options.rules]
@@ -250,6 +269,8 @@ class _Fresh:
     """What is to be read of each of them, by name: it may have been read before, and may be growing."""
     known: list[tuple[str, str]] = field(default_factory=list)
     """Names and digests of the others."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why some cannot be opened, by name."""
 
 
 def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fresh:
@@ -258,7 +279,8 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
         name = os.fspath(one)
         if os.path.exists(name) and not os.path.isfile(name):
             # A pipe would wait for its writer, a device may never end.
-            raise LakeError(f"{name} {NOT_REGULAR}")
+            found.faults[name] = NOT_REGULAR
+            continue
         try:
             with open(name, "rb", buffering=0) as opened:
                 size = opened.seek(0, os.SEEK_END)
@@ -267,14 +289,18 @@ def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fre
                 content = fingerprint_of(file, begins)
                 is_known = content.digest in before.captures or content.digest in found.names
                 read_before = 0 if is_known else resume_offset(file, content)[0]
-        except OSError as error:
-            raise LakeError(f"{name} cannot be opened: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:
+            # It was there when it was found, and costs the others nothing.
+            found.faults[name] = f"{why_not_opened(error, name)}{SINCE}"
+            continue
         if is_known:
             found.known.append((name, content.digest))
             continue
         found.names[content.digest] = name
         found.contents[content.digest] = content
         found.parts[name] = Part(read_before, size, begun)
+    if found.faults and not found.names and not found.known:
+        raise LakeError(f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}")
     for digest in find_prefixes(found.contents, found.names, before.begins, before.captures, _opened):
         found.known.append((found.names.pop(digest), digest))
     return found
@@ -291,49 +317,33 @@ def _read(
     before: Manifest,
     after: Manifest,
     done: Ingested,
-    progress: Callable[[Segment], None] | None,
+    progress: Callable[[int], None] | None,
 ) -> None:
-    dissector, collector = Dissector(options.reading()), Collector(options, rules=options.rules)
+    collector = Collector(options, rules=options.rules)
     collector.note_drops(dropping_captures(root, before))
-    late = Late(dissector, collector)
-    for key in _states(root, before.scope_state_files):
-        collector.recall(key_memory(key))
-    for state in _states(root, before.state_files):
-        memory = flow_memory(state)
-        resume(memory, dissector, collector)
-        late.adopt(memory)
-    seen = _Seen(before.last_ns, progress, late)
-    source = seen.watch(segments(open_capture(list(fresh.names.values()), parts=fresh.parts), done.skipped))
     with LakeFiles(root, after.generation) as files:
-
-        def write(made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
-            for name, found in made:
-                files.write(name, found)
-
-        for event in dissect_segments(source, dissector=dissector, more=True):
-            collector.feed(event)
-            if collector.waiting >= LOOK:
-                write(collector.batches())
-        for event in late.advance(seen.now_ns):
-            collector.feed(event)
-        memories = late.remembered(remembered(dissector, collector, seen.now_ns), seen.now_ns)
-        write(collector.batches(everything=True))
-        for start in range(0, len(memories), _STATE_ROWS):
-            states = map(state_row, memories[start : start + _STATE_ROWS])
-            files.write(STATE.name, batch(STATE.name, list(states)))
+        intake = Intake(collector, files.write, before.last_ns, progress)
+        intake.resume(root, before)
+        intake.read(list(fresh.names.values()), fresh.parts)
+        memories = intake.remembered()
+        intake.flush(everything=True)
+        for start in range(0, len(memories), STATE_ROWS):
+            states = list(map(state_row, memories[start : start + STATE_ROWS]))
+            files.write(STATE.name, batch(STATE.name, states))
         keys = collector.key_memories(open_connections(memories))
         if keys:
-            known = [(key, dump(one, shown=public_object)) for key, one in keys.items()]
+            known = [(key, dump(one, shown=PUBLIC)) for key, one in keys.items()]
             files.write(SCOPE_STATE.name, batch(SCOPE_STATE.name, known))
         unfinished = Unfinished(collector)
         for memory in sorted(memories, key=begun):
             unfinished.feed(memory)
             if collector.waiting >= LOOK:
-                write(unfinished.batches())
-        write(unfinished.batches(everything=True))
-    after.last_ns = seen.last_ns
-    done.out_of_order, done.open_flows = sorted(seen.late), len(memories)
-    done.overlapping = sorted(seen.overlapping)
+                _write(files, unfinished.batches())
+        _write(files, unfinished.batches(everything=True))
+    after.last_ns = intake.last_ns
+    done.skipped += intake.skipped
+    done.out_of_order, done.open_flows = sorted(intake.out_of_order), len(memories)
+    done.overlapping = sorted(intake.overlapping)
     add_files(after, files.names, files.checksums)
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
@@ -343,71 +353,26 @@ def dropping_captures(root: Place, manifest: Manifest) -> set[str]:
     if not manifest.files.get("ingest_errors"):
         return set()
     with reading(root / "ingest_errors"):
-        notices = _dataset(root, manifest, "ingest_errors").to_table(columns=["capture", "dropped"])
-    return {row["capture"] for row in notices.to_pylist() if row["dropped"]}
+        notices = list(_batches(root, manifest, "ingest_errors", ("capture", "dropped")))
+    return {row["capture"] for found in notices for row in found.to_pylist() if row["dropped"]}
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What went by while segments were read."""
-
-    last_ns: int | None
-    progress: Callable[[Segment], None] | None
-    elsewhere: Late
-    """Takes what comes late."""
-    late: set[str] = field(default_factory=set)
-    overlapping: set[str] = field(default_factory=set)
-    capture: str | None = None
-    """The one that is read."""
-    now_ns: int = -1 << 63
-    """Time of the last segment of this ingest."""
-
-    def watch(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Pass everything on."""
-        before = self.last_ns
-        for item in source:
-            if type(item) is Segment:
-                now = item.timestamp_ns
-                events = None
-                if self.last_ns is not None and now < self.last_ns:
-                    events = self.elsewhere.events(item)
-                if before is not None and now < before:
-                    self.late.add(item.capture)
-                if item.capture != self.capture:
-                    if self.capture is not None and now < self.now_ns:
-                        self.overlapping.add(item.capture)
-                    self.capture = item.capture
-                if now > self.now_ns:
-                    self.now_ns = now
-                if self.last_ns is None or now > self.last_ns:
-                    self.last_ns = now
-                if self.progress is not None:
-                    self.progress(item)
-                if events is not None:
-                    yield from events
-                    continue
-            yield item
-
-
-def _states(root: Place, names: Iterable[str]) -> Iterator[bytes]:
-    """What flows, or rules, remember."""
-    for name in names:
-        with reading(root / name):
-            for found in pq.ParquetFile(opened(root / name)).iter_batches(_STATE_ROWS, columns=["state"]):
-                yield from found.column("state").to_pylist()
+def _write(files: LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+    for name, found in made:
+        files.write(name, found)
 
 
 def _write_sums(root: Place, after: Manifest) -> None:
     """Topics, clients and sessions are made again of all that is there."""
     made = {}
     with reading(root / "messages"):
-        made["topics"] = topics(_dataset(root, after, "messages").to_batches(columns=list(TOPIC_COLUMNS)))
+        made["topics"] = topics(_batches(root, after, "messages", TOPIC_COLUMNS))
     with reading(root / "connections"):
-        connections = _dataset(root, after, "connections").to_table(columns=list(CONNECTION_COLUMNS)).to_pylist()
+        found = _batches(root, after, "connections", CONNECTION_COLUMNS)
+        connections = [row for one in found for row in one.to_pylist()]
     made |= {"clients": clients(connections), "sessions": sessions(connections)}
     with LakeFiles(root, after.generation) as files:
         for name, table in made.items():
-            for found in table.to_batches():
-                files.write(name, found)
+            _write(files, ((name, one) for one in table.to_batches()))
     for name in _SUMS:
         after.files[name] = files.names.get(name, [])

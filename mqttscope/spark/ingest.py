@@ -26,8 +26,7 @@ from mqttscope.capture.read import NO_FRAME, BoundedFile
 from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, folder_of, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.writer import Ingested as IngestedInProcess
-from mqttscope.lake.writer import check_settings, next_generation, note_errors
+from mqttscope.lake.writer import Ingested, check_settings, next_generation, note_errors
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.aggregates import write_sums
 from mqttscope.spark.dataframes import assemble, plan_captures, read_captures
@@ -45,14 +44,6 @@ FOLD_BYTES = 16 << 20
 MANY_TASKS = 256
 LARGE_FOLD_BYTES = 256 << 20
 """The same where there would be more tasks: each of them writes files of its own."""
-
-
-@dataclass(slots=True)
-class Ingested(IngestedInProcess):
-    """What an ingest did."""
-
-    faults: dict[str, str] = field(default_factory=dict)
-    """Why captures could not be opened, by name; they can be given again."""
 
 
 def ingest(

@@ -91,7 +91,7 @@ def test_the_search_finds_what_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch)
     """The state before this was thought of."""
     scene = SCENES[0]
     found = talk(scene, 7)
-    monkeypatch.setattr("mqttscope.lake.kernel.public_object", lambda value: value)
+    monkeypatch.setattr("mqttscope.lake.kernel.PUBLIC", None)
     monkeypatch.setattr("mqttscope.lake.kernel.forget_secrets", lambda flow: None)
     got = by_kernel(segment_rows(found[:20]), options(), more=True, watermark_ns=found[19].timestamp_ns)
     assert Secrets(scene.secrets).leak(bytes_of(got)) is not None

@@ -95,7 +95,7 @@ def test_no_file_holds_a_secret_of_what_is_damaged(kind: object, seed: int, tmp_
 
 
 def test_the_search_finds_what_is_kept_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lake.kernel.public_object", lambda value: value)
+    monkeypatch.setattr("mqttscope.lake.kernel.PUBLIC", None)
     monkeypatch.setattr("mqttscope.lake.kernel.forget_secrets", lambda flow: None)
     found = talk(SCENES[0], 60)
     assert leaks(lake_of(found, tmp_path, (5,)), Secrets(SCENES[0].secrets)) != []

@@ -25,10 +25,9 @@ from mqttscope.lake.writer import Ingested, read_table, write_lake
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import Segment
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
 from tests.lake.earlier import make_earlier
-from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, usual
+from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, read_segments, usual
 
 SUMS = ("topics", "clients", "sessions")
 SEVERAL = [path for path in CAPTURES if path.parent.name in {
@@ -168,7 +167,7 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(tmp_path: P
     content, growing = SEVERAL[0].read_bytes(), tmp_path / "a.pcapng"
     growing.write_bytes(content[: len(content) // 2])
 
-    def grow(_: Segment) -> None:
+    def grow(_: int) -> None:
         growing.write_bytes(content)
 
     write_lake([growing], tmp_path / "lake", options(), progress=grow)
@@ -187,7 +186,7 @@ def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: s
     first.write_bytes(early)
     tap.write_bytes(late)
 
-    def rotate(_: Segment) -> None:
+    def rotate(_: int) -> None:
         if how == "compressed" and tap.exists():
             (tmp_path / "tap.pcapng.gz").write_bytes(gzip.compress(late))
             tap.unlink()
@@ -208,6 +207,28 @@ def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: s
     assert rows[0] == rows[1]
     (message,) = {row["message"] for row in read_table(lake, "ingest_errors").to_pylist()}
     assert message == f"{'is another file' if how == 'replaced' else 'does not exist'} since it was found"
+
+
+def test_a_capture_that_is_gone_costs_nothing_but_itself(tmp_path: Path) -> None:
+    gone, poisoned = tmp_path / "gone.pcapng", tmp_path / "poisoned.pcapng"
+    drops = statistics(interface_drops=1 << 63, received=1 << 63)
+    poisoned.write_bytes(SEVERAL[1].read_bytes() + drops + b"\0" * 7)
+    lake = tmp_path / "lake"
+
+    done = write_lake([SEVERAL[0], gone, poisoned], lake, options())
+
+    assert done.captures == [str(SEVERAL[0]), str(poisoned)]
+    assert done.faults == {str(gone): "does not exist since it was found"}
+    rows = {(row["capture"], row["event"]): row for row in read_table(lake, "ingest_errors").to_pylist()}
+    assert set(rows) == {
+        (str(gone), "capture_error"), (str(poisoned), "capture_drops"), (str(poisoned), "capture_error"),
+    }  # fmt: skip
+    assert rows[str(gone), "capture_error"]["message"] == done.faults[str(gone)]
+    assert rows[str(poisoned), "capture_drops"]["dropped"] == (1 << 63) - 1
+    wanted = sum(len(usual(path)["packets"]) for path in SEVERAL[:2])
+    assert read_table(lake, "packets").num_rows == wanted
+    gone.write_bytes(SEVERAL[2].read_bytes())
+    assert write_lake([gone], lake, options()).captures == [str(gone)]
 
 
 def test_every_step_shows_what_is_known_by_then(tmp_path: Path) -> None:
@@ -302,7 +323,7 @@ def test_errors_of_captures_are_rows(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    with pytest.raises(LakeError, match="cannot be opened"):
+    with pytest.raises(LakeError, match=r"nothing is done: .*none.pcap does not exist since it was found"):
         write_lake([tmp_path / "none.pcap"], lake)
     assert not lake.exists()
     write_lake([SEVERAL[0]], lake, LakeOptions(group="a"))
@@ -327,12 +348,15 @@ def test_captures_out_of_order_are_named(tmp_path: Path) -> None:
     assert write_lake(parts[:1], tmp_path / "lake").out_of_order == [str(parts[0])]
 
 
-def test_progress_sees_every_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Segment] = []
+def test_progress_sees_how_many_segments_there_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
     monkeypatch.setattr(files, "ROWS_PER_FILE", 5)
     write_lake([SEVERAL[0]], tmp_path / "lake", LakeOptions(batch_rows=3), progress=seen.append)
 
     assert len(seen) > 10
+    assert seen == sorted(seen)
+    assert seen[0] == 1
+    assert seen[-1] <= len(read_segments(SEVERAL[0]))
     assert len(read_manifest(tmp_path / "lake").files["packets"]) > 1
     assert read_table(tmp_path / "lake", "packets", ["type"]).num_columns == 1
 

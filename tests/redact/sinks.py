@@ -11,7 +11,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
 from mqttscope.events import Event
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.public import public_object
+from mqttscope.lake.public import PUBLIC
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules, usual_rule
@@ -140,7 +140,7 @@ def rows(segments: list[Segment]) -> bytes:
     for found in collector.rows.values():
         _flat(found, parts)
     for key, memory in collector.key_memories(()).items():
-        _flat([key, repr(load(dump(memory, shown=public_object)))], parts)
+        _flat([key, repr(load(dump(memory, shown=PUBLIC)))], parts)
     return b"\n".join(parts)
 
 

@@ -169,12 +169,12 @@ class IngestRun:
 
         names = [one.name for one in found if one.fault is None]
         with task_progress("segments", quiet=self.given.quiet) as show:
-            seen = 0
+            shown = 0
 
-            def count(_: object) -> None:
-                nonlocal seen
-                seen += 1
-                if seen % EVERY_SEGMENTS == 0:
+            def count(seen: int) -> None:
+                nonlocal shown
+                if seen - shown >= EVERY_SEGMENTS:
+                    shown = seen
                     show(seen, None)
 
             return write_lake(names, root, self.options, faults=faults, progress=count)

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
-from mqttscope.capture import PcapngWriter
+from mqttscope.capture import PcapngWriter, locations
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
@@ -67,6 +67,27 @@ def test_the_summary_as_json(tmp_path: Path) -> None:
     assert set(told["rows"]) >= {"packets", "connections"}
     assert f"mqttscope: {none}: does not exist\n" in done.err
     assert f"mqttscope: {capture}: {error['message']}" in done.err
+
+
+def test_a_capture_that_vanishes_costs_nothing_but_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captures = collection(tmp_path / "captures", NAMES)
+
+    def find_and_remove(*given: Any) -> list[locations.Location]:
+        found = find(*given)
+        os.unlink(captures[0])
+        return found
+
+    find = locations.find
+    monkeypatch.setattr(locations, "find", find_and_remove)
+    done = invoke("pipeline", "ingest", *captures, "--lake", tmp_path / "lake", "--format", "json", *KEPT)
+
+    told = json.loads(done.out)
+    why = "does not exist since it was found"
+    assert (done.code, done.err) == (3, f"mqttscope: {captures[0]}: {why}\n")
+    assert told["captures"] == [captures[1]]
+    assert told["unreadable"] == [{"capture": captures[0], "message": why}]
+    rows = read_table(tmp_path / "lake", "ingest_errors").to_pylist()
+    assert [(row["capture"], row["message"]) for row in rows] == [(captures[0], why)]
 
 
 def test_captures_that_have_grown_are_counted(tmp_path: Path) -> None:

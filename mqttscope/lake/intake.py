@@ -1,0 +1,151 @@
+"""Reads captures in process for one ingest: events become rows, and what comes late is read apart.
+
+Frames that continue a known connection are taken where they lie in the reader's buffer (`dissect.fast_path`), all
+others come as segments.  Both ways end in the same collector, and of both the intake notes what an ingest reports: how
+far time has come, which captures begin before an earlier one ends, and which before the end of what the lake has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mqttscope.capture import open_capture
+from mqttscope.capture.files import Part
+from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.dissect.fast_path import FastPath
+from mqttscope.events import Event
+from mqttscope.lake.files import reading
+from mqttscope.lake.kernel import flow_memory, key_memory
+from mqttscope.lake.manifest import Manifest
+from mqttscope.lake.memory import FlowMemory, Late, remembered, resume
+from mqttscope.lake.store import Place, opened
+from mqttscope.lake.tables import LOOK, Collector
+from mqttscope.net.segment import Segment
+
+STATE_ROWS: Final = 1_000
+"""So many states of flows are read or written at a time."""
+_BEFORE_ALL_NS: Final = -1 << 61
+
+
+class Intake:
+    """What one ingest reads."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        write: Callable[[str, pa.RecordBatch], object],
+        last_ns: int | None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """``collector`` makes rows, ``write`` takes those of a table.
+
+        ``last_ns``: time of the last segment of all earlier ingests.  ``progress`` is called now and then with the
+        number of segments so far.
+        """
+        self.dissector: Final = Dissector(collector.options.reading())
+        self.collector: Final = collector
+        self.late: Final = Late(self.dissector, collector)
+        self.skipped: Counter[str] = Counter()
+        """Frames without TCP, by reason."""
+        self.out_of_order: set[str] = set()
+        """Captures that begin before the end of what earlier ingests read."""
+        self.overlapping: set[str] = set()
+        """Captures that begin before an earlier one of this ingest ends."""
+        self._segments = 0
+        """Those that were not taken by the fast path."""
+        self._now_ns: int = _BEFORE_ALL_NS
+        self._before_ns = _BEFORE_ALL_NS if last_ns is None else last_ns
+        self._capture = ""
+        """The one that is read."""
+        self._write = write
+        self._progress = progress
+        self._path = FastPath(self.dissector, self._feed, counting=True)
+
+    @property
+    def now_ns(self) -> int:
+        """Time of the latest segment of this ingest."""
+        return max(self._now_ns, max((one.last_ns for one in self._path.counts.values()), default=_BEFORE_ALL_NS))
+
+    @property
+    def last_ns(self) -> int | None:
+        """Time of the latest segment of this ingest and all earlier ones; ``None`` where there is none."""
+        last_ns = max(self.now_ns, self._before_ns)
+        return None if last_ns == _BEFORE_ALL_NS else last_ns
+
+    @property
+    def segments(self) -> int:
+        """How many came so far."""
+        return self._segments + sum(one.frames for one in self._path.counts.values())
+
+    def resume(self, root: Place, before: Manifest) -> None:
+        """Continue with what rules and flows remember of earlier ingests; `LakeError` where that cannot be read."""
+        for key in _states(root, before.scope_state_files):
+            self.collector.recall(key_memory(key))
+        for state in _states(root, before.state_files):
+            memory = flow_memory(state)
+            resume(memory, self.dissector, self.collector)
+            self.late.adopt(memory)
+
+    def read(self, captures: Sequence[str], parts: Mapping[str, Part]) -> None:
+        """Read captures, in the order of their first frames; ``parts``: what is to be read of each."""
+        found = segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
+        for event in dissect_segments(self._watch(found), dissector=self.dissector, more=True):
+            self._feed(event)
+        self.out_of_order |= {name for name, one in self._path.counts.items() if one.first_ns < self._before_ns}
+        for event in self.late.advance(self.now_ns):
+            self.collector.feed(event)
+
+    def remembered(self) -> list[FlowMemory]:
+        """What is remembered of the flows that continue, once all is read."""
+        return self.late.remembered(remembered(self.dissector, self.collector, self.now_ns), self.now_ns)
+
+    def flush(self, *, everything: bool = False) -> None:
+        """Write rows of tables that have enough, or all."""
+        for name, found in self.collector.batches(everything=everything):
+            self._write(name, found)
+
+    def _feed(self, event: Event) -> None:
+        self.collector.feed(event)
+        if self.collector.waiting >= LOOK:
+            self.flush()
+            if self._progress is not None:
+                self._progress(self.segments)
+
+    def _note(self, timestamp_ns: int, capture: str) -> None:
+        """Take note of the next segment that the fast path did not take; it takes none that is a capture's first."""
+        self._segments += 1
+        if timestamp_ns < self._before_ns:
+            self.out_of_order.add(capture)
+        if capture != self._capture:
+            if timestamp_ns < self.now_ns:
+                self.overlapping.add(capture)
+            self._capture = capture
+        if timestamp_ns > self._now_ns:
+            self._now_ns = timestamp_ns
+        if self._progress is not None:
+            self._progress(self.segments)
+
+    def _watch(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Pass everything on, and what comes late as events."""
+        for item in source:
+            if type(item) is Segment:
+                # The fast path takes none that is late: it takes what continues the capture that a flow was last in.
+                events = self.late.events(item)
+                self._note(item.timestamp_ns, item.capture)
+                if events is not None:
+                    yield from events
+                    continue
+            yield item
+
+
+def _states(root: Place, names: Iterable[str]) -> Iterator[bytes]:
+    """What flows, or rules, remember."""
+    for name in names:
+        with reading(root / name):
+            for found in pq.ParquetFile(opened(root / name)).iter_batches(STATE_ROWS, columns=["state"]):
+                yield from found.column("state").to_pylist()
