@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mqttscope.parallel.crew import Outlet
     from mqttscope.parallel.walk import Share
     from mqttscope.report.base import Reporter, View
+    from mqttscope.report.html.packets import Packets
 
 REPRODUCERS = (".sh", ".json", ".py")
 """How files end that hold one connection as something that can be run."""
@@ -114,7 +115,6 @@ def command(given: InspectOptions) -> int:
     from mqttscope.cli.reading import Reading
     from mqttscope.cli.sharing import ShareFailedError
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
-    from mqttscope.report.html.packets import Packets
     from mqttscope.report.public import make_reporter
 
     suffix = given.reproducer()
@@ -145,15 +145,18 @@ def command(given: InspectOptions) -> int:
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     shared = Shared(given, reading, watch, view, wanted)
     reporter: Reporter | None = None
-    page: Reporter | None = None
+    page: Packets | None = None
     try:
         shown = shared.run(sink, dissector)
         if shown is None:
             sink = shared.rest(sink)
-            reporter = page = make_reporter(given.form, sink, view)
-            if isinstance(page, Packets):
+            reporter = make_reporter(given.form, sink, view)
+            if given.form == HTML:
+                from mqttscope.report.html.packets import Packets
                 from mqttscope.stats.as_html import Measured
 
+                assert isinstance(reporter, Packets)
+                page = reporter
                 page.limit, reporter = given.limit, Measured(page)
             fast_path = None
             if export is None and wanted is None and not given.selection.connection and given.limit is None:
@@ -187,7 +190,7 @@ def command(given: InspectOptions) -> int:
             export.write()
     told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
-    if isinstance(page, Packets):
+    if page is not None:
         told.append(page.cut())
     if export is not None:
         told.append(export.advice())

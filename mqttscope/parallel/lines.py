@@ -152,8 +152,12 @@ class JsonShare:
         walk, line_of, packets, others = sender.walk, self._report.packet_line, 0, 0
 
         def packet(event: Any) -> None:
+            nonlocal packets, others
+            if type(event) is not PacketEvent:
+                # A malformed packet among the others of a segment comes this way too.
+                others += self._all((event,), sender)
+                return
             # What `show` does, in place: there is one for each packet.
-            nonlocal packets
             packets += 1
             line = line_of(event)
             sender.places.append(walk.place)

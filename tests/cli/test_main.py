@@ -76,7 +76,7 @@ def test_overview_lists_commands_without_importing_them() -> None:
     """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=True)
 
-    assert {*done.stdout.split()} == {"mqttscope.errors", "mqttscope.cli", "mqttscope.cli.main"}
+    assert {*done.stdout.split()} == {"mqttscope.errors", "mqttscope.system", "mqttscope.cli", "mqttscope.cli.main"}
 
 
 @pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")

@@ -46,6 +46,15 @@ def both(*arguments: str | Path) -> tuple[Done, Done]:
     return invoke(*arguments, "--jobs", "1"), invoke(*arguments, "--jobs", "3")
 
 
+@pytest.mark.parametrize("name", ["planted-violations", "five-byte-length", "example-length-too-long"])
+def test_malformed_packets_among_others_have_the_same(name: str) -> None:
+    """They come in segments of known connections too, which the fast path takes."""
+    alone, several = both("inspect", capture(name), "--format", "jsonl")
+
+    assert several == alone
+    assert b'"event":"malformed"' in several.out
+
+
 @pytest.mark.parametrize("form", ["jsonl", "text", "csv"])
 def test_inspect_writes_the_same(form: str) -> None:
     alone, several = both("inspect", *CAPTURES[::4], "--format", form)

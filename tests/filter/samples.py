@@ -126,14 +126,6 @@ SAMPLES: dict[str, Event] = {
     "big": packet(
         Publish(qos=2, topic_name="plant/é", packet_identifier=77, payload=b"error " * 2_000), on=old, topic="plant/é"
     ),
-    "json": packet(
-        Publish(
-            topic_name="plant/pump",
-            payload=b'{"temperature": 41, "sensor": {"unit": "C"}, "on": true, "error code": 8, "values": [2, 4], '
-            b'"alarm": null, "metrics": [{"name": "Pump/Speed", "value": 1200}]}',
-        ),
-        topic="plant/pump",
-    ),
     "puback": packet(Puback(10), direction=S2C),
     "puback-refused": packet(Puback(11, 0x87, Properties(reason_string="no")), direction=S2C),
     "puback-old": packet(Puback(12), on=old, direction=S2C),
@@ -167,4 +159,12 @@ SAMPLES: dict[str, Event] = {
     "error": CaptureError("c.pcap", "the file ends inside a frame", 1000, 12),
     "drops": CaptureDrops("a.pcap", 0, 100, 3),
     "secrets": CaptureSecrets("a.pcap", 0x544C534B, b"CLIENT_RANDOM"),
+    "json": packet(
+        Publish(
+            topic_name="plant/pump",
+            payload=b'{"temperature": 41, "sensor": {"unit": "C"}, "on": true, "error code": 8, "values": [2, 4], '
+            b'"alarm": null, "metrics": [{"name": "Pump/Speed", "value": 1200}]}',
+        ),
+        topic="plant/pump",
+    ),
 }  # fmt: skip

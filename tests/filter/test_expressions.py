@@ -297,8 +297,9 @@ TABLE: list[tuple[str, str]] = [
 @each("expression, expected", TABLE, ids=[row[0] for row in TABLE])
 def test_expression_selects_exactly_these_samples(expression: str, expected: str) -> None:
     compiled = filters.compile(expression)
-    found = {name for name, event in SAMPLES.items() if compiled.matches(event)}
-    assert found == chosen(expected)
+    # What is inside payloads has a table of its own, test_payload_fields.py.
+    found = {name for name, event in SAMPLES.items() if name != "json" and compiled.matches(event)}
+    assert found == chosen(expected) - {"json"}
 
 
 def test_every_sample_is_told_apart_by_some_expression() -> None:

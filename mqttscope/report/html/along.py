@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mqttscope.report.base import Clock
-from mqttscope.report.html.charts import Bar, bar_columns
+
+if TYPE_CHECKING:
+    from mqttscope.report.html.charts import Bar
 
 MAX_PIECES = 120
 """Pieces between the first and the last."""
@@ -58,6 +62,9 @@ class Along:
 
     def bars(self) -> list[Bar]:
         """A bar for each piece from the first to the last, also for those in which nothing was counted."""
+        # Whoever counts may never draw: numbers as JSON need no page.
+        from mqttscope.report.html.charts import Bar
+
         if not self._pieces:
             return []
         nothing = (0,) * len(self.kinds)
@@ -68,6 +75,8 @@ class Along:
 
     def chart(self, label: str, kind: int | None = None) -> str:
         """The bars as a chart, or those of one kind; empty where nothing was counted, or all of it in one piece."""
+        from mqttscope.report.html.charts import Bar, bar_columns
+
         bars = self.bars()
         if len(bars) < 2:
             return ""
