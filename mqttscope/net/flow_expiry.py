@@ -39,8 +39,6 @@ PROVEN_WAIT_NS: Final = _SECOND // 4
 ONE_SIDED_WAIT_NS: Final = 5 * _SECOND
 ONE_SIDED_BUFFERED_BYTES: Final = 256 * 1024
 HELD_WAIT_NS: Final = _SECOND // 5
-FORGET_NS: Final = LINGER_NS // 8
-"""The table forgets flows that closed at most this often."""
 _SPARE_DUES: Final = 1_024
 """Notes of time-outs that count no more are cleared away when there are so many more than others."""
 
@@ -92,7 +90,9 @@ class FlowRegister:
         self._queued: dict[bytes, int] = {}
         """The earliest time in it of each open flow."""
         self._longest_idle: list[tuple[int, bytes]] = []
-        self._next_forgetting_ns = self._next_sweep_ns = NEVER
+        self._endings: list[tuple[int, bytes]] = []
+        """When closed flows are forgotten, as a heap; those that were forgotten before are passed over."""
+        self._next_sweep_ns = NEVER
 
     @property
     def next_due_ns(self) -> int | None:
@@ -201,7 +201,7 @@ class FlowRegister:
 
     def _forget_later(self, flow: Flow) -> None:
         self._closed[flow.key] = None
-        self._next_forgetting_ns = min(self._next_forgetting_ns, flow.check_ns)
+        heappush(self._endings, (flow.check_ns, flow.key))
         self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
 
     def _end(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
@@ -277,15 +277,14 @@ class FlowRegister:
         """Look after the flows that get no segments: those that wait, those that went idle, those that ended."""
         while (due_ns := self.next_due_ns) is not None and due_ns <= now:
             self._time_out(due_ns, events)
-        if now >= self._next_forgetting_ns:
-            while self._closed:
-                flow = self.flows[next(iter(self._closed))]
-                if now - flow.closed_ns <= LINGER_NS:
-                    break
+        # Not in the order in which they closed: capture times may go back.
+        while self._endings and self._endings[0][0] <= now:
+            due_ns, key = heappop(self._endings)
+            flow = self.flows.get(key)
+            if flow is not None and flow.closed and flow.closed_ns + LINGER_NS < due_ns <= now:
                 self._decide(flow, events)
                 self._forget(flow)
-            self._next_forgetting_ns = now + FORGET_NS if self._closed else NEVER
-        self._next_sweep_ns = self._next_forgetting_ns
+        self._next_sweep_ns = self._endings[0][0] if self._endings else NEVER
         if self._dues:
             self._next_sweep_ns = min(self._next_sweep_ns, self._dues[0][0])
 

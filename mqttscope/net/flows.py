@@ -192,7 +192,8 @@ class FlowTable(FlowRegister):
             turn += 1
         self._longest_idle.clear()
         self._dues.clear()
-        self._next_sweep_ns = self._next_forgetting_ns = NEVER
+        self._endings.clear()
+        self._next_sweep_ns = NEVER
         return ended
 
     def direction(self, key: bytes) -> tuple[Flow, HalfStream, bool] | None:

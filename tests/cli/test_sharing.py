@@ -55,6 +55,13 @@ def test_malformed_packets_among_others_have_the_same(name: str) -> None:
     assert b'"event":"malformed"' in several.out
 
 
+def test_captures_whose_times_go_back_have_the_same(large: Path) -> None:
+    """Each process forgets flows that closed at the same time as one process does, whichever closed before."""
+    alone, several = both("inspect", large, "--format", "jsonl")
+
+    assert several == alone
+
+
 @pytest.mark.parametrize("form", ["jsonl", "text", "csv"])
 def test_inspect_writes_the_same(form: str) -> None:
     alone, several = both("inspect", *CAPTURES[::4], "--format", form)
@@ -108,6 +115,7 @@ def test_stats_counts_the_same_with_options(more: tuple[str, ...]) -> None:
     assert several == alone
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("limit", ["connections", "clients", "topics", "topic_clients", "topic_client_pairs"])
 def test_one_process_counts_where_a_limit_may_be_reached(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = Statistics.__init__.__kwdefaults__

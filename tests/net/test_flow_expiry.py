@@ -7,7 +7,7 @@ import pytest
 from mqttscope.net.flow import FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
 from mqttscope.net.flow_expiry import REMEMBERED_BYTES
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.segment import ACK, SYN, Segment, direction_key
+from mqttscope.net.segment import ACK, RST, SYN, Segment, direction_key
 from tests.net.script import CLOSED, FORWARD, HANDSHAKE, STEP, UNFINISHED, check_tiling, feed, parse, play, render
 
 
@@ -308,3 +308,28 @@ def test_all_buffers_together_are_limited() -> None:
     assert [event.flow.first_frame for event in events if isinstance(event, StreamGap)] == [2, 3]
     assert (table.buffered_bytes, table.total_limit_hits) == (20, 2)
     check_tiling([*events, *table.close()])
+
+
+def test_flows_are_forgotten_at_their_own_time_whichever_closed_before() -> None:
+    """Capture times may go back, so that a flow which closed first may be remembered longest."""
+    table = FlowTable()
+
+    def reset_at(port: int, seconds: int) -> None:
+        """A connection that opens and is reset."""
+        client, server = b"\x0a\0\0\1", b"\x0a\0\0\2"
+        there = direction_key(client + server, port.to_bytes(2, "big") + b"\x07\x5b")
+        back = direction_key(server + client, b"\x07\x5b" + port.to_bytes(2, "big"))
+        for key, sequence, acknowledgment, flags in (
+            (there, 100, 0, SYN),
+            (back, 500, 101, SYN | ACK),
+            (there, 101, 501, RST | ACK),
+        ):
+            table.feed(Segment(key, sequence, acknowledgment, flags, 1_000, b"", 0, 1, seconds * 1_000_000_000, ""))
+
+    reset_at(1, 1_000)
+    reset_at(2, 10)
+    assert [flow.closed_ns // 1_000_000_000 for flow in table.flows.values()] == [1_000, 10]
+
+    reset_at(3, 200)
+
+    assert [flow.closed_ns // 1_000_000_000 for flow in table.flows.values()] == [1_000, 200]
