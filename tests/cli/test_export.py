@@ -80,6 +80,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("expression", ["publish", "publish and qos == 0", "puback or suback"])
 @pytest.mark.parametrize(
     "path", [path for path in CAPTURES if path.parent.name not in DAMAGED], ids=lambda path: str(path.parent.name)
@@ -259,6 +260,7 @@ def script_of(path: Path, number: int) -> tuple[list[bytes], str, str | None] | 
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", [*CAPTURES, *TRIALS], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_export_of_a_connection_says_of_it_what_the_capture_says(path: Path, tmp_path: Path) -> None:
     whole = [frame for frame in open_capture([path]) if isinstance(frame, Frame)]

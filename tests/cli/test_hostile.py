@@ -74,6 +74,7 @@ def nonsense(data: bytes, chance: random.Random) -> Iterator[bytes]:
     yield data[:middle] + chance.randbytes(200) + data[middle:]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 @pytest.mark.parametrize("damage", [truncated, flipped, nonsense], ids=lambda damage: str(damage.__name__))

@@ -159,6 +159,7 @@ def test_what_was_captured_of_a_handshake_tells_connections_apart(first_captured
     assert len(wrong) <= len(seen) * 0.03, wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
 def test_nothing_is_lost_silently_whatever_was_captured(first_captured: str) -> None:
     silent = []

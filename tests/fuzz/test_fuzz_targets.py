@@ -50,6 +50,7 @@ def test_the_law_holds_for_every_seed(name: str) -> None:
         target.check(data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_the_law_holds_for_mutations_of_the_seeds_and_for_nothing_at_all(name: str) -> None:
     target, seeds = seeded(name)

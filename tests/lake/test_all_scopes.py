@@ -197,6 +197,7 @@ def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
         same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], linted(parts))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", WIDE_RULES, ids=lambda rule: rule.code)
 def test_a_capture_may_be_read_in_two_goes(rule: Rule, tmp_path: Path) -> None:
     """What the stages write down in between is all that they need: cut in the middle, near the end, or everywhere."""

@@ -63,6 +63,7 @@ def cut(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
     return [row for part in rows for row in part]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_tables_do_not_depend_on_files(path: Path) -> None:
     found, given = read_segments(path), options()
@@ -97,6 +98,7 @@ def fold(found: list[Segment], given: LakeOptions, edges: list[int]) -> Tables:
     return tables
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_a_stream_of_runs_gives_what_one_run_gives(path: Path) -> None:
     found, given = read_segments(path), options()
@@ -244,6 +246,7 @@ def said(rows: list[Row]) -> list[tuple[Any, ...]]:
     return sorted((row["rule"], row["message"], row["frame"], row["fingerprint"], row["confidence"]) for row in rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scope", [Scope.SESSION, Scope.BROKER])
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_rules_across_connections_see_what_one_engine_sees_that_reads_everything(path: Path, scope: Scope) -> None:

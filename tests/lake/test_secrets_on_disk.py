@@ -85,6 +85,7 @@ def test_no_file_holds_a_secret(scene: Scene, tmp_path: Path) -> None:
     assert leaks(lake_of(found, tmp_path, (4, 6)), Secrets(scene.secrets)) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(SOME))
 @pytest.mark.parametrize("kind", [mutant, splice], ids=["mutant", "splice"])
 def test_no_file_holds_a_secret_of_what_is_damaged(kind: object, seed: int, tmp_path: Path) -> None:

@@ -413,6 +413,7 @@ def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path) ->
 TICKS = (0, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ticks", TICKS)
 @pytest.mark.parametrize("resolution", [0, 6, 9, 0x80])
 def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Path) -> None:

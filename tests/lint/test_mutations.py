@@ -149,6 +149,7 @@ def test_there_are_such_rules() -> None:
     assert len(RULES) >= 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
 def test_a_mutation_of_a_good_packet_triggers_the_rule(rule: type[Rule]) -> None:
     if rule.code in UNREACHED:

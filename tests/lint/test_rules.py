@@ -79,6 +79,7 @@ def test_a_finding_points_into_its_packet_and_names_statements(rule: type[Rule])
 SOME = [one for rule in RULES.values() for one in (*rule.good, *rule.bad)][:: 1 if EXHAUSTIVE else 5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", SOME)
 def test_findings_are_the_same_when_rules_run_alone(example: Conversation) -> None:
     """Each rule that finds something by itself, and the others without these."""

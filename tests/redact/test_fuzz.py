@@ -76,6 +76,7 @@ def leaks(seeds: range, kind: Callable[[int], Mutant] = mutant) -> tuple[list[st
     return found, openly
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_no_output_shows_a_secret(part: int) -> None:
     found, openly = leaks(range(part * SOME // 4, (part + 1) * SOME // 4))

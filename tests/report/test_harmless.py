@@ -49,6 +49,7 @@ def check(lines: Iterable[str], width: int, *, unicode: bool = True) -> None:
         assert unicode or plain.isascii(), line
 
 
+@pytest.mark.long
 @each("colour", [False, True], ids=["plain", "colour"])
 @each("width", [0, *WIDTHS])
 @each("events", [conversation, hostile])

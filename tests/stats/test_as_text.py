@@ -73,6 +73,7 @@ def test_keep_alive_and_receive_maximum_are_shown_where_there_is_room() -> None:
     assert "0/20, 3/2" in shown(statistics_of("v5-flow-control"), width=120)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_no_line_is_wider_than_the_terminal(name: str) -> None:
     statistics = statistics_of(name)

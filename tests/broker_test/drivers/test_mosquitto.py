@@ -202,6 +202,7 @@ def _deviating(found: list[CaseResult]) -> dict[str, Verdict]:
     return {one.case.mutation.name: one.ruling.verdict for one in found if one.ruling and one.ruling.deviates}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_sixteen_at_once_come_to_what_one_comes_to(broker: Broker, seed: int) -> None:
     found = _crowded(broker.port, seed, 100)
