@@ -287,7 +287,7 @@ def alias_both_directions() -> Made:
 @derivation(
     "session-taken-over",
     "Session taken over: DISCONNECT 0x8E from the server",
-    "A second connection with the same Client Identifier; the first one is told why, with a reason string.",
+    "A second connection with the same Client Identifier; the server says why to the first one, with a Reason String.",
     explain={0: "taken_over"},
 )
 def session_taken_over() -> Made:

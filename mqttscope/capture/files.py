@@ -83,8 +83,8 @@ def open_capture(
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
     ``parts``: what is to be read of some files, by path; it notes which of them were opened and are what they were.
-    ``direct`` is offered every frame before it is made; those that it takes do not come out here.  ``seen`` is told how
-    many bytes were read each time that some were, of compressed files as they are.
+    ``direct`` is offered every frame before it is made; those that it takes do not come out here.  ``seen`` takes
+    the number of bytes each time that some were read; those of compressed files count as they lie there.
 
     One path in place of a list is a `TypeError`: each of its characters would be the name of a capture.
     """

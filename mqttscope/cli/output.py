@@ -89,7 +89,7 @@ class Progress:
 class ReadProgress:
     """How much of captures was read, as a line of `Progress`: bytes of all of them, rate, and time left.
 
-    It is told of bytes by those who read them (`capture.open_capture`), which is once in thousands of packets.
+    Those who read bytes report them (`capture.open_capture`), once in thousands of packets.
     """
 
     def __init__(self) -> None:

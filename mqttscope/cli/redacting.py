@@ -102,7 +102,7 @@ class RedactRun:
                 self.watch.note(item)
 
     def _seen(self, captures: Sequence[str]) -> Callable[[int], object] | None:
-        """What is told of the bytes that are read; ``None`` where nobody looks."""
+        """What takes the numbers of bytes that are read; ``None`` where nobody looks."""
         progress = ReadProgress()
         progress.follow(captures)
         return progress.seen if progress.enabled else None

@@ -43,7 +43,7 @@ FEW = 8
 MAX_NAMED = 20
 """Cases that are named in one sentence."""
 MANY_LOST = 4
-"""Where one of so many cases is not played in the crowd and is played alone, the crowd is too large."""
+"""The crowd is too large when more than one in this many cases has to be played alone."""
 OF_LOAD = frozenset({0x03, 0x88, 0x89, 0x8E, 0x96, 0x97, 0x9F})
 """Reason codes that may be about other clients: unavailable (also before 5.0), busy, taken over, rates, quotas."""
 

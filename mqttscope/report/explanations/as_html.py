@@ -26,7 +26,7 @@ MAX_LANES = 40
 MAX_STRETCHES = 60
 """Connections of each of them, the first."""
 MAX_MESSAGES = 1_000
-"""Messages whose fate is told; further ones are counted."""
+"""How many messages are explained one by one; further ones are counted."""
 KINDS = {Certainty.CERTAIN: "error", Certainty.LIKELY: "warning", Certainty.HYPOTHESIS: ""}
 """Classes of explanations by how sure they are."""
 _ENDS = {Cause.NORMAL: "disconnected", Cause.STILL_OPEN: "open", Cause.UNREADABLE: "unknown", Cause.NO_MQTT: "unknown"}

@@ -117,11 +117,16 @@ def range_rows(found: Sequence[Range], label: str, *, least: str, most: str) -> 
             f'<rect class="range" x="{at50:.1f}" y="{top + 8}" width="{max(2.0, at99 - at50):.1f}" height="8"/>',
             f'<circle class="mark" cx="{at90:.1f}" cy="{top + 12}" r="5"/></g>',
         ]
-    below = len(found) * _ROW + 16
-    out.append(f'<text x="{_NAMES}" y="{below}">{safe(least)}</text>')
-    if high > low:
-        out.append(f'<text x="{WIDTH - 16}" y="{below}" text-anchor="end">{safe(most)}</text>')
-    return "".join(out) + "</svg>"
+    return "".join(out) + _ends(len(found), least, most if high > low else "") + "</svg>"
+
+
+def _ends(rows: int, first: str, last: str) -> str:
+    """The names of the ends of a scale below its rows; that of the last one may be empty."""
+    below = rows * _ROW + 16
+    named = f'<text x="{_NAMES}" y="{below}">{safe(first)}</text>'
+    if last:
+        named += f'<text x="{WIDTH - 16}" y="{below}" text-anchor="end">{safe(last)}</text>'
+    return named
 
 
 @dataclass(slots=True)
@@ -164,11 +169,7 @@ def lane_rows(found: Sequence[Lane], first: str = "", last: str = "") -> str:
                 f'<rect class="{safe(one.kind)}" x="{min(left, _NAMES + room - 1.5):.1f}" y="{top + 6}" '
                 f'width="{wide:.1f}" height="12" rx="2"><title>{safe(one.told)}</title></rect>'
             )
-    below = len(found) * _ROW + 16
-    out.append(f'<text x="{_NAMES}" y="{below}">{safe(first)}</text>')
-    if until_ns > from_ns:
-        out.append(f'<text x="{WIDTH - 16}" y="{below}" text-anchor="end">{safe(last)}</text>')
-    return "".join(out) + "</svg>"
+    return "".join(out) + _ends(len(found), first, last if until_ns > from_ns else "") + "</svg>"
 
 
 @dataclass(slots=True)
@@ -230,7 +231,7 @@ def _name(name: str, top: int) -> str:
 
 
 def _scale(top: int, high: int) -> list[str]:
-    """Lines at nothing, the half and the whole of a scale."""
+    """Lines at zero, at half and at the end of a scale."""
     out = []
     for part, count in ((0.0, 0), (0.5, top // 2), (1.0, top)):
         if part == 0.5 and top < 2:

@@ -19,7 +19,7 @@ from mqttscope.report.numbers import plural
 MAX_PACKETS = 50_000
 """Packets that a page lists unless it is asked for another number: a browser takes more, but slowly."""
 ROWS_A_PACKET = 4
-"""Events that a page lists beside packets are at most so many for each packet that it may list."""
+"""A page lists at most this many other events for each packet that it may list."""
 MAX_CAPTURES = 5
 """Captures that are named; further ones are counted."""
 
