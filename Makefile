@@ -16,8 +16,8 @@ OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 
-# Eighty tests take as long as all others together: clusters, streams, floods, every capture through everything. Most of what they
-# show is shown in part by shorter ones, so that `make test` ends in minutes and `make test-long` runs them.
+# Some tests take longer than all others together: clusters, streams, floods, every capture through everything. Shorter
+# ones show most of it in part, so that `make test` ends in minutes; `make test-long` runs them.
 WHICH := not long
 
 COMPILED := build/compiled
