@@ -15,8 +15,8 @@ from mqttscope.analysis.views import VIEWS, named_in
 
 _DESCRIBED = re.compile(r"(?:describe|desc)\s+(?:table\s+)?(\w+)\s*;?", re.I)
 _EXPLAIN = re.compile(r"explain\b\s*(?:analyze\b)?\s*(?:\((?:\s*\w+(?:\s+\w+)?\s*,?)*\)(?=\s*\w))?", re.I)
-_BROKEN = re.compile(r"'files_(\w+)' failed: \w+: ([^\n]*)")
-"""What DuckDB says where pyarrow cannot read a table of a store (`mqttscope.analysis.local`)."""
+_BROKEN = re.compile(r"(?:'files_(\w+)' failed|arrow_scan: get_next failed\(\)): \w+: ([^\n]*)")
+"""What DuckDB says where pyarrow cannot read a table of a store (`mqttscope.analysis.local`); 1.4 names no table."""
 _PIECE = 1_000
 """Rows that are fetched at a time."""
 
@@ -143,9 +143,8 @@ def sentence(error: BaseException) -> str:
     told = str(error).strip()
     broken = _BROKEN.search(told)
     if broken is not None:
-        return (
-            f"the table {broken[1]} cannot be read: the lake is damaged, or its store cannot be reached ({broken[2]})"
-        )
+        table = f"the table {broken[1]}" if broken[1] else "a table"
+        return f"{table} cannot be read: the lake is damaged, or its store cannot be reached ({broken[2]})"
     if isinstance(error, duckdb.PermissionException):
         return "a question reads the tables of the lake alone, and no file by its name"
     head, _, drawn = told.partition("\n\nLINE ")
