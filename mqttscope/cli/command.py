@@ -14,6 +14,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 T = TypeVar("T")
 
@@ -53,6 +54,13 @@ class Option(click.Option):
     def __init__(self, *declarations: Any, section: str, **settings: Any) -> None:
         super().__init__(*declarations, **settings)
         self.section = section
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What could be the value: words that `completing` knows, or what click offers for the type."""
+        from mqttscope.cli.completing import words
+
+        found = words(ctx, self.opts, incomplete)
+        return super().shell_complete(ctx, incomplete) if found is None else [CompletionItem(one) for one in found]
 
 
 class Command(click.Command):

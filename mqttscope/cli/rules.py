@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, argument, group, make_command, option, options
+from mqttscope.cli.completing import rule_codes
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
 from mqttscope.cli.options import ConfigurationOptions, colour_option
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class RulesOptions:
     """The options of ``rules``."""
 
-    names: tuple[str, ...] = argument("[CODE...]", nargs=-1)
+    names: tuple[str, ...] = argument("[CODE...]", nargs=-1, shell_complete=rule_codes)
     coverage: bool = option(
         SELECTION, "--coverage", is_flag=True,
         help="List every statement of MQTT 5.0 and 3.1.1 with its rules, or why it has none.",

@@ -19,6 +19,7 @@ from mqttscope.cli.command import (
     option,
     options,
 )
+from mqttscope.cli.completing import interface_names
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import (
     FINDING_FORMATS,
@@ -47,7 +48,7 @@ IDLE = {*OF_LINT} - {"config", "no_config"}
 class SniffOptions:
     """The options of ``sniff``."""
 
-    interfaces: tuple[str, ...] = argument("[INTERFACE...]", nargs=-1)
+    interfaces: tuple[str, ...] = argument("[INTERFACE...]", nargs=-1, shell_complete=interface_names)
     more: tuple[str, ...] = option(
         LIVE, "--interface", "-i", multiple=True, metavar="NAME", help="Interface to capture from; may be repeated."
     )

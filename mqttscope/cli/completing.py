@@ -1,0 +1,156 @@
+"""What could complete a word of the command line, beyond files and fixed choices.
+
+Rules, mutations and fields of filters come from their catalogues, interfaces from dumpcap, topics and Client
+Identifiers from the beginnings of the captures that are named before the word.  What fails gives no words: nobody
+reads messages there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+import click
+
+from mqttscope.errors import MqttscopeError
+
+LOOKED_AT_S = 0.7
+"""How long captures are read."""
+MOST_PACKETS = 50_000
+MOST_BYTES = 4_000_000
+"""What is read of packets."""
+MOST_WORDS = 500
+_SAFE = re.compile(r"[\w./:=,+@%-]+")
+"""A word that no shell needs quotes for; others are not offered."""
+
+Words = Callable[[click.Context, str], Iterable[str]]
+
+
+def words(context: click.Context, options: Iterable[str], incomplete: str) -> list[str] | None:
+    """Words for the value of an option by one of its names; ``None`` for an option that has none."""
+    for name in options:
+        found = _OF_COMMANDS.get((context.info_name or "", name), _BY_OPTION.get(name))
+        if found is not None:
+            return _guarded(found, context, incomplete)
+    return None
+
+
+def rule_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Rules by their codes, or by slugs where a word begins in lower case."""
+    return _guarded(_rules, context, incomplete)
+
+
+def interface_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Interfaces of this machine."""
+    return _guarded(_interfaces, context, incomplete)
+
+
+def _guarded(found: Words, context: click.Context, incomplete: str) -> list[str]:
+    listed: list[str] = []
+    with suppress(MqttscopeError, OSError, ValueError):
+        for word in found(context, incomplete):
+            if word.startswith(incomplete) and _SAFE.fullmatch(word) is not None and word not in listed:
+                listed.append(word)
+                if len(listed) >= MOST_WORDS:
+                    break
+    return listed
+
+
+def _last(incomplete: str, those: Iterable[str]) -> Iterator[str]:
+    """Words for the last entry of a list with commas."""
+    before, comma, _ = incomplete.rpartition(",")
+    return (f"{before}{comma}{one}" for one in those)
+
+
+def _rules(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.lint.catalogue import all_rules
+
+    rules = all_rules()
+    areas = dict.fromkeys(code[:3] for code in rules)
+    slugs = (rule.slug for rule in rules.values())
+    return _last(incomplete, [*areas, *rules, *slugs] if incomplete else areas)
+
+
+def _mutations(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.mutate.catalogue import catalogue
+
+    entry = incomplete.rpartition(",")[2]
+    names = (one.name for one in catalogue())
+    # Thousands: first the packet types and fields, which are patterns by themselves.
+    shown = names if ":" in entry or "." in entry else dict.fromkeys(name.partition(":")[0] for name in names)
+    return _last(incomplete, shown)
+
+
+def _filter_words(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.filter.completion import complete
+
+    found = complete(incomplete)
+    return (incomplete[: found.start] + word for word in found.words)
+
+
+def _interfaces(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.capture.live import interfaces
+
+    return (one.name for one in interfaces())
+
+
+def _clients(context: click.Context, incomplete: str) -> Iterator[str]:
+    return (client for client, _ in _names(context) if client)
+
+
+def _topics(context: click.Context, incomplete: str) -> Iterator[str]:
+    return (topic for _, topic in _names(context) if topic)
+
+
+def _not_compared(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.cli.compare import IGNORABLE
+
+    return _last(incomplete, IGNORABLE)
+
+
+def _names(context: click.Context) -> Iterator[tuple[str | None, str | None]]:
+    """Client Identifiers and topics of packets at the beginning of the captures on the line."""
+    import mqttscope
+
+    named = _captures(context)
+    if not named:
+        return
+    until, size = 0.0, 0
+    with mqttscope.open(*named) as captures:
+        for count, packet in enumerate(captures):
+            # From the first packet on: loading modules takes what it takes.
+            until = until or time.monotonic() + LOOKED_AT_S
+            yield packet.client_identifier, packet.topic
+            size += len(packet.raw)
+            if count >= MOST_PACKETS or size >= MOST_BYTES or time.monotonic() > until:
+                return
+
+
+def _captures(context: click.Context) -> list[str]:
+    """Files that are named before the word; standard input is the terminal's."""
+    # An option without its value ends click's parsing, which leaves the words before it as they are.
+    named = list(context.args)
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "") if isinstance(parameter, click.Argument) else None
+        named += [str(one) for one in (value if isinstance(value, tuple) else (value,)) if one is not None]
+    return [one for one in dict.fromkeys(named) if os.path.isfile(one)]
+
+
+_BY_OPTION: dict[str, Words] = {
+    "--select": _rules,
+    "--extend-select": _rules,
+    "--ignore": _rules,
+    "--rule": _rules,
+    "--mutation": _mutations,
+    "--filter": _filter_words,
+    "--interface": _interfaces,
+    "--client": _clients,
+    "--message": _topics,
+    "--ignore-topic": _topics,
+}
+"""Name of an option -> what could be its value."""
+_OF_COMMANDS: dict[tuple[str, str], Words] = {("compare", "--ignore"): _not_compared}
+"""The same for options that mean something else in a command."""

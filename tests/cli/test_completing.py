@@ -1,0 +1,108 @@
+"""Completion of values, as a shell asks for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqttscope.capture import live
+from mqttscope.cli import completing
+from tests.cli.running import capture, environment, run
+from tests.conftest import ROOT
+
+QOS = capture("v5-qos")
+
+
+def offered(*line: str | Path) -> list[str]:
+    """The words for the last one of a command line."""
+    words = ["mqttscope", *map(str, line)]
+    env = {"_MQTTSCOPE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = run(env=env)
+    assert (done.code, done.err) == (0, "")
+    return [row.partition(",")[2] for row in done.text.splitlines() if row.startswith("plain,")]
+
+
+def test_rules() -> None:
+    assert {"PUB", "ACK", "CON"} <= set(offered("lint", "--select", ""))
+    assert offered("lint", QOS, "--select", "PUB10")[:2] == ["PUB101", "PUB102"]
+    assert "ACK,PUB101" in offered("lint", "--ignore", "ACK,PUB1")
+    assert "qos-exceeds-maximum" in offered("lint", "--extend-select", "qos-e")
+    assert "CON212" in offered("rules", "CON2")
+    assert "payload" in offered("compare", "--ignore", "")
+
+
+def test_mutations_begin_with_packets_and_fields() -> None:
+    assert "publish.topic_name" in offered("mutate", "--mutation", "publish")
+    assert "publish.topic_name:spaces" in offered("mutate", "--mutation", "publish.top")
+
+
+def test_words_of_filters() -> None:
+    assert {"topic", "topic_alias"} <= set(offered("inspect", "--filter", "top"))
+    assert "reason_code" in offered("inspect", "-f", "reason")
+
+
+def test_clients_and_topics_are_those_of_the_capture_on_the_line() -> None:
+    assert offered("explain", QOS, "--client", "") == ["logger", "sensor-1"]
+    assert offered("explain", QOS, "--client", "log") == ["logger"]
+    topics = offered("explain", QOS, "--message", "plant/")
+    assert topics
+    assert all(one.startswith("plant/") for one in topics)
+
+
+def test_without_a_capture_that_can_be_read_there_are_none(tmp_path: Path) -> None:
+    (tmp_path / "no.pcapng").write_bytes(b"no capture")
+    for line in (("explain",), ("explain", tmp_path / "missing.pcapng"), ("explain", tmp_path / "no.pcapng")):
+        assert offered(*line, "--client", "") == []
+
+
+def test_captures_are_read_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    import click
+
+    from mqttscope.cli.explain import command
+
+    context = click.Context(command, info_name="explain")
+    context.params = {"captures": (str(QOS),)}
+    monkeypatch.setattr(completing, "MOST_PACKETS", 0)
+    assert len(completing.words(context, ["--client"], "") or []) == 1
+    monkeypatch.setattr(completing, "MOST_PACKETS", 50_000)
+    assert len(completing.words(context, ["--client"], "") or []) == 2
+    assert completing.words(context, ["--limit"], "") is None
+
+
+def test_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    import click
+
+    from mqttscope.cli.sniff import command
+
+    context = click.Context(command, info_name="sniff")
+    found = [live.Interface(name) for name in ("eth0", "ech;o", "lo")]
+    monkeypatch.setattr(live, "interfaces", lambda: found)
+    assert completing.words(context, ["--interface", "-i"], "e") == ["eth0"]
+    assert completing.interface_names(context, command.params[0], "") == ["eth0", "lo"]
+
+    def fails() -> list[live.Interface]:
+        raise OSError("no dumpcap")
+
+    monkeypatch.setattr(live, "interfaces", fails)
+    assert completing.interface_names(context, command.params[0], "") == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_offers_them(tmp_path: Path) -> None:
+    program = tmp_path / "mqttscope"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
+    program.chmod(0o755)
+    script = (
+        f"source {ROOT}/completions/mqttscope.bash\n"
+        f"COMP_WORDS=(mqttscope explain {QOS} --client se); COMP_CWORD=4\n"
+        '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    env = environment({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, check=False)
+
+    assert (done.stdout, done.stderr) == ("sensor-1\n", "")
