@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -17,8 +18,17 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
-from mqttscope.browse.building import Builder
-from mqttscope.browse.details import PAYLOADS, Detail, Rung, detail, finding_lines, ladder_lines, payload_lines
+from mqttscope.browse.building import Filling
+from mqttscope.browse.details import (
+    PAYLOADS,
+    Detail,
+    Rung,
+    detail,
+    finding_lines,
+    ladder_lines,
+    payload_lines,
+    remark_lines,
+)
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported
 from mqttscope.browse.following import Followed, Following, partner
@@ -64,16 +74,18 @@ class Opened:
     """What is browsed, and how it is looked at."""
 
     title: str
-    builder: Builder
+    builder: Filling
     view: View
     write_frames: WriteFrames | None = None
     """``None`` where there are no frames to write."""
+    no_frames: str = "there are no frames to write here"
+    """What is said then."""
     live: bool = False
     wanted: str = ""
     """The filter to begin with."""
     connection: int | None = None
     size: int = 0
-    """Bytes that there are to read."""
+    """Bytes that there are to read, or rows of a lake."""
     said: list[str] = field(default_factory=list)
     """What the user has to know at the beginning."""
 
@@ -160,6 +172,8 @@ class Browser(App[None]):
         self._places: list[range] = []
         """The bytes of each line of the detail."""
         self._rungs: list[Rung] = []
+        self._remark = ""
+        """What was said of the row."""
         self._lines = RowLines(self.index, self.view)
         self._connection_lines = ConnectionLines(self.index, self.view)
         self._seek: int | None = None
@@ -280,6 +294,8 @@ class Browser(App[None]):
                 self.say(self.builder.failure)
         if self._row < 0 and len(self.selection):
             self._show_detail()
+        elif self._remark and self._row >= 0 and self.index.remark(self._row) != self._remark:
+            self._show_detail(force=True)
         self._show_title()
         self._show_status()
 
@@ -416,7 +432,7 @@ class Browser(App[None]):
         self._timer = None
         row = self.row
         if row is None or row >= len(self.index.rows):
-            self._row, self._places, self._rungs, self.detail = -1, [], [], None
+            self._row, self._places, self._rungs, self.detail, self._remark = -1, [], [], None, ""
             self.bottom.show_lines([])
             self.bytes_pane.show_bytes(b"", [])
             return
@@ -429,6 +445,7 @@ class Browser(App[None]):
         self.bytes_pane.show_bytes(made.raw, made.hidden)
         self._rungs = []
         cursor, lines = 0, made.lines
+        self._remark = self.index.remark(row)
         if self.mode == "payload":
             lines = payload_lines(made.event, view)
         elif self.mode == "found":
@@ -444,6 +461,8 @@ class Browser(App[None]):
                 self._rungs = ladder_lines(self.index, held.connection, row, view)
                 lines = [TreeLine(one.text) for one in self._rungs]
                 cursor = next((at for at, one in enumerate(self._rungs) if one.row == row), 0)
+        if self.mode in ("fields", "payload") and self._remark:
+            lines = [*remark_lines(self._remark, view), *lines]
         self._places = [range(max(0, one.start), max(0, one.end)) for one in lines]
         self.bottom.show_lines([one.text for one in lines], cursor)
         kind = f" ({self.view.payload})" if self.mode == "payload" and self.bottom.columns > 50 else ""
@@ -515,6 +534,8 @@ class Browser(App[None]):
         if self.wanted is not None:
             self.wanted.start_ns = self.index.first_ns
         self._select()
+        if self.index.lacks and re.search(r"\bpayload\b", text):
+            self.say(self.index.lacks)
 
     def action_again(self, back: bool) -> None:
         """Look for the text that was looked for last."""
@@ -540,7 +561,8 @@ class Browser(App[None]):
         if self._search is not search:
             return
         if search.found is None:
-            self.say(f"{escape(search.text)} is in no topic and no payload")
+            lacks = f"; {self.index.lacks}" if self.index.lacks else ""
+            self.say(f"{escape(search.text)} is in no topic and no payload{lacks}")
             return
         self.packets.move_to(search.found, quiet=True)
         self._settle()
@@ -720,7 +742,7 @@ class Browser(App[None]):
         form, name = chosen
         if form == "pcapng":
             if self.opened.write_frames is None:
-                self.say("there are no frames to write here")
+                self.say(self.opened.no_frames)
                 return
             self.say(f"writing {escape(name)}")
             numbers = [self.index.rows[row].number for row in rows if self.index.rows[row].kind <= RowKind.MALFORMED]
