@@ -8,6 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,7 +228,7 @@ def test_secrets_in_decoded_payloads_are_hidden(tmp_path: Path) -> None:
     from tests.report.make import publish
 
     tables = read_payloads([{"topic": "a", "format": "json", "compression": "gzip"}])
-    event = Said().say(publish("a", gzip.compress(b'{"password": "hunter2hunter2"}')))
+    event: Any = Said().say(publish("a", gzip.compress(b'{"password": "hunter2hunter2"}')))
     hidden = Views(decoders=decoders_of(tables)).packet(event)
     assert "hunter2" not in str(hidden.value)
     assert set(hidden.payload or b"") == {ord("*")}

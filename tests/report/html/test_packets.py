@@ -75,9 +75,7 @@ def test_what_decoders_make_of_payloads_is_in_the_rows_and_in_the_table(tmp_path
     assert found[0] == {"format": "json", "value": {"t": 21.5}}
     assert found[1]["format"] == "json"
     assert found[1]["error"]
-    path = tmp_path / "a.html"
-    path.write_bytes(page)
-    seen = elements(path)
+    seen = str(elements(page, tmp_path))
     assert 'json: {"t":21.5}' in seen
     assert "{ (not json: " in seen
 
