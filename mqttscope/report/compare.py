@@ -92,7 +92,8 @@ class CompareText:
             what = [
                 plural(getattr(total, name)[side], word)
                 for name, word in (
-                    ("connections", "connection"), ("packets", "packet"), ("bytes", "byte"), ("segments", "TCP segment"),
+                    ("connections", "connection"), ("packets", "packet"), ("bytes", "byte"),
+                    ("segments", "TCP segment"),
                 )
             ]  # fmt: skip
             page.paragraph(f"{SIDES[side]}  {page.safe(names[side])}: {', '.join(what)}", indent=3)
