@@ -107,17 +107,29 @@ class LakeIndex(Index):
         self.failure = ""
         """Why columns could not be read, where they could not."""
         self._pages: OrderedDict[int, dict[Key, Record]] = OrderedDict()
+        self._looked_at = (-1, -1)
+        """The packet that was asked for last, and its row."""
 
     @property
     def lacks(self) -> str:
         """What searches and filters cannot look at."""
         return "" if self.keeps_payloads else "the lake keeps no payloads (ingest --payload-limit)"
 
+    def event(self, number: int, row: Row | None = None, *, whole: bool = True) -> Event:
+        """As of captures; where a packet stands need not be looked for."""
+        row = self.rows[number] if row is None else row
+        if row.kind == RowKind.PACKET:
+            self._looked_at = row.number, number
+        return super().event(number, row, whole=whole)
+
     def record(self, row: Row) -> Record | None:
         """The columns of a packet; ``None`` where they cannot be read."""
-        number = self.rows.of_packet(row.number)
-        if number is None:
-            return None
+        packet, number = self._looked_at
+        if packet != row.number:
+            found_row = self.rows.of_packet(row.number)
+            if found_row is None:
+                return None
+            number = found_row
         page = number // PAGE_ROWS
         found = self._pages.get(page)
         if found is None:
@@ -195,7 +207,7 @@ class LakeIndex(Index):
         state = self.originals.state(capture)
         if not state:
             return ""
-        return f"made of the columns of the lake, properties in the order of the specification: {state}"
+        return f"made of the columns of the lake: {state}"
 
     def same_payload(self, event: PacketEvent) -> object:
         """What two messages with the same payload have in common."""
