@@ -55,6 +55,8 @@ SLICE_SECONDS: Final = 0.006
 BREATH_SECONDS: Final = 0.003
 SETTLE_SECONDS: Final = 0.02
 """So long a cursor rests before the packet under it is shown in full."""
+LEFT_AFTER_SECONDS: Final = 2.0
+"""So long something is read before it is said how long it takes."""
 MODES: Final = ("fields", "payload", "ladder", "found")
 LEAST_CONNECTIONS: Final = 4
 """Lines of the pane of connections, its title among them."""
@@ -179,6 +181,7 @@ class Browser(App[None]):
         self._seek: int | None = None
         """The row that the cursor is to be on once it is found in the selection."""
         self._timer: Any = None
+        self._started = time.monotonic()
         self._said = ""
         self._search: Search | None = None
         self._seen_done = self._fitting = False
@@ -321,8 +324,15 @@ class Browser(App[None]):
         _put(self.title_line, cut(text, max(10, self.size.width), "…"))
 
     def _progress(self) -> str:
-        size = self.opened.size
-        return f"reading {min(99, self.builder.position * 100 // size)} %" if size else "reading"
+        size, position = self.opened.size, self.builder.position
+        if not size:
+            return "reading"
+        told = f"reading {min(99, position * 100 // size)} %"
+        passed = time.monotonic() - self._started
+        if passed < LEFT_AFTER_SECONDS or not 0 < position < size:
+            return told
+        left = round(passed * (size - position) / position)
+        return f"{told}, {left // 60}:{left % 60:02} left"
 
     def _show_status(self) -> None:
         width = max(10, self.size.width)
