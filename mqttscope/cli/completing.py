@@ -65,6 +65,10 @@ def _last(incomplete: str, those: Iterable[str]) -> Iterator[str]:
     return (f"{before}{comma}{one}" for one in those)
 
 
+def _nothing(context: click.Context, incomplete: str) -> tuple[str, ...]:
+    return ()
+
+
 def _rules(context: click.Context, incomplete: str) -> Iterator[str]:
     from mqttscope.lint.catalogue import all_rules
 
@@ -103,12 +107,6 @@ def _clients(context: click.Context, incomplete: str) -> Iterator[str]:
 
 def _topics(context: click.Context, incomplete: str) -> Iterator[str]:
     return (topic for _, topic in _names(context) if topic)
-
-
-def _not_compared(context: click.Context, incomplete: str) -> Iterator[str]:
-    from mqttscope.cli.compare import IGNORABLE
-
-    return _last(incomplete, IGNORABLE)
 
 
 def _names(context: click.Context) -> Iterator[tuple[str | None, str | None]]:
@@ -152,5 +150,5 @@ _BY_OPTION: dict[str, Words] = {
     "--ignore-topic": _topics,
 }
 """Name of an option -> what could be its value."""
-_OF_COMMANDS: dict[tuple[str, str], Words] = {("compare", "--ignore"): _not_compared}
+_OF_COMMANDS: dict[tuple[str, str], Words] = {("compare", "--ignore"): _nothing}
 """The same for options that mean something else in a command."""
