@@ -17,7 +17,7 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.signs import ALL, BITS, SIGNS, USUAL
+from mqttscope.lint.signs import ALL, BITS, SIGNS
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
@@ -195,7 +195,7 @@ class Plans:
             if issubclass(cls, rule.always) or (self._thorough and when in CONDITIONS):
                 when = None
             condition = None if when is None else CONDITIONS.get(when) or attrgetter(when)
-            bit = BITS.get(when, 0) if when is not None and cls in USUAL else 0
+            bit = 0 if when is None else BITS.get(when, 0)
             waiting = rule.code if rule.waits and not self._thorough else ""
             one = Question(rule, check, condition, bit, 0 if self._thorough else _signs(rule, cls), waiting)
             if rule.about is not None and cls is PACKETS[PacketType.PUBLISH] and not self._thorough:
@@ -225,4 +225,4 @@ def _follower(model: type[Model], cls: type[ControlPacket]) -> Follower:
         return Follower(model, None, 0)
     if name not in BITS:  # a sign, which no packet says by itself
         return Follower(model, None, SIGNS[name]) if name in SIGNS else Follower(model, attrgetter(name), 0)
-    return Follower(model, attrgetter(name), BITS[name] if cls in USUAL else 0)
+    return Follower(model, attrgetter(name), BITS[name])

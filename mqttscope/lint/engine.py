@@ -51,8 +51,8 @@ from mqttscope.session.history import NEVER_NS, History, Violation
 
 __all__ = ["InternalError", "Linter", "scope_key"]
 
-C2S = Direction.CLIENT_TO_SERVER
-S2C = Direction.SERVER_TO_CLIENT
+C2S: Final = Direction.CLIENT_TO_SERVER
+S2C: Final = Direction.SERVER_TO_CLIENT
 _INDEX = re.compile(r"\[\d+\]")
 _OPENING: Final[int] = Needs.OPENING.value
 _SESSION_BIRTH: Final[int] = Needs.SESSION_BIRTH.value
@@ -245,7 +245,10 @@ class Linter:
             if event.timestamp_ns >= history.due_ns:
                 self._due(at, findings)
             self._judge(packet, at, findings)
-            history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
+            history.apply(
+                packet, at.version, at.sender, at.receiver, at.from_client,
+                event.number, event.frame, event.timestamp_ns, event.topic,
+            )  # fmt: skip
         return findings
 
     def _malformed(self, event: MalformedEvent) -> list[Finding]:
@@ -265,8 +268,9 @@ class Linter:
         if found.packet is not None and found.complete:
             self._judge(found.packet, at, findings)
             at.history.apply(
-                found.packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic
-            )
+                found.packet, at.version, at.sender, at.receiver, at.from_client,
+                event.number, event.frame, event.timestamp_ns, event.topic,
+            )  # fmt: skip
         at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
         return findings
 
@@ -552,7 +556,7 @@ class Linter:
         if found is not None:
             return tuple([f"{version.text} {identifier}" for identifier in found])
         event = at.event
-        kind = event.type if isinstance(event, PacketEvent | MalformedEvent) and not report.overdue else None
+        kind = event.type if isinstance(event, (PacketEvent, MalformedEvent)) and not report.overdue else None
         sender = "server" if _blamed(report, at) is S2C else "client"
         key = rule.code, version, sender, kind, report.field
         known = self._cited.get(key)
@@ -594,7 +598,7 @@ def _unselected(rules: list[Rule]) -> Iterator[Rule]:
 
 def _is_located(report: Report, event: Looked) -> bool:
     """Whether a report is about something that one side sent here."""
-    return not (report.overdue or isinstance(event, ConnectionOpened | ConnectionDue | ConnectionClosed))
+    return not (report.overdue or isinstance(event, (ConnectionOpened, ConnectionDue, ConnectionClosed)))
 
 
 def _blamed(report: Report, at: RuleContext) -> Direction | None:

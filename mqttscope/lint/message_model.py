@@ -293,10 +293,10 @@ class Messages(Watch):
                 self.publish(packet, at)
             else:
                 self.deliver(packet, at)
-        elif isinstance(packet, Puback | Pubrec | Pubcomp):
+        elif isinstance(packet, (Puback, Pubrec, Pubcomp)):
             if not at.from_client:
                 self._answer(packet, at)
-        elif isinstance(packet, Connect | Connack):
+        elif isinstance(packet, (Connect, Connack)):
             self.take(packet, at)
             if isinstance(packet, Connack) and not at.from_client:
                 if not packet.reason_code:
