@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -35,7 +35,7 @@ from mqttscope.events import (
 )
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
-from mqttscope.lint.dispatch import Asked, Check, Group, Plan, checks_named, plans_of
+from mqttscope.lint.dispatch import Asked, Check, Group, Planned, checks_named, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality
@@ -320,12 +320,12 @@ class Linter:
 
     def _judge(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
         """Ask all rules about one packet, then move the models on."""
-        planned = at.planned
+        planned: Planned | None = at.planned
         if planned is None or at.planned_version is not at.version or at.planned_settled is not at.history.settled:
             planned = at.planned = self._plans.of(at)
             at.planned_version, at.planned_settled = at.version, at.history.settled
         memories = self.memories
-        plan: Plan = planned[type(packet)]
+        plan = planned.get(type(packet)) or self._plans.plan(type(packet), at)
         asked: Asked = plan.asked(signs_of(packet, at))
         history = at.history
         for one in asked.questions:
@@ -585,6 +585,28 @@ class Linter:
                     "".join(traceback.format_exception(error)),
                 )
             )
+
+
+class Relay:
+    """Feeds a linter, and passes on what others have to know of: findings, and events that are no good packets."""
+
+    def __init__(self, linter: Linter, tell: Callable[[Event, list[Finding]], object]) -> None:
+        """``tell`` takes an event with what was found in it."""
+        self.packets = 0
+        """Good packets that nothing was found in and that were not passed on: all but the first one of a capture."""
+        self._linter = linter
+        self._tell = tell
+        self._capture = ""
+
+    def feed(self, event: Event) -> None:
+        """Lint one event."""
+        found = self._linter.feed(event)
+        if type(event) is PacketEvent:
+            if not found and event.capture is self._capture:
+                self.packets += 1
+                return
+            self._capture = event.capture
+        self._tell(event, found)
 
 
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:

@@ -281,10 +281,8 @@ def _of_publish(packet: Publish, at: RuleContext) -> int:
         if alias is None:
             found |= NAMELESS
     else:
-        if not name.isprintable():
-            found |= ODD_STRINGS | UNPRINTABLE
-        if "+" in name or "#" in name:
-            found |= ODD_STRINGS | WILDCARD
+        known = _TOPICS.get(name)
+        found |= _of_topic(name) if known is None else known
     if qos:
         found |= QOS
         identifier, sender = packet.packet_identifier, at.sender
@@ -322,6 +320,26 @@ def _of_publish(packet: Publish, at: RuleContext) -> int:
                 found |= FOREIGN_IDENTIFIER
     if qos > match.highest_qos:
         found |= ABOVE_GRANTED
+    return found
+
+
+MAX_TOPICS: Final = 10_000
+"""Topics of which the bits are remembered, since they recur."""
+LONGEST_TOPIC: Final = 256
+"""Characters of the longest of them."""
+_TOPICS: Final[dict[str, int]] = {}
+
+
+def _of_topic(name: str) -> int:
+    found = 0
+    if not name.isprintable():
+        found |= ODD_STRINGS | UNPRINTABLE
+    if "+" in name or "#" in name:
+        found |= ODD_STRINGS | WILDCARD
+    if len(name) <= LONGEST_TOPIC:
+        if len(_TOPICS) >= MAX_TOPICS:
+            _TOPICS.clear()
+        _TOPICS[name] = found
     return found
 
 
@@ -439,10 +457,10 @@ def _of_request(packet: Subscribe | Unsubscribe, at: RuleContext) -> int:
         found |= UNAVAILABLE
     if isinstance(packet, Subscribe):
         rows = packet.subscriptions
-        odd = not rows or any([_is_odd(row) for row in rows])
+        odd = not rows or any(_is_odd(row) for row in rows)
     else:
         names = packet.topic_filters
-        odd = not names or any([_is_odd_filter(name) for name in names])
+        odd = not names or any(_is_odd_filter(name) for name in names)
     return found | (ODD_FILTER if odd else 0)
 
 
