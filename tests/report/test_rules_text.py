@@ -153,6 +153,7 @@ def test_the_finding_is_under_its_packet() -> None:
 
 
 @each("rule", all_rules().values(), ids=all_rules())
+@pytest.mark.long
 def test_every_example_is_shown_with_its_findings(rule: type[Rule]) -> None:
     for example in (*rule.good, *rule.bad):
         lines = render(rule, example, View(width=100))
