@@ -446,6 +446,10 @@ class SpanIndex:
             end = start + 2 + int.from_bytes(self.raw[start : start + 2], "big")
             if start > 0 and end <= min(last, len(self.raw)):
                 return Span(path, start, end)
+        if wanted == "client_identifier" and type(packet) is packets.Connect and packet.client_identifier:
+            start, end = _client_identifier_in(self.raw)
+            if self.raw[start + 2 : end] == packet.client_identifier.encode("utf-8", "surrogateescape"):
+                return Span(path, start, end)
         found = self._places.get(wanted) if self.spans else None
         return None if found is None else Span(path, *found)
 
@@ -453,6 +457,15 @@ class SpanIndex:
 def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Span | None:
     """Span of one field by its path, for who wants only one: a `SpanIndex` is made for it."""
     return SpanIndex(packet.raw, version).of(packet, path)
+
+
+def _client_identifier_in(raw: bytes) -> tuple[int, int]:
+    """Where the Client Identifier of a CONNECT begins and ends, if there is no fault in the layout before it."""
+    body = max(packet_end(raw, 0, len(raw))[0], 0)
+    start = body + 2 + int.from_bytes(raw[body : body + 2], "big") + 4  # protocol name, level, flags, Keep Alive
+    if connect_version(raw, body) is ProtocolVersion.V5:
+        _, start = packet_end(raw, start - 1, len(raw))  # properties have their length before them as a packet does
+    return start, start + 2 + int.from_bytes(raw[start : start + 2], "big")
 
 
 _PARTS: Final = re.compile(r"[.\[]")
