@@ -82,7 +82,7 @@ __all__ = [
     "open",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _HOMES = {
     "ArgumentError": "api.errors",
