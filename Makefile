@@ -16,8 +16,8 @@ OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 
-# Eighty tests take as long as all others together: clusters, streams, floods, every capture through everything. Most of what they
-# show is shown in part by shorter ones, so that `make test` ends in minutes and `make test-long` runs them.
+# Some tests take longer than all others together: clusters, streams, floods, every capture through everything. Shorter
+# ones show most of it in part, so that `make test` ends in minutes; `make test-long` runs them.
 WHICH := not long
 
 COMPILED := build/compiled
@@ -34,7 +34,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release compiled test-compiled
+.PHONY: demo test test-long test-lowest test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -82,6 +82,16 @@ test-others:
 	@# So that tests are compiled once, not by each worker.
 	@$(BIN)/python -m pytest --collect-only -qq $(OTHERS) >/dev/null 2>&1 || true
 	@$(PYTEST) -n 3 --dist worksteal -m "$(WHICH)" $(OTHERS)
+
+# Pages are made with the newest versions, and hold the words of those.
+LOWEST := build/lowest
+GENERATED_TESTS := tests/dev tests/test_generated.py tests/test_site.py tests/test_docs.py tests/test_structure.py
+
+## The quick tests with the lowest versions of all dependencies that pyproject.toml allows.
+test-lowest: $(VENV)/.made tools
+	$(BIN)/python .ci/make_lowest.py $(LOWEST)
+	$(LOWEST)/bin/python -m pytest --randomly-seed=$(SEED) -q -n 3 --dist worksteal $(GENERATED_TESTS:%=--ignore=%) \
+		-m "not slow and not long and not tshark and not broker"
 
 ## The same, with what the tests have not run.
 coverage: dev tools

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mqttscope.lint.catalogue import UnknownRuleError
     from mqttscope.lint.finding import Finding
     from mqttscope.net.frame import CaptureError
+    from mqttscope.payloads.settings import PayloadConfigError
     from mqttscope.proxy.service import Proxy, Seen
 
 else:
@@ -64,6 +65,7 @@ __all__ = [
     "MqttscopeError",
     "NothingRecordedError",
     "Packet",
+    "PayloadConfigError",
     "Proxy",
     "ReadingError",
     "Replay",
@@ -80,7 +82,7 @@ __all__ = [
     "open",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _HOMES = {
     "ArgumentError": "api.errors",
@@ -99,6 +101,7 @@ _HOMES = {
     "MissingPackageError": "api.errors",
     "NothingRecordedError": "api.recorded",
     "Packet": "api.captures",
+    "PayloadConfigError": "payloads.settings",
     "Proxy": "proxy.service",
     "ReadingError": "api.reading",
     "Replay": "api.replaying",

@@ -10,6 +10,7 @@ output stands for any lines.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,10 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import forked
 from tests.conftest import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md")))
 COLUMNS = "100"
+_PLAIN = re.compile(r"""mqttscope( ([\w./:=,+@%-]|'[^']*'|"[^"$`\\]*")+)+""")
+"""A command line that needs no shell."""
 _BLOCK = re.compile(r"(<!-- not run: (?P<why>.+?) -->\n)?^```(?P<kind>console|sh)\n(?P<body>.*?)^```$", re.M | re.S)
 
 
@@ -64,6 +68,14 @@ def run(command: str) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as directory:
         # What a command writes goes there too, beside the captures that it names.
         (Path(directory) / "captures").symlink_to(ROOT / "captures")
+        if _PLAIN.fullmatch(command.strip()):
+            words = [sys.executable, "-m", "mqttscope", *shlex.split(command)[1:]]
+            surroundings = forked.environment({"COLUMNS": COLUMNS, "TMPDIR": directory})
+            done: subprocess.CompletedProcess[str] = forked.run(
+                words, env=surroundings, cwd=directory, timeout=60, text=True, encoding="utf-8",
+                stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            return done
         program = Path(directory) / "mqttscope"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
         program.chmod(0o755)

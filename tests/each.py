@@ -1,7 +1,8 @@
 """Many small cases in one test: where a case costs less than what pytest spends on a test of its own.
 
-Every case runs, also after one that fails, and a failure names its case and the others that fail.  A test that takes
-something which has to be new for each case (a folder, a patch) has parameters instead.
+Every case runs, also after one that fails, and a failure names its case and the others that fail; `sampled` leaves most
+of them to the long tests.  A test that takes something which has to be new for each case (a folder, a patch) has
+parameters instead.
 """
 
 from __future__ import annotations
@@ -55,6 +56,42 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
         left = [one for name, one in signature.parameters.items() if name not in words]
         run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return run
+
+    return decorate
+
+
+def sampled(names: str, cases: Iterable[Any], ids: Names = None, every: int = 8) -> Callable[[Test], Test]:
+    """As `each`, in two tests: one with every eighth case, and one with the others that only ``make test-long`` runs.
+
+    Without any case, as where material is absent, the test is skipped.
+    """
+    given = list(cases)
+    told = _told([_row(case, names.count(",") + 1) for case in given], ids)
+
+    def decorate(test: Test) -> Test:
+        parts: tuple[list[int], list[int]] = ([], [])
+        for at in range(len(given)):
+            parts[at % every > 0].append(at)
+        marks = {"some": (), "others": (pytest.mark.long,)}
+        made = [
+            pytest.param(
+                each(names, [given[at] for at in part], [told[at] for at in part])(test), id=name, marks=marks[name]
+            )
+            for name, part in zip(marks, parts, strict=True)
+            if part
+        ]
+
+        @wraps(test)
+        def run(part: Test, *own: Any, **more: Any) -> None:
+            part(*own, **more)
+
+        words = {word.strip() for word in names.split(",")}
+        signature = inspect.signature(test)
+        left = [one for name, one in signature.parameters.items() if name not in words]
+        first = inspect.Parameter("part", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = signature.replace(parameters=[first, *left])  # type: ignore[attr-defined]
+        sampled_test: Test = pytest.mark.parametrize("part", made)(run)
+        return sampled_test
 
     return decorate
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 
+from mqttscope import __version__
 from mqttscope import filter as filters
 from mqttscope.cli.main import COMMANDS, group
 from tests.cli.running import CAPTURES, inspected, invoke
@@ -219,3 +220,11 @@ def test_pictures_are_there_are_small_and_are_shown() -> None:
     for picture in there:
         assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
         assert picture.stat().st_size < MOST_PICTURE_BYTES, picture.name
+
+
+def test_wheels_are_named_by_the_version() -> None:
+    pages = [*PAGES, *(ROOT / "templates").rglob("*.yml"), ROOT / "action.yml", ROOT / "CHANGELOG.md"]
+    named = {found for page in pages for found in re.findall(r"mqttscope-(\d+\.\d+\.\d+)-py3", page.read_text("utf-8"))}
+
+    assert named == {__version__}
+    assert f"\n## {__version__} - " in (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from tests.each import each
+from tests.each import each, sampled
 
 
 def test_every_case_runs_and_those_that_fail_are_named() -> None:
@@ -53,3 +53,28 @@ def test_cases_may_have_names_of_their_own() -> None:
     assert caught.value.__notes__ == ["in the case named", "1 more fail: 2-2"]
     with pytest.raises(AssertionError, match="a test of its own"):
         each("one", [pytest.param(1, marks=pytest.mark.exhaustive)])
+
+
+def test_a_sample_and_the_others_are_tests_of_their_own() -> None:
+    seen = []
+
+    @sampled("one, other", [(at, -at) for at in range(5)], ids=str, every=2)
+    def take(one: int, other: int, tmp_path: object) -> None:
+        seen.append(one)
+        assert one != 3
+
+    (mark,) = take.pytestmark  # type: ignore[attr-defined]
+    some, others = mark.args[1]
+    assert (some.id, [mark.name for mark in some.marks]) == ("some", [])
+    assert (others.id, [mark.name for mark in others.marks]) == ("others", ["long"])
+    assert list(inspect.signature(take).parameters) == ["part", "tmp_path"]
+    take(some.values[0], tmp_path=None)
+    assert seen == [0, 2, 4]
+    with pytest.raises(AssertionError) as caught:
+        take(others.values[0], tmp_path=None)
+    assert caught.value.__notes__ == ["in the case 3--3"]
+
+    @sampled("one", [])
+    def never(one: int) -> None: ...
+
+    assert never.pytestmark[0].args[1] == []  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ import pytest
 
 from mqttscope.cli.main import COMMANDS
 from mqttscope.dev import generate
+from mqttscope.dev.schemas import SCHEMAS
 from mqttscope.lint.catalogue import all_rules
 from tests.cli.running import environment
 from tests.conftest import ROOT
@@ -31,6 +32,7 @@ def test_completions_the_reference_and_the_pages_of_rules_and_states_are_generat
         "docs/captures.md", "docs/rules/README.md", "docs/man/mqttscope.1",
         *(f"docs/man/mqttscope-{'-'.join(names)}.1" for names in generate.command_names()),
         *(f"docs/rules/{code}.md" for code in all_rules()),
+        *(f"mqttscope/schemas/{name}.json" for name in SCHEMAS),
     }  # fmt: skip
 
 
@@ -100,7 +102,7 @@ def test_the_page_of_a_rule_that_is_gone_is_an_error(elsewhere: Path, capsys: py
     capsys.readouterr()
 
     assert generate.main(["--check"]) == 1
-    assert capsys.readouterr().err == "docs/rules/OLD101.md is of no rule: run make generate\n"
+    assert capsys.readouterr().err == "docs/rules/OLD101.md is made from nothing: run make generate\n"
     assert generate.main([]) == 0
     assert capsys.readouterr().out == "removed docs/rules/OLD101.md\n"
     assert not old.exists()

@@ -32,12 +32,18 @@ BRACES = re.compile(r"\{[^{}]*\}")
 
 
 @cache
+def source(path: Path) -> str:
+    """All of a file."""
+    return path.read_text("utf-8")
+
+
+@cache
 def texts(path: Path) -> list[tuple[int, str]]:
     """Comments and texts of a Python file, with their lines."""
     if path.suffix == ".md":
-        return list(enumerate(path.read_text().splitlines(), 1))
+        return list(enumerate(source(path).splitlines(), 1))
     found = []
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+    for token in tokenize.generate_tokens(io.StringIO(source(path)).readline):
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and not NAME.fullmatch(token.string)):
             # What stands in the braces of a formatted text is code.
             plain = BRACES.sub("", token.string) if "f" in token.string[:2].lower() else token.string
@@ -56,6 +62,8 @@ def test_words_that_readers_stumble_over_are_not_used(words: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text.strip()}"
         for path in FILES
+        # Most files have the words nowhere, and need not be taken apart.
+        if pattern.search(source(path))
         for line, text in texts(path)
         if pattern.search(text)
     ]

@@ -50,15 +50,19 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report.base import View
 from mqttscope.report.jsonl import JsonLines
-from mqttscope.report.public import public_event, with_public_names
+from mqttscope.report.public import public_event, with_decoded, with_public_names
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
 
+    from mqttscope.api.payloads import Payloads
     from mqttscope.lake.tables import Collector
+    from mqttscope.payloads.decoders import Decoders, PayloadTable
+    from mqttscope.report.jsonl_decoded import DecodedLines
 
 Path = str | os.PathLike[str]
 Ports = Mapping[int, str] | Iterable[int | str]
@@ -125,19 +129,48 @@ class Packet(Event):
     """The reason, place and bytes of a malformed packet; ``None`` for good ones."""
     raw: bytes = field(repr=False)
     """Its bytes, with asterisks in the place of secrets."""
+    _is_decoded: bool = field(default=False, repr=False, compare=False)
 
     @property
     def payload(self) -> bytes | None:
         """The payload of a PUBLISH, with asterisks in the place of secrets; ``None`` for other packets."""
         return self.packet.payload if isinstance(self.packet, Publish) else None
 
+    @property
+    def decoded(self) -> dict[str, Any] | None:
+        """What a decoder made of the payload: ``format``, and ``value`` or ``error`` (docs/payloads.md).
+
+        ``None`` where no table is for its topic.  It has asterisks in the place of secrets.
+        """
+        made: dict[str, Any] | None = self.to_dict().get("payload") if self._is_decoded else None
+        return made
+
+    @property
+    def value(self) -> Any:
+        """The decoded payload: dictionaries, lists, text, numbers, flags and ``None``; binary values as in JSON Lines.
+
+        ``None``, too, where there is none; `decoded` says why.
+        """
+        made = self.decoded
+        return None if made is None else made.get("value")
+
 
 class Views:
     """Makes the views of events; each while its connection is in the state before it."""
 
-    def __init__(self, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
+    def __init__(
+        self, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False, decoders: Decoders | None = None
+    ) -> None:
         self._show_secrets = show_secrets
-        self._lines = JsonLines(Nowhere(), payload_limit=payload_limit, show_secrets=show_secrets)
+        self._decoders = decoders
+        self._lines: JsonLines | DecodedLines
+        if decoders is None:
+            self._lines = JsonLines(Nowhere(), payload_limit=payload_limit, show_secrets=show_secrets)
+        else:
+            from mqttscope.report.jsonl_decoded import DecodedLines
+
+            view = View(payload_limit=payload_limit, show_secrets=show_secrets, payloads=decoders)
+            self._lines = DecodedLines(Nowhere(), view)
 
     def of(self, event: Dissected) -> Event | None:
         """The view of an event, ``None`` for one that has no JSON form."""
@@ -151,6 +184,9 @@ class Views:
         line = self._lines.line(event)
         assert line is not None
         shown: Any = event if self._show_secrets else with_public_names(public_event(event))
+        decoded = None if self._decoders is None else self._decoders.decode(event)
+        if decoded is not None:
+            shown = with_decoded(shown, decoded, show_secrets=self._show_secrets)
         connection = shown.connection
         malformed: Malformed | None = shown.malformed if isinstance(shown, MalformedEvent) else None
         packet: ControlPacket | None
@@ -164,7 +200,7 @@ class Views:
             kind, shown.capture, shown.frame, shown.timestamp_ns, connection.number, connection.client,
             connection.server, connection.client_identifier, connection.version.text, str(shown.direction), line,
             getattr(shown, "number", -1), getattr(shown, "type", None), getattr(shown, "topic", None), packet,
-            malformed, raw,
+            malformed, raw, decoded is not None,
         )  # fmt: skip
 
     def _other(self, event: Dissected, line: str) -> Event:
@@ -241,6 +277,7 @@ class Source:
         ports: Ports = (),
         version: str | None = None,
         raise_errors: bool = False,
+        payloads: Payloads = (),
     ) -> None:
         self.names = [os.fspath(one) for one in captures]
         if not self.names:
@@ -253,6 +290,11 @@ class Source:
             if isinstance(one, str) and not os.path.lexists(one):
                 raise CaptureNotFoundError(f"{one} does not exist")
         self._filter = filter
+        self._payloads: tuple[PayloadTable, ...] = ()
+        if payloads:
+            from mqttscope.api.payloads import read_payloads
+
+            self._payloads = read_payloads(payloads)
         self.filter()
         self._keys = None if keys is None else os.fspath(keys)
         self._ports, self._version = read_ports(ports), read_version(version)
@@ -263,9 +305,19 @@ class Source:
         self.notes: list[str] = []
         """What else is to be said of that reading, as sentences."""
 
-    def filter(self) -> filters.Filter | None:
+    def decoders(self) -> Decoders | None:
+        """The decoders of payloads for one reading; ``None`` where there are none."""
+        if not self._payloads:
+            return None
+        from mqttscope.api.payloads import decoders_of
+
+        return decoders_of(self._payloads)
+
+    def filter(self, decoders: Decoders | None = None) -> filters.Filter | None:
         """The compiled expression, from scratch: relative times count from the first event of a reading."""
-        return None if self._filter is None else filters.compile(self._filter)
+        if self._filter is None:
+            return None
+        return filters.compile(self._filter, self.decoders() if decoders is None else decoders)
 
     def dissector(self, reading: Reading, *, count_by_connection: bool = False) -> Dissector:
         """A dissector for one reading."""
@@ -407,9 +459,13 @@ class Captures:
     def _views(self) -> Generator[Event, None, None]:
         source = self._source
         reading = source.reading()
-        views = Views(payload_limit=self._payload_limit, show_secrets=self._show_secrets)
+        decoders = source.decoders()
+        views = Views(payload_limit=self._payload_limit, show_secrets=self._show_secrets, decoders=decoders)
         events = source.events(reading, source.dissector(reading))
-        for event in select(events, source.filter(), (), None):
+        if decoders is not None:
+            # What a filter leaves out may name metrics of Sparkplug B.
+            events = decoders.observed(events)
+        for event in select(events, source.filter(decoders), (), None):
             shown = views.of(event)
             if shown is not None:
                 yield shown
@@ -471,6 +527,7 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     ports: Ports = (),
     version: str | None = None,
     payload_limit: int = PAYLOAD_LIMIT,
+    payloads: Payloads = (),
     show_secrets: bool = False,
     raise_errors: bool = False,
 ) -> Captures:
@@ -480,12 +537,15 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     ``mqttscope inspect`` takes them.  ``filter``: an expression (docs/filters.md).  ``keys``: a key log that decrypts
     TLS, by tshark.  ``ports``: where MQTT is spoken: ``[1884, "8080:ws"]`` or ``{8080: "ws"}``.  ``version``: that of
     connections whose CONNECT is not in the capture.  ``payload_limit``: bytes of each payload in `Event.to_dict`.
+    ``payloads``: decoders by topic, a configuration file or tables (docs/payloads.md), for `Packet.value` and filters.
     ``show_secrets``: show passwords and tokens.  ``raise_errors``: raise `CaptureReadError` for a capture that cannot
     be read to its end, after the packets that could be read, instead of noting it in ``errors``.
 
     `CaptureNotFoundError` for a name that stands for no file, `FilterError` for an expression that cannot be
-    understood, `ArgumentError` for ports and versions that do not exist; `ReadingError`, when it is read, for keys that
-    cannot be used.
+    understood, `ArgumentError` for ports and versions that do not exist, `PayloadConfigError` for decoders;
+    `ReadingError`, when it is read, for keys that cannot be used.
     """
-    source = Source(captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors)
+    source = Source(
+        captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors, payloads=payloads
+    )
     return Captures(source, payload_limit=payload_limit, show_secrets=show_secrets)

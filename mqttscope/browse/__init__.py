@@ -3,7 +3,9 @@
 ==========  =================================================================================================
 rows        rows of fixed size, in memory and on a spool
 index       events to rows, and any row back to its event
-building    fills an index from captures in a thread, and reads captures at an offset: the one module with I/O
+building    fills an index from captures in a thread, and reads captures at an offset
+lakes       an index over a lake, whose rows are asked for a page at a time
+originals   the captures of a lake where they still are, for the bytes of its packets
 selection   which rows are looked at: filters and searches, a piece at a time
 following   the other packets of an exchange, and those of a message
 lines       rows and connections as lines

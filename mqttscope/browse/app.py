@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -17,8 +18,17 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
-from mqttscope.browse.building import Builder
-from mqttscope.browse.details import PAYLOADS, Detail, Rung, detail, finding_lines, ladder_lines, payload_lines
+from mqttscope.browse.building import Filling
+from mqttscope.browse.details import (
+    PAYLOADS,
+    Detail,
+    Rung,
+    detail,
+    finding_lines,
+    ladder_lines,
+    payload_lines,
+    remark_lines,
+)
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported
 from mqttscope.browse.following import Followed, Following, partner
@@ -45,6 +55,8 @@ SLICE_SECONDS: Final = 0.006
 BREATH_SECONDS: Final = 0.003
 SETTLE_SECONDS: Final = 0.02
 """So long a cursor rests before the packet under it is shown in full."""
+LEFT_AFTER_SECONDS: Final = 2.0
+"""So long something is read before it is said how long it takes."""
 MODES: Final = ("fields", "payload", "ladder", "found")
 LEAST_CONNECTIONS: Final = 4
 """Lines of the pane of connections, its title among them."""
@@ -64,16 +76,18 @@ class Opened:
     """What is browsed, and how it is looked at."""
 
     title: str
-    builder: Builder
+    builder: Filling
     view: View
     write_frames: WriteFrames | None = None
     """``None`` where there are no frames to write."""
+    no_frames: str = "there are no frames to write here"
+    """What is said then."""
     live: bool = False
     wanted: str = ""
     """The filter to begin with."""
     connection: int | None = None
     size: int = 0
-    """Bytes that there are to read."""
+    """Bytes that there are to read, or rows of a lake."""
     said: list[str] = field(default_factory=list)
     """What the user has to know at the beginning."""
 
@@ -160,11 +174,14 @@ class Browser(App[None]):
         self._places: list[range] = []
         """The bytes of each line of the detail."""
         self._rungs: list[Rung] = []
+        self._remark = ""
+        """What was said of the row."""
         self._lines = RowLines(self.index, self.view)
         self._connection_lines = ConnectionLines(self.index, self.view)
         self._seek: int | None = None
         """The row that the cursor is to be on once it is found in the selection."""
         self._timer: Any = None
+        self._started = time.monotonic()
         self._said = ""
         self._search: Search | None = None
         self._seen_done = self._fitting = False
@@ -280,6 +297,8 @@ class Browser(App[None]):
                 self.say(self.builder.failure)
         if self._row < 0 and len(self.selection):
             self._show_detail()
+        elif self._remark and self._row >= 0 and self.index.remark(self._row) != self._remark:
+            self._show_detail(force=True)
         self._show_title()
         self._show_status()
 
@@ -305,8 +324,15 @@ class Browser(App[None]):
         _put(self.title_line, cut(text, max(10, self.size.width), "…"))
 
     def _progress(self) -> str:
-        size = self.opened.size
-        return f"reading {min(99, self.builder.position * 100 // size)} %" if size else "reading"
+        size, position = self.opened.size, self.builder.position
+        if not size:
+            return "reading"
+        told = f"reading {min(99, position * 100 // size)} %"
+        passed = time.monotonic() - self._started
+        if passed < LEFT_AFTER_SECONDS or not 0 < position < size:
+            return told
+        left = round(passed * (size - position) / position)
+        return f"{told}, {left // 60}:{left % 60:02} left"
 
     def _show_status(self) -> None:
         width = max(10, self.size.width)
@@ -416,7 +442,7 @@ class Browser(App[None]):
         self._timer = None
         row = self.row
         if row is None or row >= len(self.index.rows):
-            self._row, self._places, self._rungs, self.detail = -1, [], [], None
+            self._row, self._places, self._rungs, self.detail, self._remark = -1, [], [], None, ""
             self.bottom.show_lines([])
             self.bytes_pane.show_bytes(b"", [])
             return
@@ -429,6 +455,7 @@ class Browser(App[None]):
         self.bytes_pane.show_bytes(made.raw, made.hidden)
         self._rungs = []
         cursor, lines = 0, made.lines
+        self._remark = self.index.remark(row)
         if self.mode == "payload":
             lines = payload_lines(made.event, view)
         elif self.mode == "found":
@@ -444,6 +471,8 @@ class Browser(App[None]):
                 self._rungs = ladder_lines(self.index, held.connection, row, view)
                 lines = [TreeLine(one.text) for one in self._rungs]
                 cursor = next((at for at, one in enumerate(self._rungs) if one.row == row), 0)
+        if self.mode in ("fields", "payload") and self._remark:
+            lines = [*remark_lines(self._remark, view), *lines]
         self._places = [range(max(0, one.start), max(0, one.end)) for one in lines]
         self.bottom.show_lines([one.text for one in lines], cursor)
         kind = f" ({self.view.payload})" if self.mode == "payload" and self.bottom.columns > 50 else ""
@@ -515,6 +544,8 @@ class Browser(App[None]):
         if self.wanted is not None:
             self.wanted.start_ns = self.index.first_ns
         self._select()
+        if self.index.lacks and re.search(r"\bpayload\b", text):
+            self.say(self.index.lacks)
 
     def action_again(self, back: bool) -> None:
         """Look for the text that was looked for last."""
@@ -540,7 +571,8 @@ class Browser(App[None]):
         if self._search is not search:
             return
         if search.found is None:
-            self.say(f"{escape(search.text)} is in no topic and no payload")
+            lacks = f"; {self.index.lacks}" if self.index.lacks else ""
+            self.say(f"{escape(search.text)} is in no topic and no payload{lacks}")
             return
         self.packets.move_to(search.found, quiet=True)
         self._settle()
@@ -720,7 +752,7 @@ class Browser(App[None]):
         form, name = chosen
         if form == "pcapng":
             if self.opened.write_frames is None:
-                self.say("there are no frames to write here")
+                self.say(self.opened.no_frames)
                 return
             self.say(f"writing {escape(name)}")
             numbers = [self.index.rows[row].number for row in rows if self.index.rows[row].kind <= RowKind.MALFORMED]

@@ -166,6 +166,35 @@ class Source(Protocol):
         """Give no more."""
 
 
+class Filling(Protocol):
+    """Fills an index while the screens show it."""
+
+    @property
+    def index(self) -> Index:
+        """What it fills."""
+
+    @property
+    def position(self) -> int:
+        """How much of `Opened.size` was read."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more comes."""
+
+    @property
+    def failure(self) -> str:
+        """Why that is so early, where it is."""
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+
+    def stop(self) -> None:
+        """End early."""
+
+    def give_way(self) -> None:
+        """Leave the processor to the screens for a moment."""
+
+
 class Builder:
     """Reads, dissects and lints in a thread, and feeds an index."""
 

@@ -26,7 +26,7 @@ MAX_BIRTHS_SOUGHT: Final = 4_000
 
 def as_decoded(index: Index, number: int, view: View) -> Event:
     """The event of a row as it may be shown, decoded as the view asks for it."""
-    event = index.event(number)
+    event = index.exact(number)
     decoders = view.decoders()
     if decoders is not None and decoders.remembers and isinstance(event, PacketEvent):
         decoders = decoders.after(births_before(index, number, event.topic))

@@ -81,6 +81,12 @@ def detail(index: Index, number: int, view: View) -> Detail:
     return Detail(event, raw, hidden, [TreeLine(one) for one in sink.lines])
 
 
+def remark_lines(remark: str, view: View) -> list[TreeLine]:
+    """What has to be said of a row before it is shown."""
+    painter = Painter(view)
+    return [TreeLine(painter.paint(one, "dim")) for one in folded(painter.safe(remark), painter.width - 1)]
+
+
 def payload_lines(event: Event, view: View) -> list[TreeLine]:
     """The payload of an event as it may be shown, in the view that ``view.payload`` names."""
     painter = Painter(view)
@@ -92,7 +98,11 @@ def payload_lines(event: Event, view: View) -> list[TreeLine]:
         return [TreeLine(painter.paint("hidden: it may hold a password (--show-secrets)", "dim"), start, end)]
     block = packet.properties
     shown = PayloadView(
-        view.payload, limit=view.payload_limit, unicode=view.unicode, show_secrets=view.show_secrets
+        view.payload,
+        limit=view.payload_limit,
+        unicode=view.unicode,
+        show_secrets=view.show_secrets,
+        held=view.held,
     ).show(
         packet.payload,
         content_type=None if block is None else block.content_type,

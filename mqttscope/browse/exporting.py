@@ -25,7 +25,7 @@ _VERSIONS: Final = {ProtocolVersion.V3_1: "mqttv31", ProtocolVersion.V3_1_1: "mq
 
 def exported(index: Index, rows: Iterable[int], form: str, view: View) -> Iterator[str]:
     """The lines of an export, in the order of the rows; all forms but pcapng, which is made of frames."""
-    events = (index.event(number) for number in rows)
+    events = (index.exact(number) for number in rows)
     if form == "jsonl":
         sink = Collected()
         writer = make_reporter("jsonl", sink, view)

@@ -63,7 +63,7 @@ class Following:
         event = index.event(row, whole=False)
         assert isinstance(event, PacketEvent)
         assert isinstance(event.packet, Publish)
-        self._topic, self._payload = event.topic, event.packet.payload
+        self._topic, self._payload = event.topic, index.same_payload(event)
         self._server = _host(event.connection.server)
         self._roots: set[int] = set()
         self._reached: dict[int, int] = {}
@@ -135,7 +135,7 @@ class Following:
             isinstance(event, PacketEvent)
             and isinstance(event.packet, Publish)
             and event.topic == self._topic
-            and event.packet.payload == self._payload
+            and self.index.same_payload(event) == self._payload
             and _host(event.connection.server) == self._server
         )
 

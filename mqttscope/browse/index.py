@@ -207,13 +207,13 @@ class Index:
             made = self._special(event)
         elif isinstance(event, ConnectionOpened):
             self.connections.open(event.connection)
-            made = self._of_connection(RowKind.OPENED, event)
+            made = self.feed_connection(RowKind.OPENED, event)
         elif isinstance(event, ConnectionEnding):
             self._ended.add(event.connection.number)
-            made = self._of_connection(RowKind.ENDING, event)
+            made = self.feed_connection(RowKind.ENDING, event)
         elif isinstance(event, ConnectionClosed):
             if event.connection.number not in self._ended:
-                made = self._of_connection(RowKind.CLOSED, event)
+                made = self.feed_connection(RowKind.CLOSED, event)
             self._ended.discard(event.connection.number)
             self.connections.close(event.connection)
         elif isinstance(event, CaptureError | CaptureDrops):
@@ -284,7 +284,8 @@ class Index:
             number=number, header=header, flags=_flags(event),
         )  # fmt: skip
 
-    def _of_connection(self, kind: RowKind, event: ConnectionOpened | ConnectionEnding | ConnectionClosed) -> int:
+    def feed_connection(self, kind: RowKind, event: ConnectionOpened | ConnectionEnding | ConnectionClosed) -> int:
+        """Make a row of the beginning or the end of a connection that is known; returns its number."""
         return self._add(kind, 0, event.timestamp_ns, 0, event.frame, event.connection.number, event.capture)
 
     def _put(self, data: bytes) -> int:
@@ -355,6 +356,23 @@ class Index:
         if kind == RowKind.UNPARSED:
             return UnparsedEvent(connection, direction, *place, what)
         return DiscardedEvent(connection, direction, *place, *what)
+
+    def exact(self, number: int) -> Event:
+        """The event of a row with all that is known of it, however long that takes to look for."""
+        return self.event(number)
+
+    def remark(self, number: int) -> str:
+        """What has to be said of the fields and bytes of a row; empty where these are what was captured."""
+        return ""
+
+    @property
+    def lacks(self) -> str:
+        """What a search or a filter cannot look at here; empty where there is nothing of the kind."""
+        return ""
+
+    def same_payload(self, event: PacketEvent) -> object:
+        """What two messages with the same payload have in common."""
+        return event.packet.payload  # type: ignore[attr-defined]
 
     def raw(self, row: Row) -> bytes:
         """The bytes of a packet without a fault; empty for other rows."""

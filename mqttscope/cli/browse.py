@@ -1,14 +1,15 @@
-"""``mqttscope browse``: look through captures in an interactive screen."""
+"""``mqttscope browse``: look through captures, an interface or a lake in an interactive screen."""
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
-from mqttscope.cli.command import LIVE, RULES, group, make_command, option, options
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.command import LAKE, LIVE, RULES, group, make_command, option, options
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.options import (
     ConfigurationOptions,
     FileOptions,
@@ -22,12 +23,17 @@ from mqttscope.cli.options import (
     compile_filter,
     profile_option,
 )
+from mqttscope.cli.pipeline.common import lake_place, pairs
 from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
+    from mqttscope.cli.browsing import Looking
     from mqttscope.cli.linting_settings import Settings
 
 EXTRA = "pip install 'mqttscope[browse]'"
+LAKE_EXTRA = "pip install 'mqttscope[lake]'"
+OF_RULES = {"--no-lint": "no_lint", "--select": "select", "--ignore": "ignore", "--profile": "profile"}
+"""Options that say how to lint, and their parameters."""
 
 
 class CannotBrowseError(MqttscopeError, click.ClickException):
@@ -52,6 +58,14 @@ class BrowseOptions:
     target: str | None = option(
         LIVE, "--write", "-w", metavar="FILE", help="With -i: write all captured frames to this pcapng file."
     )
+    lake: str | None = option(
+        LAKE, "--lake", metavar="DIR", callback=lake_place,
+        help="Show a lake instead of captures: its folder, or its place in a store.",
+    )  # fmt: skip
+    settings_of_store: dict[str, str] = option(
+        LAKE, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
+        help="Setting of the store of the lake, such as region=eu-central-1; may be repeated.",
+    )  # fmt: skip
     protocol: ProtocolOptions = group(ProtocolOptions)
     files: FileOptions = group(FileOptions)
     selection: SelectionOptions = group(SelectionOptions)
@@ -63,8 +77,8 @@ class BrowseOptions:
     colour: bool | None = colour_option()
 
     def __post_init__(self) -> None:
-        if not self.captures and not self.interfaces:
-            raise click.UsageError("name captures, or an interface with -i")
+        if not self.captures and not self.interfaces and self.lake is None:
+            raise click.UsageError("name captures, an interface with -i, or a lake with --lake")
         if self.captures and self.interfaces:
             raise click.UsageError("captures and -i exclude each other")
         if "-" in self.captures:
@@ -76,6 +90,20 @@ class BrowseOptions:
             raise click.UsageError("--connection names one connection here; --filter 'connection in {1, 2}' names more")
         if self.interfaces and (self.files.via is not None or self.files.keylog is not None):
             raise click.UsageError("-i takes neither --keylog nor --via")
+        if self.lake is not None:
+            self._check_lake()
+        elif self.settings_of_store:
+            raise click.UsageError("--fs needs --lake")
+
+    def _check_lake(self) -> None:
+        if self.captures or self.interfaces:
+            raise click.UsageError(f"{'captures' if self.captures else '-i'} and --lake exclude each other")
+        if self.view.show_secrets:
+            raise click.UsageError("a lake holds no secrets, so that --show-secrets has none to show")
+        source = click.get_current_context().get_parameter_source
+        for name, parameter in OF_RULES.items():
+            if source(parameter) is click.core.ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"{name} and --lake exclude each other: a lake has the findings of its ingest")
 
     def settings(self) -> Settings:
         """How to lint."""
@@ -92,6 +120,7 @@ Examples:
   mqttscope browse site.pcapng
   mqttscope browse site.pcapng --filter 'topic matches "plant/#"' --time relative
   mqttscope browse -i eth0 --port 1883
+  mqttscope browse --lake lake --connection 3
 
 Press ? for the keys, q to quit. docs/browse.md shows the screens.
 """,
@@ -103,7 +132,7 @@ def command(given: BrowseOptions) -> int:
     ladders are shown while a large capture is still being read.
     """
     compile_filter(given.selection.expression)
-    settings = None if given.no_lint else given.settings()
+    settings = None if given.no_lint or given.lake is not None else given.settings()
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         # The screens are written to standard error, and keys are read from standard input.
         raise CannotBrowseError(
@@ -119,8 +148,26 @@ def command(given: BrowseOptions) -> int:
     looking = Looking(
         given.protocol, given.view.view(colour=given.colour), settings, given.selection.expression or "", connection
     )
-    if given.interfaces:
+    if given.lake is not None:
+        failed = _lake(given, looking)
+    elif given.interfaces:
         failed = run_live(given.interfaces, given.bpf, given.target, looking)
     else:
         failed = run_captures(given.captures, given.files, looking)
     return EXIT_UNREADABLE if failed else EXIT_CLEAN
+
+
+def _lake(given: BrowseOptions, looking: Looking) -> int:
+    """Show a lake."""
+    from mqttscope.lake.store import place
+
+    for name in ("duckdb", "pyarrow"):
+        if find_spec(name) is None:
+            raise CannotBrowseError(f"a lake needs {name}, which is not installed: {LAKE_EXTRA}")
+    from mqttscope.cli.browsing import run_lake
+    from mqttscope.lake.manifest import LakeError
+
+    try:
+        return run_lake(place(given.lake or "", given.settings_of_store), given.files, looking)
+    except LakeError as error:
+        raise CannotBrowseError(printable(str(error))) from None

@@ -1,4 +1,4 @@
-"""Runs ``browse``: opens captures or interfaces, builds the index, and shows the screens."""
+"""Runs ``browse``: opens captures, interfaces or a lake, builds the index, and shows the screens."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mqttscope.browse.app import Opened, browse
 from mqttscope.browse.building import Builder, CaptureFiles, Item, Source, TemporarySpool
 from mqttscope.browse.index import Index
+from mqttscope.browse.originals import Originals, UnchangedSource
 from mqttscope.capture.files import find_captures
 from mqttscope.capture.live import BUFFER_MIB, LiveCapture, NotPermittedError
 from mqttscope.capture.write import Recorder
@@ -36,7 +37,11 @@ from mqttscope.report.base import View
 from mqttscope.report.escape import escape
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from mqttscope.analysis.local import LocalEngine
     from mqttscope.cli.linting_settings import Settings
+    from mqttscope.lake.store import Place
 
 
 SWITCH_SECONDS = 0.001
@@ -45,6 +50,12 @@ SWITCH_SECONDS = 0.001
 
 YOUNG_OBJECTS = (10_000, 20, 500)
 """So many objects before cycles are looked for: often, since each time all threads wait."""
+
+
+LAKE_MEMORY = 256 << 20
+"""Bytes of memory that each of the two engines takes for rows of a lake."""
+TABLES_SHOWN = ("packets", "gaps", "connections", "findings", "ingest_errors")
+"""Tables of a lake that the screens show."""
 
 
 class CaptureSource:
@@ -157,13 +168,108 @@ def run_live(interfaces: tuple[str, ...], bpf: str, target: str | None, looking:
         )  # fmt: skip
 
 
+class LakeTables:
+    """The tables of a lake for one thread: `browse.lakes.Tables` by DuckDB."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self._engine = engine
+        with self._asking():
+            engine.make_views(TABLES_SHOWN)
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a query by their columns; `LakeError` where the lake cannot be read."""
+        with self._asking():
+            done = self._ask(query, values)
+            names = [one[0] for one in done.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in done.fetchall()]
+
+    def tuples(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The same as tuples."""
+        with self._asking():
+            return self._ask(query, values).fetchall()
+
+    def number_connections(self) -> None:
+        """Make the table ``numbered``: connections in the order in which they were recognised."""
+        with self._asking():
+            self._engine.connection.execute(
+                # Two captures of one flow may have rows of the same name.
+                "create temp table if not exists numbered as select connection_id, row_number() over "
+                "(order by min(found_ns), min(found_capture), min(found_frame), connection_id) - 1 as number "
+                "from connections group by connection_id"
+            )
+
+    def _ask(self, query: str, values: Sequence[Any]) -> DuckDBPyConnection:
+        return self._engine.connection.execute(query, list(values))
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        import duckdb
+
+        from mqttscope.analysis.query import sentence
+        from mqttscope.lake.manifest import LakeError
+
+        try:
+            yield
+        except duckdb.Error as error:
+            raise LakeError(f"{self._engine.lake} cannot be read: {sentence(error)}") from None
+
+
+class Original:
+    """A capture that a lake was made of, read into an index of its own."""
+
+    def __init__(self, path: str, digests: Collection[str], files: FileOptions, protocol: ProtocolOptions) -> None:
+        reading = Reading([path], files)
+        options = protocol.dissection(decrypting=reading.decrypting)
+        source = UnchangedSource(path, digests, CaptureSource(reading))
+        self._spool, self._files = TemporarySpool(), CaptureFiles()
+        self.size = _size(path)
+        self.builder = Builder(Index(self._spool, self._files), self._files, source, Dissector(options))
+
+    def close(self) -> None:
+        """End, and let go of all files."""
+        self.builder.stop()
+        self._spool.close()
+        self._files.close()
+
+
+def run_lake(place: Place, files: FileOptions, looking: Looking) -> int:
+    """Show a lake until the screens are left; returns how much went wrong."""
+    from mqttscope.analysis.local import LocalEngine
+    from mqttscope.browse.lakes import LakeBuilder, LakeIndex
+    from mqttscope.lake.manifest import open_lake
+
+    view = looking.view
+    view.held = "kept"
+    manifest = open_lake(place)
+    packets = [*manifest.files.get("packets", ()), *manifest.open_files.get("packets", ())]
+    size = sum(manifest.rows.get(name, 0) for name in packets)
+    with ExitStack() as left:
+        spool, captured = TemporarySpool(), CaptureFiles()
+        left.callback(spool.close)
+        left.callback(captured.close)
+        originals = Originals(manifest.captures, lambda path, digests: Original(path, digests, files, looking.protocol))
+        left.callback(originals.stop)
+        # One for the thread that goes through the lake, one for the screens.
+        engines = [left.enter_context(LocalEngine(place, manifest, memory=LAKE_MEMORY)) for _ in range(2)]
+        index = LakeIndex(spool, captured, LakeTables(engines[0]), originals)
+        builder = LakeBuilder(index, LakeTables(engines[1]), size)
+        left.callback(builder.stop)
+        name = str(place).rstrip("/").rpartition("/")[2] or str(place)
+        opened = Opened(
+            f"lake {escape(utf8(name))}", builder, view, None, wanted=looking.wanted, connection=looking.connection,
+            size=size, no_frames="a lake has no frames: inspect --write takes them out of the captures",
+        )  # fmt: skip
+        _screens(opened)
+    if builder.failure:
+        warn(builder.failure)
+    return bool(builder.failure)
+
+
 def _show(
     looking: Looking, title: str, source: Callable[[Dissector], Source], export: FrameExport, *,
     decrypting: bool = False, live: bool = False, size: int = 0,
 ) -> int:  # fmt: skip
     view, settings = looking.view, looking.settings
-    if not view.colour:
-        os.environ["NO_COLOR"] = "1"
     linter = gate = None
     options = looking.protocol.dissection()
     if settings is not None:
@@ -180,13 +286,9 @@ def _show(
     opened = Opened(
         title, builder, view, export, live=live, wanted=looking.wanted, connection=looking.connection, size=size
     )
-    switching = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.set_threshold(*YOUNG_OBJECTS)
     try:
-        browse(opened)
+        _screens(opened)
     finally:
-        sys.setswitchinterval(switching)
         builder.stop()
         spool.close()
         files.close()
@@ -195,6 +297,19 @@ def _show(
     elif builder.failure:
         warn(builder.failure)
     return builder.errors + bool(builder.failure)
+
+
+def _screens(opened: Opened) -> None:
+    """Show the screens until they are left."""
+    if not opened.view.colour:
+        os.environ["NO_COLOR"] = "1"
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*YOUNG_OBJECTS)
+    try:
+        browse(opened)
+    finally:
+        sys.setswitchinterval(switching)
 
 
 def _size(path: str) -> int:

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from mqttscope.payloads.decoders import Decoders, Function
+    from mqttscope.payloads.decoders import Decoders
 
 NAME = "mqttscope.toml"
 SHARED = "pyproject.toml"
 VARIABLE = "MQTTSCOPE_CONFIG"
-GROUP = "mqttscope.payloads"
-"""Entry points that decode payloads."""
 
 
 def find_configuration(start: Path) -> Path | None:
@@ -70,6 +68,7 @@ def configured_payloads() -> Decoders | None:
     document = read_document(path)
     if "payload" not in document:
         return None
+    from mqttscope.api.payloads import payload_function
     from mqttscope.payloads.decoders import Decoders
     from mqttscope.payloads.settings import PayloadConfigError, payload_tables
 
@@ -87,24 +86,3 @@ def _source() -> Path | None:
         return None
     named = given.get("config") or os.environ.get(VARIABLE)
     return Path(named) if named else find_configuration(Path.cwd())
-
-
-def payload_function(name: str) -> Function:
-    """The decoder of an installed package by the name of its entry point; `UndecodableError` where there is none."""
-    from importlib import metadata
-
-    from mqttscope.payloads.values import UndecodableError
-
-    points = [one for one in metadata.entry_points(group=GROUP) if one.name == name]
-    if not points:
-        raise UndecodableError(f"no installed package has a decoder {name} (entry points of the group {GROUP})")
-    where = f"entry point {name} = {points[0].value}"
-    try:
-        loaded: Function = points[0].load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit too: a decoder does not end the program
-        raise UndecodableError(f"{where}: {type(error).__name__}: {error}") from None
-    if not callable(loaded):
-        raise UndecodableError(f"{where}: it is no function of a topic and a payload")
-    return loaded

@@ -270,7 +270,7 @@ class Shared:
 
         try:
             with at_work(count, work) as crew:
-                take = shown_progress(writer.write, enabled=watch.shows_progress)
+                take = shown_progress(writer.write, sources, enabled=watch.shows_progress)
                 counts: list[Counts] = gather(crew, take, max_limited=MAX_LIMITED if given.form == "text" else None)
             refuse_changes(counts)
             add_up(counts, dissector, watch.skipped)

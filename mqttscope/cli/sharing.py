@@ -6,9 +6,11 @@ TLS that is decrypted and frames that tshark dissects, where another program rea
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import stat
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from mqttscope.capture.files import Part, find_captures
 from mqttscope.capture.fingerprint import head_crc
 from mqttscope.cli.main import ENDINGS, EXIT_FAILED, installed, interruption, leaving, limit_ending
 from mqttscope.cli.options import LARGE_BYTES, MOST_UNASKED
-from mqttscope.cli.output import Progress
+from mqttscope.cli.output import ReadProgress
 from mqttscope.cli.reading import Reading
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureNotice, Frame, FrameSink
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from mqttscope.parallel.counts import Counts
     from mqttscope.parallel.crew import Crew, Outlet, Work
     from mqttscope.parallel.walk import Share
+
+
+_COUNT = struct.Struct("q")
 
 
 class ShareFailedError(MqttscopeError, click.ClickException):
@@ -47,6 +52,8 @@ class Sources:
         self.size = 0
         self._parts: dict[str, Part] = {}
         self._reading = reading
+        self._passed = mmap.mmap(-1, _COUNT.size)
+        """How many bytes were read, which all processes see."""
 
     def divisible(self) -> bool:
         """Whether several processes can read them."""
@@ -71,8 +78,23 @@ class Sources:
         return True
 
     def frames(self, direct: FrameSink | None = None) -> Iterator[Frame | CaptureNotice]:
-        """Their frames, but those that ``direct`` takes."""
-        return open_capture(self.names, parts=self._parts, direct=direct)
+        """Their frames, but those that ``direct`` takes; each process reads all of them."""
+        read = 0
+
+        def seen(count: int) -> None:
+            nonlocal read
+            read += count
+            # Of the one that is ahead: the others follow closely.
+            if read > self.passed:
+                _COUNT.pack_into(self._passed, 0, read)
+
+        return open_capture(self.names, parts=self._parts, direct=direct, seen=seen)
+
+    @property
+    def passed(self) -> int:
+        """Bytes of the captures that were read."""
+        found: int = _COUNT.unpack_from(self._passed)[0]
+        return found
 
     @property
     def several(self) -> bool:
@@ -184,15 +206,15 @@ class Rest:
         self._sink.flush()
 
 
-def shown_progress(take: Callable[[Any], None], *, enabled: bool) -> Callable[[Any], None]:
-    """Take entries, and show how far the run is once it takes longer."""
-    progress = Progress()
+def shown_progress(take: Callable[[Any], None], sources: Sources, *, enabled: bool) -> Callable[[Any], None]:
+    """Take entries, and show how much of the captures was read once the run takes longer."""
+    progress = ReadProgress()
     if not enabled or not progress.enabled:
         return take
+    progress.follow(sources.names)
 
     def watched(entries: Any) -> None:
         take(entries)
-        if progress.due(0):
-            progress.show(f"{entries[1][entries[0][-1]] // 2:,} frames")
+        progress.seen(sources.passed - progress.read)
 
     return watched

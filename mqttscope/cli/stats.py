@@ -222,7 +222,7 @@ def together(
     statistics = Together(count, watch.note, along=given.form == "html")
     try:
         with at_work(count, work) as crew, ending_with(crew) as asked:
-            take = shown_progress(statistics.take, enabled=watch.shows_progress)
+            take = shown_progress(statistics.take, sources, enabled=watch.shows_progress)
             parts: list[Parts] = gather(crew, take, max_limited=statistics.limits["releases"])
         statistics.add(parts)
         counts = [one.counts for one in parts]

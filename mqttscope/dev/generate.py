@@ -5,7 +5,8 @@ when a file is out of date.
 
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
 ``docs/states.md``; the captures give ``docs/evidence.md`` and ``docs/captures.md``; click gives the completions,
-the manual pages and ``docs/cli.md``; the schemas of the tables give the list of their columns that questions use.
+the manual pages and ``docs/cli.md``; the schemas of the tables give the list of their columns that questions use; the
+declarations of packets and reports give the JSON Schemas of outputs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from click.shell_completion import FishComplete, ZshComplete
 from mqttscope import __version__
 from mqttscope.analysis.columns import FILE
 from mqttscope.cli.main import LazyGroup, group
+from mqttscope.dev import schemas
 from mqttscope.dissect import flow_state
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
@@ -441,6 +443,7 @@ def generated() -> dict[Path, str]:
         **manuals(),
         ROOT / "docs" / "cli.md": reference(),
         FILE: list_of_columns(),
+        **{ROOT / path: text for path, text in schemas.files().items()},
         ROOT / STATES_PAGE: states(),
         ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
         ROOT / CAPTURES: listed(ROOT / "captures"),
@@ -449,8 +452,10 @@ def generated() -> dict[Path, str]:
 
 
 def orphans(files: dict[Path, str]) -> list[Path]:
-    """Pages of rules that are gone."""
-    return sorted(path for path in (ROOT / FOLDER).glob("*") if path not in files)
+    """Pages of rules and schemas that are gone."""
+    return sorted(
+        path for folder in (FOLDER, schemas.FOLDER) for path in (ROOT / folder).glob("*") if path not in files
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -462,7 +467,7 @@ def main(arguments: list[str]) -> int:
         for path in stale:
             sys.stderr.write(f"{path.relative_to(ROOT)} is not fresh: run make generate\n")
         for path in gone:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is of no rule: run make generate\n")
+            sys.stderr.write(f"{path.relative_to(ROOT)} is made from nothing: run make generate\n")
         return 1 if stale or gone else 0
     for path in stale:
         path.parent.mkdir(parents=True, exist_ok=True)

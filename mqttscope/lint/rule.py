@@ -97,7 +97,7 @@ class Rule:
     """Statements that the rule sees in part."""
     reason_code: ClassVar[int | None] = None
     """Reason code of 5.0 that the specification gives to this violation."""
-    since: ClassVar[str] = "0.1.0"
+    since: ClassVar[str] = "1.0.0"
     scope: ClassVar[Scope]
     """Follows from the code, unless a rule says otherwise."""
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = ()

@@ -89,8 +89,14 @@ class CompareText:
         """Write everything; ``names`` are those of the captures.  ``complete``: they were compared to their ends."""
         page, total = self._page, found.counts
         for side in (A, B):
-            what = f"{plural(total.connections[side], 'connection')}, {plural(total.packets[side], 'packet')}"
-            page.paragraph(f"{SIDES[side]}  {page.safe(names[side])}: {what}", indent=3)
+            what = [
+                plural(getattr(total, name)[side], word)
+                for name, word in (
+                    ("connections", "connection"), ("packets", "packet"), ("bytes", "byte"),
+                    ("segments", "TCP segment"),
+                )
+            ]  # fmt: skip
+            page.paragraph(f"{SIDES[side]}  {page.safe(names[side])}: {', '.join(what)}", indent=3)
         lines = 0
         left = self.left_out
         for client, groups in sorted(self._clients.items()):
@@ -327,6 +333,8 @@ def _counts(counts: Counts) -> dict[str, Any]:
     return {
         "connections": {"a": counts.connections[A], "b": counts.connections[B]},
         "packets": {"a": counts.packets[A], "b": counts.packets[B]},
+        "bytes": {"a": counts.bytes[A], "b": counts.bytes[B]},
+        "segments": {"a": counts.segments[A], "b": counts.segments[B]},
         "lost": {"a": counts.lost[A], "b": counts.lost[B]},
         "equal": counts.equal,
         "differences": counts.differences,

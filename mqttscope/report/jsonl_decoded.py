@@ -61,24 +61,26 @@ class DecodedLines:
         if not self.show_secrets and isinstance(packet, Publish) and hides_payload(packet, doubt):
             value: dict[str, Any] = {"format": utf8(decoded.label), "redacted": True}
         else:
-            value = self._payload(decoded)
+            value = decoded_view(decoded, self.payload_limit, show_secrets=self.show_secrets)
         return f'{line[:-2]},"payload":{dumps(value).decode()}}}\n'
 
-    def _payload(self, decoded: Decoded) -> dict[str, Any]:
-        made: dict[str, Any] = {"format": utf8(decoded.label)}
-        if decoded.problem:
-            return made | {"error": utf8(decoded.problem)}
-        shown = decoded.shown(show_secrets=self.show_secrets)
-        value = as_json(shown.value, self.payload_limit)
-        size = len(dumps(value))
-        if size > MAX_VALUE_BYTES:
-            made["error"] = f"the value takes {size} bytes as JSON, more than {MAX_VALUE_BYTES}"
-        else:
-            made["value"] = value
-            if shown.cut:
-                made["truncated"] = True
-        if shown.hidden:
-            made["redacted"] = True
-        if decoded.note:
-            made["note"] = utf8(decoded.note)
-        return made
+
+def decoded_view(decoded: Decoded, payload_limit: int, *, show_secrets: bool) -> dict[str, Any]:
+    """What a decoder made of a payload, as JSON: ``format``, and ``value`` or ``error`` (docs/payloads.md)."""
+    made: dict[str, Any] = {"format": utf8(decoded.label)}
+    if decoded.problem:
+        return made | {"error": utf8(decoded.problem)}
+    shown = decoded.shown(show_secrets=show_secrets)
+    value = as_json(shown.value, payload_limit)
+    size = len(dumps(value))
+    if size > MAX_VALUE_BYTES:
+        made["error"] = f"the value takes {size} bytes as JSON, more than {MAX_VALUE_BYTES}"
+    else:
+        made["value"] = value
+        if shown.cut:
+            made["truncated"] = True
+    if shown.hidden:
+        made["redacted"] = True
+    if decoded.note:
+        made["note"] = utf8(decoded.note)
+    return made

@@ -67,12 +67,15 @@ class PayloadView:
     """
 
     def __init__(
-        self, kind: str = "auto", *, limit: int = PAYLOAD_LIMIT, unicode: bool = True, show_secrets: bool = False
-    ) -> None:
+        self, kind: str = "auto", *, limit: int = PAYLOAD_LIMIT, unicode: bool = True, show_secrets: bool = False,
+        held: str = "captured",
+    ) -> None:  # fmt: skip
+        """``held``: what the bytes are that there are, where others are missing."""
         self.show_secrets = show_secrets
         # Without a decoder of their own, the others are shown by their content.
         self.kind = kind if kind in KINDS and kind not in DECODED_KINDS else "auto"
         self.limit = limit
+        self.held = held
         self.ascii_only = not unicode
         self.ellipsis = "…" if unicode else "..."
 
@@ -83,9 +86,9 @@ class PayloadView:
         """A payload in at most ``room`` columns, with its length where it does not fit or is not text."""
         count = len(payload)
         if not count:
-            return cut(f"({counted(missing, 'byte')}, none captured)" if missing else "(empty)", room, self.ellipsis)
+            return cut(f"({counted(missing, 'byte')}, none {self.held})" if missing else "(empty)", room, self.ellipsis)
         first = payload[0]
-        size = f"{count} of {counted(count + missing, 'byte')} captured" if missing else ""
+        size = f"{count} of {counted(count + missing, 'byte')} {self.held}" if missing else ""
         if self.kind == "none":
             return cut(f"({size or counted(count, 'byte')})", room, self.ellipsis)
         special = self.kind != "auto" or first in FIRST_BYTES or decoded is not None

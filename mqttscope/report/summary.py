@@ -124,7 +124,11 @@ class Summary:
         self.painter = painter
         self.alone = alone
         self.payload = PayloadView(
-            view.payload, limit=view.payload_limit, unicode=view.unicode, show_secrets=view.show_secrets
+            view.payload,
+            limit=view.payload_limit,
+            unicode=view.unicode,
+            show_secrets=view.show_secrets,
+            held=view.held,
         )
         self.show_secrets = view.show_secrets
         self.names = TopicNames(painter)

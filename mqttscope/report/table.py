@@ -26,6 +26,9 @@ topic_filters          of SUBSCRIBE and UNSUBSCRIBE, joined by a blank
 keep_alive, clean_start, user_name, session_present    of CONNECT and CONNACK
 malformed_reason       empty for packets that are well-formed
 properties             JSON object by name, as in JSON Lines
+payload_format         what a decoder of the configuration has taken the payload for
+payload_value          what it made of it, as JSON: ``value`` of JSON Lines
+payload_error          why it made nothing of it
 =====================  ===============================================================================
 """
 
@@ -47,7 +50,7 @@ from mqttscope.payloads.values import text_of
 from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.jsonl import harmless
-from mqttscope.report.public import PublicPacket, fields_shown
+from mqttscope.report.public import PublicPacket, decoded_of, fields_shown
 from mqttscope.report.public_report import PublicReport
 
 COLUMNS = (
@@ -81,6 +84,9 @@ COLUMNS = (
     "user_name",
     "malformed_reason",
     "properties",
+    "payload_format",
+    "payload_value",
+    "payload_error",
 )
 """The header row; it only ever grows at its end."""
 
@@ -175,7 +181,22 @@ class Table(PublicReport):
             *map(values.get, _FROM_TOPIC_NAME),
             reason,
             values.get("properties"),
+            *self._decoded(event),
         ]
+
+    def _decoded(self, event: PacketEvent | MalformedEvent) -> tuple[str | None, str | None, str | None]:
+        """Format, value and error of what a decoder made of a payload."""
+        decoded = decoded_of(event)
+        if decoded is None:
+            return None, None, None
+        packet, doubt = event.packet, event.connection.side(event.direction).doubt  # type: ignore[union-attr]
+        if not self.show_secrets and isinstance(packet, Publish) and hides_payload(packet, doubt):
+            return _safe(decoded.label), None, None
+        from mqttscope.report.jsonl_decoded import decoded_view
+
+        made = decoded_view(decoded, self.limit, show_secrets=self.show_secrets)
+        value = _harmless_json(made["value"]) if "value" in made else None
+        return _safe(made["format"]), value, _safe(made.get("error"))
 
     def _fields(self, packet: ControlPacket, version: ProtocolVersion, read: tuple[str, ...] | None) -> dict[str, Any]:
         """What the columns hold of a packet; of a malformed one only what was read."""
@@ -241,6 +262,7 @@ _FROM_THE_WIRE = tuple(
     COLUMNS.index(name)
     for name in (
         "capture", "client_identifier", "topic", "topic_name", "payload", "topic_filters", "user_name", "properties",
+        "payload_value", "payload_error",
     )
 )  # fmt: skip
 """Columns whose text others chose."""

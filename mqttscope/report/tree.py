@@ -285,7 +285,11 @@ class Tree(PublicReport):
         self.lines = TextLines(sink, view)
         self.painter = self.lines.painter
         self.payload = PayloadView(
-            view.payload, limit=view.payload_limit, unicode=view.unicode, show_secrets=view.show_secrets
+            view.payload,
+            limit=view.payload_limit,
+            unicode=view.unicode,
+            show_secrets=view.show_secrets,
+            held=view.held,
         )
         width = view.width
         self._bytes_shown = 8 if width <= 0 or width >= 110 else 4 if width >= 70 else 2
@@ -321,7 +325,7 @@ class Tree(PublicReport):
         out += self._fields(event, shown, raw, spans, hidden, version)
         if missing:
             line = self.painter.line()
-            lost = "never came" if malformed else "was not captured" if missing == 1 else "were not captured"
+            lost = "never came" if malformed else f"{'was' if missing == 1 else 'were'} not {self.view.held}"
             line.add(f"  {counted(missing, 'byte')} of this packet {lost}", "error")
             out.append(TreeLine(str(line)))
         if malformed is not None:

@@ -95,6 +95,7 @@ def test_what_is_missing_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.skipif(bool(mutate.missing()), reason="mosquitto, OpenBSD's nc or xxd is missing")
+@pytest.mark.long
 def test_all_of_it_runs() -> None:
     told: list[str] = []
 

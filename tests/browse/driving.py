@@ -10,6 +10,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from mqttscope.browse.app import Browser, Opened
+from mqttscope.browse.building import Filling
 from mqttscope.report.base import View
 from tests.browse.made import builder
 
@@ -73,13 +74,14 @@ Steps = Callable[[Driver], Awaitable[Any]]
 
 
 def drive(
-    steps: Steps, *paths: Path, size: tuple[int, int] = SIZE, lint: bool = False, view: View | None = None, **more: Any
-) -> Browser:
-    """Browse captures, take some steps, and leave."""
+    steps: Steps, *paths: Path, size: tuple[int, int] = SIZE, lint: bool = False, view: View | None = None,
+    filling: Filling | None = None, **more: Any,
+) -> Browser:  # fmt: skip
+    """Browse captures, or what ``filling`` fills, take some steps, and leave."""
 
     async def run() -> Browser:
-        made = builder(*paths, lint=lint)
-        opened = Opened(paths[0].parent.name, made, view or View(colour=True, time="relative"), **more)
+        made = filling or builder(*paths, lint=lint)
+        opened = Opened(paths[0].parent.name if paths else "", made, view or View(colour=True, time="relative"), **more)
         browser = Browser(opened)
         async with browser.run_test(size=size) as pilot:
             driver = Driver(browser, pilot)

@@ -380,6 +380,7 @@ _payload = st.one_of(st.binary(max_size=120), _inner, _inner_ng, st.integers(0, 
     st.sampled_from([16, 60, 200, 1000, CHAIN_BYTES]),
 )
 @example([(0, b"\0" * 200)] * 20, MAGICS[0], "<", 100, 60)
+@pytest.mark.long
 def test_no_payload_makes_ranges_lie(
     packets: Sequence[tuple[int, bytes]], magic: int | None, order: str, split_bytes: int, chain: int
 ) -> None:
@@ -421,6 +422,7 @@ def test_ranges_as_long_as_they_are() -> None:
         assert settled.fault is None
 
 
+@pytest.mark.long
 def test_frames_longer_than_ranges() -> None:
     content = pcap_file([(1, 0, b"a" * 100), (2, 0, b"b" * 100_000), (3, 0, b"c" * 200_000), (4, 0, b"d" * 70_000)])
 

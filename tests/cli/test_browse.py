@@ -29,7 +29,15 @@ SECONDS = 60
 @each(
     "words, code, told",
     [
-        ((), 2, "name captures, or an interface with -i"),
+        ((), 2, "name captures, an interface with -i, or a lake with --lake"),
+        ((QOS, "--lake", "l"), 2, "captures and --lake exclude each other"),
+        (("-i", "lo", "--lake", "l"), 2, "-i and --lake exclude each other"),
+        ((QOS, "--fs", "region=a"), 2, "--fs needs --lake"),
+        (("--lake", "l", "--show-secrets"), 2, "a lake holds no secrets"),
+        (("--lake", "l", "--select", "PUB"), 2, "--select and --lake exclude each other"),
+        (("--lake", "l", "--no-lint"), 2, "--no-lint and --lake exclude each other"),
+        (("--lake", "ftp://l/l"), 2, "is no place for a lake"),
+        (("--lake", "l"), 3, "browse needs a terminal"),
         (("-",), 2, "standard input is the keyboard here"),
         ((QOS, "-i", "lo"), 2, "captures and -i exclude each other"),
         ((QOS, "--bpf", "port 1"), 2, "--bpf needs -i"),
@@ -105,6 +113,21 @@ def test_a_signal_gives_the_terminal_back() -> None:
     assert terminal.ended() == 128 + signal.SIGTERM
     assert b"\x1b[?1049l" in terminal.shown
     assert b"Traceback" not in terminal.shown
+
+
+def test_a_lake_in_a_terminal(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    done = invoke("pipeline", "ingest", QOS, "--lake", lake, "--engine", "local")
+    assert done.code == 0
+    terminal = Terminal("--lake", lake, "--filter", "publish")
+
+    assert terminal.until(b"PUBLISH")
+    terminal.press(b"q")
+    assert terminal.ended() == 0
+    assert b"Traceback" not in terminal.shown
+    nowhere = Terminal("--lake", tmp_path / "nowhere")
+    assert nowhere.ended() == 3
+    assert b"nowhere does not exist" in nowhere.shown
 
 
 def test_textual_is_named_where_it_is_missing() -> None:

@@ -11,7 +11,7 @@ from mqttscope.capture import PcapngWriter
 from mqttscope.cli import compare
 from mqttscope.replay.verify import captures
 from tests.cli.made import Publish, client, on, opened, write_capture
-from tests.cli.running import CAPTURES, capture, invoke
+from tests.cli.running import CAPTURES, capture, inspected, invoke
 from tests.each import each
 
 QOS, OLD = capture("v5-qos"), capture("v311-qos")
@@ -88,6 +88,22 @@ def test_a_firmware_release(tmp_path: Path) -> None:
     assert "+ client PUBLISH to plant/b: only in B" in done.text
     assert piped.of("comparison")[0]["captures"] == {"a": "-", "b": str(after)}
     assert len(json.loads((tmp_path / "found.json").read_text())["differences"]) == 2
+
+
+def test_what_was_compared_is_counted() -> None:
+    one, other = capture("v5-qos"), capture("byte-by-byte")
+    found = invoke("compare", one, other, "--format", "jsonl").of("comparison")[0]
+
+    for side, path in (("a", one), ("b", other)):
+        closed = inspected(path).of("connection_closed")
+        lengths = [line["length"] for line in inspected(path).packets]
+        assert found["connections"][side] == len(closed)
+        assert (found["packets"][side], found["bytes"][side]) == (len(lengths), sum(lengths))
+        wanted = sum(half["data_segments"] for line in closed for half in line["tcp"].values())
+        assert found["segments"][side] == wanted
+    # One has as many segments as packets, the other as many as bytes.
+    assert found["segments"]["a"] <= found["packets"]["a"] + 2
+    assert found["segments"]["b"] > found["packets"]["b"]
 
 
 @pytest.mark.parametrize("side", [0, 1])

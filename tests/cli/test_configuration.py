@@ -9,7 +9,8 @@ import cbor2
 import click
 import pytest
 
-from mqttscope.cli.configuration import GROUP, find_configuration
+from mqttscope.api.payloads import GROUP
+from mqttscope.cli.configuration import find_configuration
 from mqttscope.cli.linting_settings import read_configuration
 from mqttscope.lint.config import Config
 from tests.cli.made import Publish, client, opened, write_capture

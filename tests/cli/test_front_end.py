@@ -191,6 +191,7 @@ class TestViaTshark:
         assert done.err == TestNotRead.LINE.replace(" (--via tshark reads it)", "")
         assert len(done.text.splitlines()) > 20
 
+    @pytest.mark.long
     def test_tls_with_keys_in_what_only_tshark_reads(self, tmp_path: Path) -> None:
         from tests.capture.test_tls import converse
 

@@ -72,6 +72,7 @@ def test_deviations_are_told_and_make_exit_code_1(broker: Broker) -> None:
     assert row["case"] == next(row["case"] for row in cases if row["number"] == number)
 
 
+@pytest.mark.long
 def test_several_cases_at_once_are_reported_like_one(broker: Broker) -> None:
     words = ("mutate", capture("v5-qos"), "--broker", url(broker.port), "--mutation", FEW, "--wait", "0.3")
     shown = [invoke(*words, "--format", "jsonl", "--jobs", jobs) for jobs in ("1", "4")]
@@ -120,6 +121,7 @@ def test_a_broker_that_does_not_know_the_client_is_not_accused() -> None:
     assert "1 conforming" in done.text
 
 
+@pytest.mark.long
 def test_what_a_reduction_finds_is_written_down_as_well(tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "found"
     done = invoke(

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from mqttscope.cli import output as outputs
 from mqttscope.cli.output import Watch
 from mqttscope.cli.reading import Reading
-from mqttscope.cli.sharing import CapturesChangedError, Rest, Sources, processes, refuse_changes
+from mqttscope.cli.sharing import CapturesChangedError, Rest, Sources, processes, refuse_changes, shown_progress
 from mqttscope.net.frame import CaptureError
 from mqttscope.parallel import merge
 from mqttscope.stats.collect import Statistics
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke
+from tests.cli.test_output import Terminal
 from tests.parallel.shared import by_several, items_of
 
 QOS = capture("v5-qos")
@@ -229,6 +231,29 @@ def test_what_was_written_is_not_written_twice() -> None:
     for data in (b"abc", b"def", b"ghi"):
         rest.write(data)
     assert written == [b"f", b"ghi"]
+
+
+def test_progress_is_that_of_the_process_that_is_ahead(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = Sources(Reading([str(large)]))
+    assert sources.divisible()
+    assert sources.passed == 0
+    child = os.fork()
+    if not child:
+        for _ in sources.frames():
+            pass
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert sources.passed == sources.size == large.stat().st_size
+
+    taken: list[object] = []
+    assert shown_progress(taken.append, sources, enabled=False) == taken.append
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 0)
+    shown_progress(taken.append, sources, enabled=True)("entries")
+    assert taken == ["entries"]
+    assert re.search(rf"\r100 % of {outputs.sized(sources.size)}, [\d.,]+ [kMG]?B/s, 0:00 left", terminal.getvalue())
+    outputs.Progress.clear()
 
 
 @contextmanager

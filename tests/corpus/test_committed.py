@@ -155,6 +155,7 @@ def test_topics_with_aliases_resolved(name: str) -> None:
 
 
 @each_capture
+@pytest.mark.long
 def test_frames_and_numbers_are_in_order_where_nothing_had_to_be_searched(folder: Path) -> None:
     found = found_in(folder)
     events = [event for event in found.events if isinstance(event, PacketEvent)]

@@ -13,6 +13,7 @@ from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
 from tests.conftest import ROOT
+from tests.each import sampled
 
 CAPTURES = ROOT.parent / "shared" / "captures"
 ENDINGS = (".pcap", ".pcapng", ".cap", ".gz", ".zst", ".lz4")
@@ -60,7 +61,7 @@ def test_there_are_captures() -> None:
     assert len(FILES) >= AT_LEAST
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CAPTURES)))
+@sampled("path", FILES, ids=lambda path: str(path.relative_to(CAPTURES)))
 def test_there_are_no_errors_but_the_true_ones(path: Path) -> None:
     name = str(path.relative_to(CAPTURES))
     allowed = next((rules for prefix, rules in DERIVED.items() if name.startswith(prefix)), None)

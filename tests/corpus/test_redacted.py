@@ -68,6 +68,7 @@ def secrets() -> list[bytes]:
 
 
 @each("path", CAPTURES, ids=lambda path: str(path.parent.name))
+@pytest.mark.long
 def test_lint_finds_the_same_but_for_names(path: Path) -> None:
     old, new = shapes(before(path)), shapes(reread(after(path)))
 

@@ -8,12 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mqttscope.dissect import Options
 from mqttscope.events import PacketEvent, UnparsedEvent
 from tests.conftest import ROOT, shared_path
 from tests.corpus.reading import Found, read
+from tests.each import sampled
 
 SHARED = ROOT.parent / "shared" / "captures"
 AT_LEAST = 360
@@ -107,7 +106,7 @@ def test_the_collection_is_there() -> None:
     assert {path for path in captures if path.parent.name != "trials"} == {SHARED / name for name in COUNTS}
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@sampled("name", COUNTS)
 def test_every_file_is_read_and_counted_as_expected(name: str) -> None:
     found = found_in(name)
 
@@ -122,14 +121,12 @@ def test_nothing_is_explained_that_needs_no_explanation() -> None:
     assert [name for name, (count, reason) in EXPLAINED.items() if count == COUNTS[name] or not reason] == []
 
 
-@pytest.mark.parametrize("name", [name for name in COUNTS if not COUNTS[name] and name not in EXPLAINED])
+@sampled("name", [name for name in COUNTS if not COUNTS[name] and name not in EXPLAINED])
 def test_no_mqtt_is_seen_where_there_is_none(name: str) -> None:
     assert found_in(name).connections == []
 
 
-@pytest.mark.parametrize(
-    "name", [one for one in DERIVED if one not in WITH_HOLES and not one.endswith(UNSUPPORTED_LINK)]
-)
+@sampled("name", [one for one in DERIVED if one not in WITH_HOLES and not one.endswith(UNSUPPORTED_LINK)])
 def test_the_bytes_of_all_packets_are_the_true_ones(name: str) -> None:
     found = found_in(name)
 
@@ -140,7 +137,7 @@ def test_the_bytes_of_all_packets_are_the_true_ones(name: str) -> None:
     assert all(one.version_known or not one.handshake_seen for one in found.connections)
 
 
-@pytest.mark.parametrize("name", sorted(WITH_HOLES & set(COUNTS)))
+@sampled("name", sorted(WITH_HOLES & set(COUNTS)))
 def test_where_bytes_are_missing_each_item_is_a_part_of_what_was_sent(name: str) -> None:
     """Items and gaps cover the true streams in order: what was captured is right, what is missing has its length."""
     found = found_in(name)
@@ -170,7 +167,7 @@ def test_where_bytes_are_missing_each_item_is_a_part_of_what_was_sent(name: str)
     assert all(len(raw) - at[stream] == lost[stream] for stream, raw in sent.items())
 
 
-@pytest.mark.parametrize("name", [name for name in DERIVED if name.endswith(UNSUPPORTED_LINK)])
+@sampled("name", [name for name in DERIVED if name.endswith(UNSUPPORTED_LINK)])
 def test_a_link_type_nobody_can_read_is_one_error_that_names_it(name: str) -> None:
     found = found_in(name)
 
@@ -179,7 +176,7 @@ def test_a_link_type_nobody_can_read_is_one_error_that_names_it(name: str) -> No
     assert found.errors[0].frames == 0
 
 
-@pytest.mark.parametrize("name", WEBSOCKET)
+@sampled("name", WEBSOCKET)
 def test_packets_in_websocket_are_the_true_ones(name: str) -> None:
     expected: dict[str, Any] = json.loads((SHARED / "live" / name).read_text(encoding="utf-8"))
     found = found_in(f"live/{expected['file']}")
@@ -197,7 +194,7 @@ def test_packets_in_websocket_are_the_true_ones(name: str) -> None:
 COUNTED_ALIKE = [row for row in ROWS if COUNTS[row["file"]] and row["file"] not in EXPLAINED]
 
 
-@pytest.mark.parametrize("row", COUNTED_ALIKE, ids=lambda row: str(row["file"]))
+@sampled("row", COUNTED_ALIKE, ids=lambda row: str(row["file"]))
 def test_versions_and_types_are_those_that_tshark_saw(row: dict[str, str]) -> None:
     found = found_in(row["file"])
 

@@ -63,6 +63,7 @@ def test_every_capture_gives_the_same(start: int) -> None:
     assert taken > 200
 
 
+@pytest.mark.long
 def test_captures_cut_at_every_byte_give_the_same() -> None:
     for name in ("v5-limits", "session-taken-over"):
         path = ROOT / "captures" / name / "capture.pcapng"

@@ -152,6 +152,7 @@ def name(case: tuple[object, ...]) -> str:
 
 
 @pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
+@pytest.mark.long
 def test_what_was_captured_of_a_handshake_tells_connections_apart(first_captured: str) -> None:
     seen = [case for case in CASES if case[2] in ("all", "SYN", "SYN-ACK")]
     wrong = [name(case) for case in seen if not result(case, first_captured).right]

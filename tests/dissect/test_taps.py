@@ -210,6 +210,7 @@ def _without_repeats(topics: list[list[str | None]]) -> list[list[str | None]]:
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.0001, 0.01, 0.1, 0.19])
+@pytest.mark.long
 def test_two_taps_whose_clocks_are_right_show_it_once(skew: float) -> None:
     wrong = []
     for seed in range(TRIALS):
@@ -223,6 +224,7 @@ def test_two_taps_whose_clocks_are_right_show_it_once(skew: float) -> None:
 
 
 @pytest.mark.parametrize("jitter", [0.005, 0.02, 0.05, 0.15])
+@pytest.mark.long
 def test_frames_out_of_order_are_said_once_or_said_to_be_missing(jitter: float) -> None:
     """What has no order any more may be missing, but not without a word; nothing is said twice."""
     accused = []
@@ -475,6 +477,7 @@ def test_a_syn_that_wanders_is_no_second_tap() -> None:
 
 
 @pytest.mark.parametrize(("delay", "most"), [(0.1, 0.0), (0.3, 0.05), (3.0, 0.3)])
+@pytest.mark.long
 def test_frames_that_wander_are_said_once(delay: float, most: float) -> None:
     """Single frames come a second time, each later by a time of its own: no tap, and no connection."""
     wrong = []

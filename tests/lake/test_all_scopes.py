@@ -95,6 +95,7 @@ def ingests(files: Sequence[Path], lake: Path, count: int, seed: int) -> None:
         write_lake(files[start:stop], lake, options())
 
 
+@pytest.mark.long
 def test_all_captures_at_once(tmp_path: Path) -> None:
     write_lake(CAPTURES, tmp_path / "lake", options())
 
@@ -175,6 +176,7 @@ def test_several_clients_and_servers(chance: random.Random, files: int, drops: b
     ingested(chance, 6, files, drops=drops)
 
 
+@pytest.mark.long
 def test_what_is_certain_where_every_connection_was_captured() -> None:
     complete = frozenset({"198.51.100.0:1883"})
     for drops in (False, True):

@@ -134,6 +134,7 @@ def numbers(root: Path) -> list[int]:
     return [one for name in names for one in pq.read_table(root / name)["stream_offset"].to_pylist()]
 
 
+@pytest.mark.long
 def test_files_stay_few_and_rows_are_written_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = 0
     write = LakeFiles.write
@@ -165,6 +166,7 @@ def test_files_stay_few_and_rows_are_written_a_few_times(tmp_path: Path, monkeyp
     check_files(tmp_path, read_manifest(tmp_path))
 
 
+@pytest.mark.long
 def test_merged_files_stand_where_the_first_of_them_stood(tmp_path: Path) -> None:
     for number in range(MERGED + 1):
         ingest(tmp_path, [number])
@@ -178,6 +180,7 @@ def test_merged_files_stand_where_the_first_of_them_stood(tmp_path: Path) -> Non
     assert sorted(before.to_pyarrow_table()["stream_offset"].to_pylist()) == list(range(MERGED))
 
 
+@pytest.mark.long
 def test_files_of_an_earlier_release_get_the_columns_of_today(tmp_path: Path) -> None:
     fewer = pa.schema([one for one in SCHEMA if one.name != "capture"])
     for number in range(MERGED + 1):
@@ -213,6 +216,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert set(tmp_path.rglob("*")) == there
 
 
+@pytest.mark.long
 def test_tables_are_those_of_one_ingest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MERGED", 2)
     merged = 0
@@ -346,6 +350,7 @@ def test_files_that_nobody_needs_are_taken_away_now_and_then(tmp_path: Path, mon
     assert numbers(tmp_path) == in_table(tmp_path) == list(range(6))
 
 
+@pytest.mark.long
 def test_an_ingest_that_is_killed_anywhere(tmp_path: Path) -> None:
     """SIGKILL at places all over an ingest: before, between and after the transactions of the tables."""
     parts = cut(SEVERAL[0], tmp_path, 2)

@@ -30,6 +30,7 @@ from mqttscope.net.segment import Fragment, Segment, group_key
 from mqttscope.redact.findings import Hiding, conceal
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
+from tests.each import sampled
 from tests.lake.reading import (
     CAPTURES,
     Fold,
@@ -64,7 +65,7 @@ def cut(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_tables_do_not_depend_on_files(path: Path) -> None:
     found, given = read_segments(path), options()
     whole = ordered(by_kernel(segment_rows(found), given))
@@ -99,7 +100,7 @@ def fold(found: list[Segment], given: LakeOptions, edges: list[int]) -> Tables:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_a_stream_of_runs_gives_what_one_run_gives(path: Path) -> None:
     found, given = read_segments(path), options()
     if [one.timestamp_ns for one in found] != sorted(one.timestamp_ns for one in found):
@@ -248,7 +249,7 @@ def said(rows: list[Row]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("scope", [Scope.SESSION, Scope.BROKER])
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_rules_across_connections_see_what_one_engine_sees_that_reads_everything(path: Path, scope: Scope) -> None:
     """By session where no rule needs more, by server otherwise; at once, and in several ingests."""
     rules = tuple(one for one in BOTH if scope is Scope.BROKER or one.scope is scope)

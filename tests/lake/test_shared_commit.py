@@ -154,6 +154,7 @@ def test_who_comes_meanwhile_completes_the_commit_and_both_end(
     assert read_manifest(store).generation == read_manifest(store, PENDING).generation == 3
 
 
+@pytest.mark.long
 def test_an_answer_that_got_lost_is_no_defeat(
     store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +226,7 @@ def test_what_a_dead_ingest_left_goes_away_after_a_day(store: StorePath, monkeyp
     manifest.check_files(store, found)
 
 
+@pytest.mark.long
 def test_an_ingest_that_is_killed_anywhere(bucket: Bucket, store: StorePath, steps: list[dict[str, list[str]]]) -> None:
     """SIGKILL at moments all over an ingest into a store; what is run again is in once."""
     words = [sys.executable, "-m", "tests.lake.kill_ingest", store.store.uri, "1" if EXHAUSTIVE else "17"]

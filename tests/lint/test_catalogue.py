@@ -120,7 +120,7 @@ def catalogue() -> list[dict[str, Any]]:
 
 
 @pytest.mark.skipif(not CATALOGUE.is_file(), reason="the catalogue of rules is not beside the project")
-@pytest.mark.parametrize("row", catalogue(), ids=lambda row: row["code"])
+@each("row", catalogue(), ids=lambda row: row["code"])
 def test_a_rule_is_as_the_catalogue_has_it(row: dict[str, Any]) -> None:
     if row["code"] in DEVIATIONS:
         pytest.skip(DEVIATIONS[row["code"]])

@@ -20,7 +20,7 @@ from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
 from mqttscope.session.connection import Connection
 from tests.conftest import ROOT
-from tests.each import each
+from tests.each import sampled
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 EXAMPLES = [one for rule in all_rules().values() if rule.scope in WIDE for one in (*rule.good, *rule.bad)]
@@ -80,12 +80,12 @@ def apart_by(homes: dict[int, tuple[Hashable, ...]], source: Source) -> list[Fin
 
 
 @pytest.mark.long
-@each("path", CAPTURES, ids=lambda path: path.parent.name)
+@sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_a_capture_gives_the_same_by_key(path: Path) -> None:
     check(lambda: dissect(open_capture([str(path)])))
 
 
-@pytest.mark.parametrize("talk", EXAMPLES, ids=lambda talk: talk.title)
+@sampled("talk", EXAMPLES, ids=lambda talk: talk.title)
 def test_an_example_gives_the_same_by_key(talk: Conversation) -> None:
     check(lambda: dissect_segments(segments(talk)))
 

@@ -105,6 +105,7 @@ def test_the_same_seed_gives_the_same_bytes_everywhere(name: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])
+@pytest.mark.long
 def test_the_hash_seed_of_python_changes_nothing(hash_seed: str) -> None:
     words = [sys.executable, "-m", "tests.mutate.pinned", "v311-qos"]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ UNUSUAL = [
     st.integers(0, 9),
 )
 @settings(max_examples=1_500, deadline=None, derandomize=True)
+@pytest.mark.long
 def test_both_ways_to_read_bytes_say_the_same_and_nothing_beyond_the_frame(
     link: tuple[int, bytes], changes: list[tuple[int, int]], longer: int, before: int
 ) -> None:

@@ -11,11 +11,12 @@ from mqttscope import filter as filters
 from mqttscope.api.reading import select
 from mqttscope.parallel.lines import SHARES
 from mqttscope.parallel.walk import IndivisibleError
+from tests.each import each
 from tests.parallel.shared import CAPTURES, by_one, by_several, items_of, mixture
 
 
 @pytest.mark.parametrize("form", SHARES)
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: str(path.parent.name))
+@each("path", CAPTURES, ids=lambda path: str(path.parent.name))
 def test_every_capture_gives_the_same_lines(path: Path, form: str) -> None:
     items = items_of(path)
     alone = by_one(items, form)

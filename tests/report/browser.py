@@ -8,6 +8,7 @@ import struct
 import subprocess
 import zlib
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,48 @@ def picture(page: bytes, folder: Path, *, dark: bool = False, width: int = 800, 
         capture_output=True, check=True, timeout=120,
     )  # fmt: skip
     return read_png(target.read_bytes())
+
+
+@dataclass(slots=True)
+class Printed:
+    """A page on paper."""
+
+    pages: int
+    words: list[tuple[str, float, float]]
+    """Each word with its left and right edge, as parts of the width of its sheet."""
+
+    @property
+    def text(self) -> str:
+        """All words."""
+        return " ".join(word for word, _, _ in self.words)
+
+
+_SHEET = re.compile(
+    r'<page width="([0-9.]+)"|<word xMin="([0-9.-]+)" yMin="[^"]+" xMax="([0-9.-]+)" yMax="[^"]+">(.*?)</word>'
+)
+
+
+def printed(page: bytes, folder: Path, *, dark: bool = True) -> Printed:
+    """Print a page; the calling test is skipped where there is no browser, or nothing that reads what it prints."""
+    reader = shutil.which("pdftotext")
+    if reader is None:
+        pytest.skip("there is no pdftotext: apt-get install poppler-utils")
+    source, target = folder / "page.html", folder / "page.pdf"
+    source.write_bytes(page)
+    subprocess.run(
+        [program(), *QUIET, f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+         f"--user-data-dir={folder / 'profile'}", f"--virtual-time-budget={WAITS_MS}", "--no-pdf-header-footer",
+         f"--print-to-pdf={target}", source.as_uri()],
+        capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
+    done = subprocess.run([reader, "-bbox", str(target), "-"], capture_output=True, check=True, timeout=60)
+    pages, width, words = 0, 1.0, list[tuple[str, float, float]]()
+    for found in _SHEET.finditer(done.stdout.decode()):
+        if found[1]:
+            pages, width = pages + 1, float(found[1])
+        else:
+            words.append((unescape(found[4]), float(found[2]) / width, float(found[3]) / width))
+    return Printed(pages, words)
 
 
 def read_png(data: bytes) -> Picture:

@@ -59,7 +59,9 @@ def test_a_page_in_80_columns() -> None:
     told = as_text(A_SAID, f"{B_SAID}\n{asked()}")
 
     assert max(map(len, told.splitlines())) <= 80
-    assert told.startswith("A  before.pcap: 1 connection, 16 packets\nB  after.pcap: 2 connections,")
+    assert told.startswith(
+        "A  before.pcap: 1 connection, 16 packets, 236 bytes, 0 TCP segments\nB  after.pcap: 2 connections,"
+    )
     assert "\ndev (1 connection in A, 2 in B)\n" in told
     assert "  ~ client CONNECT: keep_alive 60 in A, 30 in B (frame 1 / 1)\n" in told
     assert "  ~ client CONNECT: password present in A, absent in B" in told

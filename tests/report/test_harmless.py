@@ -186,6 +186,7 @@ def test_there_are_captures() -> None:
 
 
 @each("path", CAPTURES, ids=[path.parent.name for path in CAPTURES])
+@pytest.mark.long
 def test_every_format_shows_every_packet(path: Path) -> None:
     sinks = [Lines() for _ in range(5)]
     narrow = View(width=80)

@@ -100,7 +100,7 @@ def test_an_explanation_has_everything() -> None:
     lines = text(100).explain(find("PUB209"))
 
     assert lines[0] == "PUB209 qos-exceeds-maximum  at most error"
-    assert lines[2] == "reason code 0x9B QoS not supported · needs the CONNECT and the answer to it · since 0.1.0"
+    assert lines[2] == "reason code 0x9B QoS not supported · needs the CONNECT and the answer to it · since 1.0.0"
     assert "Instead, wait for the CONNACK and publish with at most its Maximum QoS." in lines
     assert "── statements" in lines
     assert "── found: QoS 2 where 1 is the maximum" in lines
@@ -153,6 +153,7 @@ def test_the_finding_is_under_its_packet() -> None:
 
 
 @each("rule", all_rules().values(), ids=all_rules())
+@pytest.mark.long
 def test_every_example_is_shown_with_its_findings(rule: type[Rule]) -> None:
     for example in (*rule.good, *rule.bad):
         lines = render(rule, example, View(width=100))

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from mqttscope.mqtt import Properties, Puback, Publish
+from mqttscope.payloads.decoders import Decoders, PayloadTable
 from mqttscope.report import table
 from mqttscope.report.base import View
 from mqttscope.report.table import COLUMNS, Table
@@ -178,3 +179,26 @@ def test_text_for_spreadsheets_is_no_formula(payload: str, expected: str) -> Non
         assert row["payload"] == (expected if spreadsheet else payload)
         assert row["topic"] == row["topic_name"] == ("'=a" if spreadsheet else "=a")
         assert row["client_identifier"] == "dev1"
+
+
+def test_what_decoders_make_of_payloads_is_in_columns_of_its_own() -> None:
+    decoders = Decoders((PayloadTable("a/+", "json"), PayloadTable("c/#", "cbor")))
+    talk = Talk()
+    secret = b'{"t": 1, "password": "hunter2hunter2"}'
+    found = rows(
+        [talk.say(publish("a/1", b'{"t": [1, null]}')), talk.say(publish("a/2", b"{")),
+         talk.say(publish("a/3", secret)),
+         talk.say(publish("c/1", b"\x63=1+")), talk.say(publish("x", b"{}"))],
+        payloads=decoders,
+    )  # fmt: skip
+    cells = [(one["payload_format"], one["payload_value"], one["payload_error"]) for one in found]
+
+    assert cells[0] == ("json", '{"t":[1,null]}', "")
+    assert cells[1][:2] == ("json", "")
+    assert cells[1][2]
+    assert cells[2][1].startswith('{"t":1,"password":"***')
+    assert cells[3] == ("cbor", '"=1+"', "")
+    assert cells[4] == ("", "", "")
+    assert found[0]["payload"] == '{"t": [1, null]}'
+    shown = rows([talk.say(publish("a/4", secret))], payloads=decoders, show_secrets=True)
+    assert "hunter2hunter2" in shown[0]["payload_value"]

@@ -107,6 +107,7 @@ def test_nothing_that_matches_is_an_error(spark: SparkSession, tmp_path: Path) -
         read_captures(spark, f"{tmp_path}/none*").collect()
 
 
+@pytest.mark.long
 def test_filters_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_bytes(pcap(frames(10)))

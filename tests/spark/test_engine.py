@@ -79,6 +79,7 @@ def test_both_engines_give_the_same_answers(local: LocalEngine, engine: SparkEng
     assert expected != asdict(FleetReport("", asked))
 
 
+@pytest.mark.long
 def test_views_have_the_rows_that_they_have_in_process(spark: SparkSession, lake: Path) -> None:
     def rows(answer: Answer) -> list[str]:
         """Percentiles of Spark may lie beside those of DuckDB; everything else is the same."""

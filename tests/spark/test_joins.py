@@ -37,6 +37,7 @@ def rows(frame: DataFrame) -> list[str]:
     return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
 
 
+@pytest.mark.long
 def test_joins_of_data_frames(spark: SparkSession, local: LocalEngine, lake: Path) -> None:
     packets, messages = (table(spark, lake, name) for name in ("packets", "messages"))
     here = {name: local.table(name) for name in ("packets", "messages")}
@@ -68,6 +69,7 @@ def test_message_expiry(spark: SparkSession) -> None:
     assert len(expected) > 10
 
 
+@pytest.mark.long
 def test_topics_and_filters(spark: SparkSession) -> None:
     names, filters = (pa.table({name: pa.array(FIXED, pa.string())}) for name in ("topic", "topic_filter"))
     pairs = joins.matching(spark.createDataFrame(names), spark.createDataFrame(filters))

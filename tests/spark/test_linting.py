@@ -28,6 +28,7 @@ def captures(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.long
 def test_every_finding_is_the_same(captures: list[str]) -> None:
     here = invoke("lint", *captures, "--format", "jsonl", "--select", "ALL")
     there = invoke("lint", *captures, "--format", "jsonl", "--select", "ALL", "--engine", "spark")

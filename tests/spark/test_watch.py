@@ -159,6 +159,7 @@ def test_fragments_that_come_in_different_batches(spark: SparkSession, tmp_path:
     assert running_session() is spark
 
 
+@pytest.mark.long
 def test_what_was_ingested_is_known_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()

@@ -68,8 +68,10 @@ def lake_folder(context: click.Context, parameter: click.Parameter, value: str) 
     return _folder(context, value)
 
 
-def lake_place(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def lake_place(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """The folder of a lake, or its place in a store."""
+    if value is None:
+        return None
     if not _is_uri(value):
         return _folder(context, value)
     from mqttscope.lake.store import is_store

@@ -132,6 +132,10 @@ class Counts:
 
     connections: list[int] = field(default_factory=lambda: [0, 0])
     packets: list[int] = field(default_factory=lambda: [0, 0])
+    bytes: list[int] = field(default_factory=lambda: [0, 0])
+    """Bytes of packets."""
+    segments: list[int] = field(default_factory=lambda: [0, 0])
+    """TCP segments with data, which say nothing of what they mean."""
     equal: int = 0
     """Packets of A that B has with the same meaning."""
     differences: int = 0
@@ -143,6 +147,8 @@ class Counts:
         for side in (A, B):
             self.connections[side] += other.connections[side]
             self.packets[side] += other.packets[side]
+            self.bytes[side] += other.bytes[side]
+            self.segments[side] += other.segments[side]
             self.lost[side] += other.lost[side]
         self.equal += other.equal
         self.differences += other.differences
@@ -157,6 +163,9 @@ class _Connection:
     key: tuple[str, int] | None = None
     """Client Identifier, and how many connections of it came before; ``None`` for those paired by topics."""
     cost: int = 0
+    bytes: int = 0
+    segments: int = 0
+    """What it had in the end, as in `Counts`."""
 
     @property
     def script(self) -> Script:
@@ -206,6 +215,9 @@ class Comparison:
         elif isinstance(event, ConnectionClosed):
             del self._open[side][connection.number]
             found.reader.finish()
+            found.bytes = connection.client_side.bytes + connection.server_side.bytes
+            tcp = connection.details.get("tcp", {})
+            found.segments = sum(one["data_segments"] for one in tcp.values())
             if found.reader.scripts:
                 yield from self._ended(found)
 
@@ -246,6 +258,8 @@ class Comparison:
         counts = self.clients.setdefault(found.client, Counts())
         counts.connections[found.side] += 1
         counts.packets[found.side] += len(script.entries)
+        counts.bytes[found.side] += found.bytes
+        counts.segments[found.side] += found.segments
         counts.lost[found.side] += script.lost
         if found.key is None:
             self._by_topics[found.side].append(found)

@@ -6,6 +6,7 @@ The page writes of events what `report.jsonl` makes of them, and nothing else, s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
@@ -15,6 +16,9 @@ from mqttscope.report.html.page import PageWriter
 from mqttscope.report.html.pieces import doubt, short
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.numbers import plural
+
+if TYPE_CHECKING:
+    from mqttscope.report.jsonl_decoded import DecodedLines
 
 MAX_PACKETS = 50_000
 """Packets that a page lists unless it is asked for another number: a browser takes more, but slowly."""
@@ -36,7 +40,13 @@ class Packets:
         self.packets = 0
         self.left_out = 0
         """Packets that came after the last one of the list."""
-        self._lines = JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
+        self._lines: JsonLines | DecodedLines
+        if view.decoders() is None:
+            self._lines = JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
+        else:
+            from mqttscope.report.jsonl_decoded import DecodedLines
+
+            self._lines = DecodedLines(sink, view)
         self._captures: dict[str, None] = {}
 
     def feed(self, event: Event) -> None:

@@ -77,6 +77,15 @@
     return "text" in value ? value.text : "hex" in value ? `hex ${value.hex}` : "";
   }
 
+  // A payload: what a decoder made of it, else its text.
+  function payload(row, fields) {
+    const made = row.payload;
+    const text = cut(plain(fields.payload), 120);
+    if (!made) return text;
+    if (made.error) return `${text} (not ${made.format}: ${made.error})`;
+    return made.value === undefined ? text : `${made.format}: ${cut(JSON.stringify(made.value), 200)}`;
+  }
+
   const time = (timestamp) => (timestamp ? timestamp.slice(11, 26) : "");
   const moment = (ns) => {
     const found = new Date(ns / 1e6);
@@ -118,7 +127,7 @@
       parts.push(reason(fields), fields.session_present ? "session present" : "");
     } else if (row.type === "publish") {
       parts.push(`q${fields.qos}`, fields.dup ? "dup" : "", fields.retain ? "retain" : "", id ? `id=${id}` : "");
-      parts.push(plain(row.topic ?? fields.topic_name) || "(unknown topic)", cut(plain(fields.payload), 120));
+      parts.push(plain(row.topic ?? fields.topic_name) || "(unknown topic)", payload(row, fields));
     } else {
       if (id !== null && id !== undefined) parts.push(`id=${id}`);
       for (const one of fields.subscriptions ?? []) parts.push(`${plain(one.topic_filter)} (q${one.maximum_qos})`);

@@ -12,6 +12,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import Event
+from mqttscope.payloads.decoders import Decoders, PayloadTable
 from mqttscope.report.base import View
 from mqttscope.report.html import packets
 from mqttscope.report.html.packets import Packets
@@ -22,7 +23,8 @@ from tests.redact.sinks import Text
 from tests.report.browser import elements
 from tests.report.html.reader import blocks, read
 from tests.report.html.test_page import HOSTILE
-from tests.report.make import conversation, hostile
+from tests.report.make import Talk as Said
+from tests.report.make import conversation, hostile, publish
 from tests.stats.talk import S2C, Talk
 
 MS = 1_000_000
@@ -61,6 +63,21 @@ def test_secrets_are_those_of_json_lines() -> None:
     for show in (False, True):
         page, _ = made(conversation(), show_secrets=show, payload_limit=3)
         assert blocks(page, "events") == lines(conversation(), show_secrets=show, payload_limit=3)
+
+
+def test_what_decoders_make_of_payloads_is_in_the_rows_and_in_the_table(tmp_path: Path) -> None:
+    talk = Said()
+    events = [talk.say(publish("a/1", b'{"t": 21.5}')), talk.say(publish("a/2", b"{"))]
+    decoders = Decoders((PayloadTable("a/+", "json"),))
+    page, _ = made(events, payloads=decoders)
+    found = [row["payload"] for row in blocks(page, "events") if row.get("payload")]
+
+    assert found[0] == {"format": "json", "value": {"t": 21.5}}
+    assert found[1]["format"] == "json"
+    assert found[1]["error"]
+    seen = str(elements(page, tmp_path))
+    assert 'json: {"t":21.5}' in seen
+    assert "{ (not json: " in seen
 
 
 def test_beyond_the_limit_packets_are_counted_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ import orjson
 import pytest
 
 from mqttscope.report.html.page import ROWS_TOGETHER, PageWriter, document, inert, policy, script, style
+from tests.cli.running import capture, invoke
+from tests.each import each
 from tests.redact.sinks import Text
-from tests.report.browser import elements
+from tests.report.browser import elements, printed
 from tests.report.html.reader import blocks, read
 
 OWNS = "document.documentElement.dataset.owned='1'"
@@ -115,3 +117,34 @@ def test_a_browser_runs_nothing_of_it(tmp_path: Path) -> None:
     assert "data-owned" not in elements(through, tmp_path)
     assert "data-owned" in elements(through, tmp_path, act="0"), "without the policy it would run"
     assert "data-owned" not in elements(page, tmp_path, act="0"), "and of the page alone nothing would, without it"
+
+
+@each(
+    "words, most, said",
+    [
+        (("inspect", "v5-qos"), 5, ("Packets", "Ladder", "UNSUBACK")),
+        (("lint", "planted-violations"), 14, ("Findings", "PUB101", "Instead,")),
+        (("stats", "mixed-versions"), 5, ("Statistics", "Clients", "watch-3.1.1")),
+        (("explain", "link-lost-keep-alive"), 3, ("Explanation", "Afterwards", "FIN")),
+    ],
+)
+def test_pages_are_made_for_paper(words: tuple[str, str], most: int, said: tuple[str, ...], tmp_path: Path) -> None:
+    """All of it within the sheets, without what can only be clicked; light, also where the screen is dark."""
+    command, name = words
+    sheets = printed(invoke(command, capture(name), "--format", "html").out, tmp_path)
+
+    assert 1 < sheets.pages <= most
+    for word in said:
+        assert word in sheets.text
+    # Nothing of a table is cut at an edge of the paper.
+    beyond = [word for word, left, right in sheets.words if left < 0.01 or right > 0.99]
+    assert not beyond
+    assert not {"▸", "▾", "next", "previous"} & {word for word, _, _ in sheets.words}
+
+
+def test_paper_is_light() -> None:
+    rules = style()
+    dark, paper = rules.index("prefers-color-scheme"), rules.index("@media print")
+
+    assert rules[:dark].endswith("@media screen and (")
+    assert "color-scheme:light}" in rules[paper:]

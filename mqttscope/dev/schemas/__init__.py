@@ -1,0 +1,52 @@
+"""The JSON Schemas of outputs for programs, which are shipped in ``mqttscope/schemas``.
+
+Field names, enumerations and types of values come from the declarations that make the outputs.  What they leave open is
+on purpose: within schema 1 keys are added, so that a document of a later release fits as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from mqttscope.dev.schemas.events import event_line
+from mqttscope.dev.schemas.live import mutate, mutate_line, replay_line
+from mqttscope.dev.schemas.notation import Schema, shared
+from mqttscope.dev.schemas.reports import (
+    comparison,
+    comparison_line,
+    explanations,
+    finding_line,
+    findings,
+    redaction,
+    statistics,
+)
+
+FOLDER = PurePosixPath("mqttscope/schemas")
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMAS: dict[str, tuple[str, Callable[[], Schema]]] = {
+    "event-line": ("A line of inspect, sniff and decode", event_line),
+    "finding-line": ("A line of lint", finding_line),
+    "findings": ("The document of lint", findings),
+    "statistics": ("The document of stats", statistics),
+    "explanations": ("The document of explain", explanations),
+    "comparison": ("The document of compare", comparison),
+    "comparison-line": ("A line of compare", comparison_line),
+    "redaction": ("The document of redact --report", redaction),
+    "replay-line": ("A line of replay and serve", replay_line),
+    "mutate": ("The document of mutate", mutate),
+    "mutate-line": ("A line of mutate", mutate_line),
+}
+"""Name of the file without its ending -> title, and what makes it."""
+
+
+def files() -> dict[PurePosixPath, str]:
+    """The text of each file by its path, relative to the project."""
+    return {FOLDER / f"{name}.json": json.dumps(made(name), indent=1, ensure_ascii=False) + "\n" for name in SCHEMAS}
+
+
+def made(name: str) -> Schema:
+    """One of them, complete."""
+    title, make = SCHEMAS[name]
+    return {"$schema": DIALECT, "title": f"{title}, schema 1", **shared(make())}

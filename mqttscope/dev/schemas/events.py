@@ -1,0 +1,189 @@
+"""The schema of events as JSON Lines: what ``inspect``, ``sniff`` and ``decode`` write (``docs/jsonl.md``).
+
+Fields and properties of packets come from the catalogue that decoder, filters and columns use as well.
+"""
+
+from __future__ import annotations
+
+from mqttscope.dev.schemas.notation import (
+    ANY,
+    BINARY,
+    BOOL,
+    COUNT,
+    DIRECTION,
+    HEX,
+    NAME,
+    PROTOCOL,
+    SIDE,
+    TEXT,
+    VERSION_1,
+    WHOLE,
+    Schema,
+    any_of,
+    both,
+    each,
+    mapping,
+    maybe,
+    record,
+    times,
+    word,
+)
+from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
+from mqttscope.mqtt.fields import TYPES, Field, members_of
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties
+
+_PLAIN: dict[type, Schema] = {bool: BOOL, int: COUNT, str: NAME, bytes: BINARY}
+
+
+def _property(kind: type) -> Schema:
+    return record({"name": NAME, "value": NAME}) if kind is tuple else _PLAIN[kind]
+
+
+def properties() -> Schema:
+    """A block of properties: unknown ones are named by their number."""
+    shown: dict[str, Schema] = {}
+    for row in PROPERTIES:
+        one = _property(TYPES[row.wire.name])
+        shown[row.name] = each(one) if row.name in LISTS else any_of(one, each(one))
+    return {**record({}, shown), "patternProperties": {"^unknown_0x": ANY}}
+
+
+def _field(one: Field) -> Schema:
+    if one.value_type is Properties:
+        shown: Schema = {"$ref": "#/$defs/properties"}
+    elif one.value_type in (Will, Subscription):
+        shown = _members(one.packet_type, one.path)
+    elif one.value_type is tuple:
+        shown = each(NAME)
+    else:
+        shown = _PLAIN[one.value_type]
+    return each(shown) if one.path.endswith("[]") else maybe(shown)
+
+
+def _members(kind: PacketType, path: str = "") -> Schema:
+    shown: dict[str, Schema] = {}
+    for one in members_of(kind, path) if path else members_of(kind):
+        shown[one.name] = _field(one)
+        if one.name == "reason_code":
+            shown["reason"] = maybe(TEXT)
+        elif one.name == "reason_codes":
+            shown["reasons"] = each(TEXT)
+    if not path:
+        shown["header_flags"] = COUNT
+    return record({}, shown)
+
+
+def packets() -> dict[str, Schema]:
+    """The object of each type of packet, by its name."""
+    return {type_name(kind): _members(kind) for kind in PacketType}
+
+
+PLACE = {"capture": NAME, "frame": COUNT, **times("timestamp"), "connection": COUNT, "client": TEXT, "server": TEXT}
+_MESSAGE = {
+    "direction": maybe(DIRECTION), "client_identifier": maybe(NAME), "version": PROTOCOL, "version_known": BOOL,
+}  # fmt: skip
+_PLACED = {**PLACE, **_MESSAGE}
+_TYPE = word(*(type_name(kind) for kind in PacketType))
+_ANY_TYPE = word(*(type_name(number) for number in range(16)))
+"""Of malformed packets, among them those of a reserved type."""
+_FAULT = {"reason": word(MalformedReason), "offset": COUNT, "field": maybe(TEXT), "detail": TEXT}
+MALFORMED = record(
+    {**_FAULT, "reason_code": COUNT, "raw": HEX},
+    {"redacted": BOOL, "truncated": BOOL, "missing": COUNT, "faults": each(record(_FAULT))},
+)
+_SEGMENTS = record({"segments": COUNT, "bytes": COUNT})
+TCP = both(
+    record(dict.fromkeys((
+        "data_segments", "empty_segments", "retransmitted_segments", "retransmitted_bytes", "duplicate_segments",
+        "copied_segments", "out_of_order_segments", "overlaps", "zero_windows", "keep_alive_probes",
+    ), COUNT))
+)  # fmt: skip
+_WEBSOCKET = record(
+    {"path": maybe(NAME), "host": maybe(NAME), "subprotocol": maybe(NAME), "extensions": each(NAME)},
+    {"problems": each(record({"from_client": BOOL, "reason": TEXT, "detail": TEXT, "frame": COUNT}))},
+)
+_RECORDS = record({
+    "records": mapping(COUNT), "bytes": mapping(COUNT), "well_framed": BOOL, "unframed_bytes": COUNT,
+    "missing_bytes": COUNT,
+})  # fmt: skip
+_TLS = record(
+    {
+        "server_name": maybe(NAME), "alpn_offered": each(NAME), "alpn": maybe(NAME), "versions_offered": each(TEXT),
+        "version": maybe(TEXT), "cipher_suite": maybe(COUNT), "client_hello": BOOL, "server_hello": BOOL,
+        "hello_retry_request": BOOL, "encrypted_client_hello": BOOL, "resumption_offered": BOOL, "resumed": maybe(BOOL),
+        "client": _RECORDS, "server": _RECORDS,
+        "alerts": each(record({"from": SIDE, "level": TEXT, "description": TEXT})), "alerts_dropped": COUNT,
+        "problems": each(TEXT),
+    },
+    {"decrypted": BOOL, "websocket": _WEBSOCKET},
+)  # fmt: skip
+_CONNECTION = (
+    {
+        **PLACE, "transport": word("tcp", "websocket", "tls"), "handshake_seen": BOOL, "roles_known": BOOL,
+        "roles_evidence": TEXT,
+    },
+    {
+        "tls": _TLS, "websocket": _WEBSOCKET, "tcp": TCP,
+        "proxy": record({}, {"client": maybe(TEXT), "server": maybe(TEXT)}),
+    },
+)  # fmt: skip
+_ENDS = word("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
+
+
+def _line(event: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    return record({"schema": VERSION_1, "event": {"const": event}, **required}, optional)
+
+
+def _lines() -> dict[str, Schema]:
+    types: dict[str, Schema] = {name: {"$ref": f"#/$defs/{name}"} for name in packets()}
+    numbered = {"packet": COUNT, "length": COUNT}
+    # `decode` has bytes without a capture, and the number of a line where it reads several.
+    decoded, line = _MESSAGE, {**PLACE, "line": COUNT}
+    return {
+        "event_packet": _line(
+            "packet", {**decoded, **numbered, "type": _TYPE, "remaining_length": COUNT},
+            {**line, **types, "topic": maybe(NAME), "missing": COUNT, "payload": ANY},
+        ),
+        "event_malformed": _line(
+            "malformed", {**decoded, **numbered, "type": maybe(_ANY_TYPE), "malformed": MALFORMED},
+            {**line, **types, "topic": maybe(NAME)},
+        ),
+        "event_gap": _line("gap", {**_PLACED, "length": COUNT, "reason": word("not_captured", "cut", "unproven")}),
+        "event_unparsed": _line(
+            "unparsed", {**decoded, "length": COUNT, "reason": TEXT, "missing": COUNT, "raw": BINARY},
+            {**line, "packet_type": COUNT},
+        ),
+        "event_discarded": _line("discarded", {**_PLACED, "length": COUNT, "reason": word(
+            "after_fin", "after_close", "after_reset", "late_copy", "late", "before_start", "out_of_window", "in_reset",
+        )}),
+        "event_connection_opened": _line("connection_opened", *_CONNECTION),
+        "event_connection_ending": _line(
+            "connection_ending", {**PLACE, "client_identifier": maybe(NAME), "how": _ENDS, "by": maybe(SIDE)}
+        ),
+        "event_connection_closed": _line(
+            "connection_closed",
+            {
+                **_CONNECTION[0], "client_identifier": maybe(NAME), "version": PROTOCOL, "version_known": BOOL,
+                "version_evidence": TEXT, "how": _ENDS, "by": maybe(SIDE), "disconnect_by": maybe(SIDE),
+                "disconnect_reason": maybe(COUNT), "packets": both(COUNT), "bytes": both(COUNT), "gaps": COUNT,
+                "gap_bytes": COUNT, "discarded": _SEGMENTS, "copied_segments": COUNT, "one_sided": maybe(DIRECTION),
+                "also_closed": maybe(record({"how": _ENDS, "frame": COUNT, **times("timestamp")})),
+            },
+            _CONNECTION[1],
+        ),
+        "event_capture_error": _line(
+            "capture_error", {"message": NAME}, {"capture": NAME, "offset": maybe(WHOLE), "frames": COUNT,
+            "line": COUNT}
+        ),
+    }  # fmt: skip
+
+
+def definitions() -> dict[str, Schema]:
+    """What other schemas refer to as well: packets, properties, and the line of each event."""
+    return {"properties": properties(), **packets(), **_lines()}
+
+
+def event_line() -> Schema:
+    """One line of ``inspect --format jsonl``."""
+    return {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in _lines()], "$defs": definitions()}

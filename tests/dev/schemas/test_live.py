@@ -1,0 +1,52 @@
+"""What is written about live peers, and about mutations for them, fits the schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import capture, invoke
+from tests.cli.test_serve import serving
+from tests.dev.schemas import fits
+from tests.proxy.rig import mosquitto
+
+SOON = ("--pace", "asap")
+
+
+def test_listed_and_written_mutations_fit(tmp_path: Path) -> None:
+    few = ("--mutation", "publish:qos-3,publish.topic_name:spaces")
+    listed = ("mutate", "--list", *few, "--format")
+    written = ("mutate", capture("v5-qos"), "--write", tmp_path / "out.pcapng", *few, "--format")
+
+    assert fits("mutate-line", invoke(*listed, "jsonl").lines) == 2
+    assert fits("mutate", [json.loads(invoke(*listed, "json").out)]) == 1
+    assert fits("mutate-line", invoke(*written, "jsonl").lines) > 2
+    (tmp_path / "out.pcapng").unlink()
+    assert fits("mutate", [json.loads(invoke(*written, "json").out)]) == 1
+
+
+@pytest.mark.long
+@pytest.mark.broker
+def test_reports_about_live_peers_fit(tmp_path: Path) -> None:
+    words = ("mutate", capture("v5-qos"), "--mutation", "publish:qos-3,publish.topic_name:spaces", "--wait", "0.1")
+    with mosquitto(tmp_path, verbose=False) as broker:
+        url = f"mqtt://127.0.0.1:{broker.port}"
+        lines = [
+            *invoke("replay", capture("v5-qos"), "--broker", url, "--dry-run", "--format", "jsonl").lines,
+            *invoke("replay", capture("v5-qos"), "--broker", url, *SOON, "--verify", "--format", "jsonl").lines,
+            *invoke("replay", capture("v311-qos"), "--broker", url, *SOON, "--lint", "--format", "jsonl").lines,
+        ]
+        assert fits("replay-line", lines) == len(lines)
+        events = {line["event"] for line in lines if "event" in line}
+        assert events > {"replay_plan", "replay", "latency", "verification"}
+        assert fits("mutate-line", invoke(*words, "--broker", url, "--format", "jsonl").lines) > 1
+        document = json.loads(invoke(*words, "--broker", url, "--reduce", tmp_path / "small", "--format", "json").out)
+        assert fits("mutate", [document]) == 1
+    with serving(tmp_path, "v5-qos", "--verify", "--format", "jsonl") as running:
+        url = f"mqtt://127.0.0.1:{running.port}"
+        invoke("replay", capture("v5-topic-alias-client"), "--broker", url, *SOON)
+        running.finish(ask=True)
+        assert fits("replay-line", running.lines)
+        assert running.lines[-1]["event"] == "serve"
