@@ -96,8 +96,8 @@ def test_two_processes_make_the_tables_of_one(tmp_path: Path) -> None:
     # The last ingest brings what is between the two before it.
     steps: list[list[Path]] = [[], [], []]
     for path in (*SEVERAL, large):
-        for step, one in zip((0, 2, 1), cut(path, tmp_path, 3), strict=False):
-            steps[step].append(one)
+        for at, piece in zip((0, 2, 1), cut(path, tmp_path, 3), strict=False):
+            steps[at].append(piece)
     for step in steps:
         for way in ("one", "two"):
             write_lake(step, tmp_path / way, options(), beside=beside if way == "two" else None)

@@ -389,7 +389,8 @@ def test_two_processes_are_asked_for_or_worth_it(tmp_path: Path, monkeypatch: py
         assert invoke("pipeline", "ingest", *captures, "--lake", lake, *KEPT, "-q", *words).code == 0
         assert tables(lake) == tables(tmp_path / "0")
     monkeypatch.setattr(ingest, "LARGE_BYTES", 100)
-    for number, patched in enumerate(({}, {"can_fork": lambda: False}, {"processors": lambda: 1})):
+    ways: tuple[dict[str, Any], ...] = ({}, {"can_fork": lambda: False}, {"processors": lambda: 1})
+    for number, patched in enumerate(ways):
         with monkeypatch.context() as patch:
             for name, value in patched.items():
                 patch.setattr(ingest, name, value)
