@@ -25,10 +25,11 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.dissect.fast_path import FastPath
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event
 from mqttscope.lake.files import LakeFiles, reading
 from mqttscope.lake.kernel import flow_memory, key_memory
-from mqttscope.lake.manifest import LakeError, Manifest
+from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.memory import FlowMemory, Late, remembered, resume
 from mqttscope.lake.schemas import MESSAGES, PACKETS
 from mqttscope.lake.state import dump, load
@@ -54,7 +55,7 @@ class Beside(Protocol):
         """Begin.  What is called in the context waits for the result; when the context is left the process is over."""
 
 
-class ReadDifferentlyError(LakeError):
+class ReadDifferentlyError(MqttscopeError):
     """Two processes have read different captures: one was changed meanwhile."""
 
 
