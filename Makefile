@@ -26,7 +26,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 	$(addprefix tests/capture/test_,compressed.py files.py pcap.py pcapng.py read.py) \
 	$(addprefix tests/redact/test_,addresses.py credentials.py packets.py secrets.py values.py) \
 	$(addprefix tests/report/test_,base.py jsonl.py public.py) \
-	tests/lake/test_state.py \
+	$(addprefix tests/lake/test_,declared.py finding_collector.py intake.py keys.py memory.py public.py rows.py state.py tables.py tracker.py) \
 	$(addprefix tests/lint/test_,awaiting.py beyond_connections.py broker_watch.py context.py dispatch.py engine.py finding.py \
 	live_clients.py message_model.py model.py properties_passed_on.py quality.py retained_store.py rules.py session_model.py \
 	signs.py strings.py subscriber_table.py topics.py waiting.py wills.py)

@@ -36,6 +36,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         PayloadConfigError      a table [[payload]] of the configuration cannot be used (ValueError)
         ProfileError            a profile of a broker cannot be used (ValueError)
         RangeRefusedError       a range of a capture does not hold what it held before
+        ReadDifferentlyError    two processes of an ingest have not read the same
         ReadingError            captures cannot be read as asked
             CannotDecryptError      TLS cannot be decrypted: commands raise this one
             CannotDissectError      tshark cannot take the frames apart: commands raise this one

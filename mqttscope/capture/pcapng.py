@@ -143,7 +143,7 @@ def read_pcapng(
                             and _is_near(interface.time(high << 32 | 0xFFFFFFFF))
                         )
                     if steady:
-                        timestamp = since + low * multiplier
+                        timestamp = _moment(since, low, multiplier) if COMPILED else since + low * multiplier
                     else:
                         timestamp = interface.time(high << 32 | low)
                         if not _is_near(timestamp):
@@ -259,6 +259,11 @@ def _header(data: bytes, at: i64, little: bool) -> tuple[int, int, int, int, int
         _u32(data, at + 20, little),
         _u32(data, at + 24, little),
     )
+
+
+def _moment(since: i64, low: i64, multiplier: i64) -> i64:
+    """A time between two that 64 bits hold; a product of this size is one of objects where its type is `int`."""
+    return since + low * multiplier
 
 
 def _is_near(timestamp: int) -> bool:

@@ -32,7 +32,7 @@ from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.lint.context import WIDE
-from mqttscope.lint.engine import Linter
+from mqttscope.lint.engine import Linter, Relay
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, BaselineError, Gate, Selection, Verdict, client_key
 from mqttscope.lint.quality import is_whole_packet
@@ -130,15 +130,23 @@ class LintRun:
 
     def _judge(self) -> None:
         """Read the captures, take what is found."""
-        reading, feed = self.reading, self.feed
-        fast_path = FastPath(self.dissector, feed, order=reading.order)
+        reading, relay = self.reading, Relay(self.linter, self._hear)
+        # A selection wants to see every packet.
+        feed = relay.feed if self.selection is None else self.feed
+        fast_path = FastPath(self.dissector, feed, order=reading.order, passing=self.selection is None)
         segments = self.watch.follow(reading).segments(self.watch.skipped, fast_path=fast_path)
-        for event in self.watch.events(dissect_segments(segments, dissector=self.dissector)):
-            feed(event)
+        try:
+            for event in self.watch.events(dissect_segments(segments, dissector=self.dissector)):
+                feed(event)
+        finally:
+            self.packets += relay.packets
 
     def feed(self, event: Event) -> None:
         """Lint one event, which may come from a run that others drive."""
-        found = self.linter.feed(event)
+        self._hear(event, self.linter.feed(event))
+
+    def _hear(self, event: Event, found: list[Finding]) -> None:
+        """Take an event with what was found in it."""
         selection = self.selection
         if selection is not None:
             found = selection.take(event, found)

@@ -31,7 +31,8 @@ from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
     from mqttscope.parallel.counts import Counts
-    from mqttscope.parallel.crew import Crew, Work
+    from mqttscope.parallel.crew import Crew, Outlet, Work
+    from mqttscope.parallel.walk import Share
 
 
 _COUNT = struct.Struct("q")
@@ -122,17 +123,38 @@ def refuse_changes(counts: Sequence[Counts]) -> None:
 
 
 @contextmanager
-def at_work(count: int, work: Work) -> Iterator[Crew]:
-    """Processes at work; they end with this one."""
+def at_work(count: int, work: Work, *, jobs: int | None = None) -> Iterator[Crew]:
+    """Processes at work; they end with this one.  ``jobs``: how many there are with this one, if it works too."""
     from mqttscope.parallel.crew import Crew, WorkerLostError
 
-    crew = Crew(count, work)
+    crew = Crew(count, work, jobs=jobs)
     with leaving(crew.kill):
         try:
             with crew:
                 yield crew
         except WorkerLostError as error:
             raise ShareFailedError(str(error)) from None
+
+
+@contextmanager
+def beside(work: Callable[[Callable[[], object]], bytes]) -> Iterator[Callable[[], bytes]]:
+    """Work that a copy of this process does meanwhile; gives what waits for its result.
+
+    ``work`` gets what it calls now and then: that ends the copy where this process has ended.
+    """
+    from mqttscope.parallel.crew import END, unpickled
+
+    def run(share: Share, outlet: Outlet) -> bytes:
+        return work(lambda: outlet.send(b""))
+
+    with at_work(1, run, jobs=2) as crew:
+
+        def result() -> bytes:
+            (message,) = (one for _, kind, one in crew.messages(lambda _: True) if kind == END)
+            found: bytes = unpickled(message)
+            return found
+
+        yield result
 
 
 @contextmanager

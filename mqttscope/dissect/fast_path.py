@@ -25,7 +25,8 @@ from mqttscope.session.connection import Connection
 
 OVERLAP_NS: Final = 10_000_000
 """So much may the frames at the edge of two rotated captures be out of order."""
-_new = PacketEvent.__new__
+_new: Final = PacketEvent.__new__
+_new_publish: Final = Publish.__new__
 
 
 class CaptureOrder:
@@ -75,8 +76,8 @@ class FastPath(FrameSink):
         """``feed`` takes each event while its connection is in the state before it.
 
         ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``; with
-        ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps no event, so that
-        one serves for all packets.
+        ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps neither event nor
+        packet, so that one serves for all.
         """
         self.counts: dict[str, FrameCounts] = {}
         """Frames that were taken, by capture."""
@@ -91,6 +92,8 @@ class FastPath(FrameSink):
         self._passing = passing
         self._event: PacketEvent | None = None
         """The event of the last packet, where it may be used again."""
+        self._publish: Publish | None = _new_publish(Publish) if passing else None
+        """The same of a PUBLISH that had a segment for itself."""
         self._data, self._start, self._end, self._frame, self._capture = b"", 0, 0, 0, ""
         """The frame that was offered last."""
 
@@ -179,7 +182,7 @@ class FastPath(FrameSink):
                 timestamp_ns,
                 stream.held,
             )
-        item = stream.whole(payload)
+        item = stream.whole(payload, self._publish)
         if item is not None and (type(item) is Publish or type(item) in SAYS_NO_VERSION):
             self._packet(dialogue, connection, item, from_client, number, timestamp_ns, capture)
             return True

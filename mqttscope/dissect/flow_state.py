@@ -6,7 +6,7 @@ bytes say what it speaks, whatever its port.  Nothing is kept of a flow that doe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Final
 
@@ -211,6 +211,10 @@ class Over:
     roles_evidence: str
 
 
+_new: Final = Connection.__new__
+_FIELDS: Final = tuple(one.name for one in fields(Connection))
+
+
 @dataclass(slots=True)
 class FlowState:
     """One flow seen from above."""
@@ -340,11 +344,13 @@ class FlowState:
         if found is None:
             return None
         up, down = found.client_side, found.server_side
-        slim = replace(
-            found, history=None, alarm=None, details={},
-            client_side=_limits_of(up) if found.closed_how == "reset" else Side(),
-            server_side=_limits_of(down) if found.closed_how == "reset" else Side(),
-        )  # fmt: skip
+        slim = _new(Connection)
+        for name in _FIELDS:  # what `replace` does takes ten times as long
+            setattr(slim, name, getattr(found, name))
+        slim.history = slim.alarm = None
+        slim.details = {}
+        slim.client_side = _limits_of(up) if found.closed_how == "reset" else Side()
+        slim.server_side = _limits_of(down) if found.closed_how == "reset" else Side()
         return Over(slim, self.client_is_initiator, self.roles_known, self.roles_evidence)
 
     def restart_stream(self, from_client: bool) -> list[StreamItem]:

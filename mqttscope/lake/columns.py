@@ -42,10 +42,15 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return _repeated(values, kind)
     if not count or (values[0] is None and values.count(None) == count):
         return pa.nulls(count, kind)
-    if pa.types.is_struct(kind):
-        return _structs(values, kind)
-    if pa.types.is_list(kind):
-        return _lists(values, kind)
+    if pa.types.is_nested(kind):
+        # Most are null, or the very same object as others.
+        several = dict(zip(map(id, values), values, strict=True))
+        if 2 * len(several) <= count:
+            places = dict(zip(several, range(len(several)), strict=True))
+            return _nested(list(several.values()), kind).take(
+                _full(list(map(places.__getitem__, map(id, values))), _NUMBER)
+            )
+        return _nested(values, kind)
     if values[0] is not None:
         # Nearly all columns that begin with a value have no nulls: to find out beforehand would cost more.
         with suppress(TypeError):
@@ -112,6 +117,10 @@ def _full(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     else:
         data = b"".join(values)
     return pa.Array.from_buffers(kind, count, [None, _offsets(map(len, values)), pa.py_buffer(data)])
+
+
+def _nested(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    return _structs(values, kind) if pa.types.is_struct(kind) else _lists(values, kind)
 
 
 def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -148,8 +148,40 @@ def payload_columns(value: bytes, missing: int, limit: int) -> tuple[int, str | 
     return len(value) + missing, digest, without_tokens(value, limit)[:limit] if limit else None
 
 
-def properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
-    """The struct of a property block; what it has no place for goes to ``other``."""
+MAX_BLOCKS = 4_096
+"""Structs of property blocks that are kept, since most blocks come again."""
+MAX_BLOCK = 256
+"""So many properties, and characters and bytes of them all, has a block that is kept at most."""
+_NO_PROPERTIES: Row = {}
+_blocks: dict[tuple[tuple[int, Any], ...], Row] = {}
+
+
+def properties_row(block: Properties | None, path: str, bad: Bad, other: Bad) -> Row:
+    """The struct of a property block, of which nobody changes anything; what it has no place for goes to ``other``."""
+    if not block:
+        return _NO_PROPERTIES
+    known = _blocks.get(block.items)
+    if known is not None:
+        return known
+    before = len(bad) + len(other)
+    shown = _properties_row(block, path, bad, other)
+    if len(bad) + len(other) == before and _is_short(block):
+        if len(_blocks) >= MAX_BLOCKS:
+            _blocks.clear()
+        _blocks[block.items] = shown
+    return shown
+
+
+def _is_short(block: Properties) -> bool:
+    sizes = [len(one) for _, value in block.items if not isinstance(value, int) for one in _texts(value)]
+    return len(block.items) <= MAX_BLOCK and sum(sizes) <= MAX_BLOCK
+
+
+def _texts(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
     shown: Row = {}
     value: Any
     for number, value in block.items:
@@ -241,7 +273,7 @@ def _values(field: Field, holder: Any, place: str, version: ProtocolVersion, lim
     value = getattr(holder, name)
     path = place + name
     if field.value_type is Properties:
-        return {name: {} if value is None else properties_row(value, path, bad, other)}
+        return {name: properties_row(value, path, bad, other)}
     if field.secret:
         return {f"{name}_length": None if value is None else len(value)}
     if _is_payload(field):

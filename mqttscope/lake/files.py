@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from mqttscope.capture.write import make_folder, opener
 from mqttscope.lake.manifest import Errors, LakeError, Manifest, is_of
 from mqttscope.lake.rows import error_row
-from mqttscope.lake.schemas import EVENT_TABLES, OPEN, SCOPE_STATE, STATE
+from mqttscope.lake.schemas import DISTINCT, EVENT_TABLES, OPEN, RISING, SCOPE_STATE, STATE
 from mqttscope.lake.state import StateError
 from mqttscope.lake.store import Lake, Place, StorePath, opened, place
 from mqttscope.lake.tables import batch
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_FILE = 1_000_000
 GROUP_ROWS = 65_536
-GROUP_BYTES = 8 << 20
+GROUP_BYTES = 16 << 20
 """So many rows or bytes of a table are written at a time, as one row group."""
 
 
@@ -154,6 +155,13 @@ class LakeFiles:
         if part.rows >= ROWS_PER_FILE:
             self._end(kind)
 
+    def adopt(self, names: Mapping[str, list[str]], rows: Mapping[str, int], checksums: Mapping[str, int]) -> None:
+        """Have files that another process has written for this task: on an error they are taken away with its own."""
+        for kind, more in names.items():
+            self.names.setdefault(kind, []).extend(more)
+            self.rows[kind] = self.rows.get(kind, 0) + rows[kind]
+        self.checksums |= checksums
+
     def __enter__(self) -> LakeFiles:
         return self
 
@@ -190,7 +198,7 @@ class LakeFiles:
         file = _Summed(self._root / path)
         names.append(path)
         try:
-            writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+            writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True, **_encoding(schema))
         except BaseException:
             file.close()
             raise
@@ -205,6 +213,29 @@ class LakeFiles:
         part.file.close()
         self.checksums[part.path] = part.file.checksum
         del self._parts[kind]
+
+
+@cache
+def _encoding(schema: pa.Schema) -> dict[str, Any]:
+    """How the columns of a table are encoded: a dictionary for what recurs, differences for what rises.
+
+    By default Parquet makes a dictionary for everything, and gives up where that becomes too large.
+    """
+    return {
+        "use_dictionary": [
+            path for one in schema if one.name not in RISING | DISTINCT for path in _leaves(one.type, one.name)
+        ],
+        "column_encoding": {one.name: "DELTA_BINARY_PACKED" for one in schema if one.name in RISING},
+    }
+
+
+def _leaves(kind: pa.DataType, path: str) -> list[str]:
+    """The paths by which Parquet knows what holds the values of a column."""
+    if pa.types.is_struct(kind):
+        return [one for at in range(kind.num_fields) for one in _leaves(kind[at].type, f"{path}.{kind[at].name}")]
+    if pa.types.is_list(kind):
+        return _leaves(kind.value_type, f"{path}.list.element")
+    return [path]
 
 
 def add_files(manifest: Manifest, files: Mapping[str, list[str]], checksums: Mapping[str, int] | None = None) -> None:

@@ -3,13 +3,20 @@
 Frames that continue a known connection are taken where they lie in the reader's buffer (`dissect.fast_path`), all
 others come as segments.  Both ways end in the same collector, and of both the intake notes what an ingest reports: how
 far time has come, which captures begin before an earlier one ends, and which before the end of what the lake has.
+
+Two processes can share the work (`Intake.read_beside`): one asks the rules, the other makes the rows of packets and
+messages, which are nearly all rows and need no rule.  Both read the captures and follow the connections, so that
+nothing is passed on between them but what is remembered of messages that wait for an answer when all is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,18 +25,50 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.dissect.fast_path import FastPath
+from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event
-from mqttscope.lake.files import reading
+from mqttscope.lake.files import LakeFiles, reading
 from mqttscope.lake.kernel import flow_memory, key_memory
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.memory import FlowMemory, Late, remembered, resume
+from mqttscope.lake.schemas import MESSAGES, PACKETS
+from mqttscope.lake.state import dump, load
 from mqttscope.lake.store import Place, opened
 from mqttscope.lake.tables import LOOK, Collector
+from mqttscope.lake.tracker import Exchanges
 from mqttscope.net.segment import Segment
 
 STATE_ROWS: Final = 1_000
 """So many states of flows are read or written at a time."""
 _BEFORE_ALL_NS: Final = -1 << 61
+_APART: Final = frozenset((PACKETS.name, MESSAGES.name))
+"""Tables whose rows another process makes."""
+
+Work = Callable[[Callable[[], object]], bytes]
+"""What another process does; it calls what it is given now and then, which ends it where nobody waits any more."""
+
+
+class Beside(Protocol):
+    """Does work in a process that is a copy of this one."""
+
+    def __call__(self, work: Work) -> AbstractContextManager[Callable[[], bytes]]:
+        """Begin.  What is called in the context waits for the result; when the context is left the process is over."""
+
+
+class ReadDifferentlyError(MqttscopeError):
+    """Two processes have read different captures: one was changed meanwhile."""
+
+
+@dataclass(slots=True)
+class _Made:
+    """What the other process has made and found."""
+
+    exchanges: dict[int, Exchanges]
+    """Messages that wait for an answer, by the numbers of their connections."""
+    read: tuple[object, ...]
+    names: dict[str, list[str]]
+    rows: dict[str, int]
+    checksums: dict[str, int]
 
 
 class Intake:
@@ -62,6 +101,7 @@ class Intake:
         self._before_ns = _BEFORE_ALL_NS if last_ns is None else last_ns
         self._capture = ""
         """The one that is read."""
+        self._parts: list[Part] = []
         self._write = write
         self._progress = progress
         self._path = FastPath(self.dissector, self._feed, counting=True)
@@ -93,12 +133,56 @@ class Intake:
 
     def read(self, captures: Sequence[str], parts: Mapping[str, Part]) -> None:
         """Read captures, in the order of their first frames; ``parts``: what is to be read of each."""
+        self._parts = list(parts.values())
         found = segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
         for event in dissect_segments(self._watch(found), dissector=self.dissector, more=True):
             self._feed(event)
         self.out_of_order |= {name for name, one in self._path.counts.items() if one.first_ns < self._before_ns}
         for event in self.late.advance(self.now_ns):
             self.collector.feed(event)
+
+    def read_beside(
+        self, beside: Beside, captures: Sequence[str], parts: Mapping[str, Part], root: Place, generation: int,
+        files: LakeFiles,
+    ) -> None:  # fmt: skip
+        """The same in two processes, which write into the lake ``root``; ``files`` takes what the other one wrote.
+
+        `ReadDifferentlyError` where one of them has not read what the other one has.
+        """
+        with beside(partial(self._make_apart, captures, parts, root, generation)) as result:
+            self.collector.make_only(self.collector.rows.keys() - _APART)
+            self.read(captures, parts)
+            made = load(result())
+            assert isinstance(made, _Made)
+            files.adopt(made.names, made.rows, made.checksums)
+            if made.read != self._what_was_read():
+                raise ReadDifferentlyError("a capture was changed while two processes read it")
+        self.collector.make_all(made.exchanges)
+
+    def _make_apart(
+        self, captures: Sequence[str], parts: Mapping[str, Part], root: Place, generation: int,
+        goes_on: Callable[[], object],
+    ) -> bytes:  # fmt: skip
+        """Be the other process."""
+        self._progress = None
+        with LakeFiles(root, generation) as files:
+
+            def write(name: str, found: pa.RecordBatch) -> None:
+                goes_on()
+                files.write(name, found)
+
+            self._write = write
+            self.collector.make_only(_APART)
+            self.read(captures, parts)
+            self.flush(everything=True)
+        waiting = {number: one.exchanges for number, one in self.collector.trackers.items()}
+        made = _Made(waiting, self._what_was_read(), files.names, files.rows, files.checksums)
+        return dump(made, compress=False)
+
+    def _what_was_read(self) -> tuple[object, ...]:
+        """What two processes have in common that have read the same."""
+        counts = sorted(self.skipped.items())
+        return self.segments, self.now_ns, self.dissector.connections, *counts, *(one.was_opened for one in self._parts)
 
     def remembered(self) -> list[FlowMemory]:
         """What is remembered of the flows that continue, once all is read."""

@@ -103,7 +103,8 @@ def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Val
     packet, connection = event.packet, event.connection
     version = connection.version
     who, known_bad = intro.who(connection, event.direction)
-    bad, other = list(known_bad), list[Row]()
+    bad: Bad = list(known_bad)
+    other: Bad = []
     if type(packet) is Publish:
         may = connection.doubtful or packet.topic_name in DISGUISED
         if may and hides_payload(packet, connection.side(event.direction).doubt):
@@ -151,7 +152,7 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int, bad: Bad, ot
     }
     if version is _V5:
         block = packet.properties
-        fields["properties"] = {} if not block else properties_row(block, "properties", bad, other)
+        fields["properties"] = properties_row(block, "properties", bad, other)
     return fields
 
 
@@ -160,7 +161,8 @@ def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tup
     found, connection = event.malformed, event.connection
     version, kind = connection.version, event.type
     who, known_bad = intro.who(connection, event.direction)
-    bad, other = list(known_bad), list[Row]()
+    bad: Bad = list(known_bad)
+    other: Bad = []
     fields: Row = {}
     flags = topic = None
     hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)

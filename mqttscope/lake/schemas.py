@@ -277,6 +277,15 @@ SCOPE_STATE = TableSchema(
     (Column("key", S), Column("state", X)),
 )
 INTERNAL = (STATE, FLOW_KEYS, SCOPE_STATE)
+RISING = frozenset(
+    (
+        "frame", "timestamp", "timestamp_ns", "stream_offset", "packet_in_connection", "acknowledged_ns", "released_ns",
+        "completed_ns", "latency_ns",
+    )
+)  # fmt: skip
+"""Columns of numbers that hardly ever come again, and of which one is mostly not far from the one before."""
+DISTINCT = frozenset(("payload_sha256", "state"))
+"""Columns of texts and bytes that hardly ever come again."""
 OPEN = "open/"
 """Prefix of the kinds of rows for connections that are still open."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -18,12 +18,22 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.lake import rows
 from mqttscope.lake.columns import array_of, batch_of
 from mqttscope.lake.keys import Drop, SortPosition, connection_id, stage_key
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, INTERNAL, OPEN, TABLES, event_schema
-from mqttscope.lake.tracker import LATE, KeyMemory, OpenConnection, TrackedMessage, Tracker
+from mqttscope.lake.rows import (
+    Introduction,
+    Values,
+    connection_row,
+    error_row,
+    finding_row,
+    gap_row,
+    malformed_row,
+    new_message,
+    packet_row,
+)
+from mqttscope.lake.schemas import EVENT_TABLES, FINDINGS, FLOW_KEYS, INTERNAL, OPEN, PACKETS, TABLES, event_schema
+from mqttscope.lake.tracker import LATE, Exchanges, KeyMemory, OpenConnection, TrackedMessage, Tracker
 from mqttscope.lint.context import WIDE, ConnectionKey, connection_key, is_of_one, scope_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Scope
@@ -34,7 +44,6 @@ from mqttscope.net.segment import endpoints, flow_key, group_key
 from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.session.connection import Connection
 
-Values = rows.Values
 _PUBLISH, _PUBCOMP = PacketType.PUBLISH, PacketType.PUBCOMP
 MAX_WAITING = 10_000
 """Findings of a connection that wait until its session is known; then the one that is known by then counts."""
@@ -75,6 +84,9 @@ class Collector:
         self.holes: dict[bytes, list[tuple[bool, int, int]]] = {}
         """What was given up of flows that have ended, by `flow_key`: whether of the side that comes first in it, from
         where, to where."""
+        self.tables: Collection[str] = self.rows
+        """Those whose rows are made; others make these elsewhere, of the same events (`make_only`)."""
+        self._makes_packets = True
         self.waiting = 0
         """Events since rows were last looked for: that is worth while now and then."""
         self.dropping: set[str] = set() if self.linter is None else self.linter.dropping
@@ -93,7 +105,7 @@ class Collector:
             self._late_linter.dropping = self.dropping
         self._open: dict[ConnectionKey, OpenConnection] = {}
         self._drops: Mapping[str, Drop] = {}
-        self._introductions: dict[int, rows.Introduction] = {}
+        self._introductions: dict[int, Introduction] = {}
         self._hiding = Hiding(options.secret_length, 256)
 
     def feed(self, event: Event) -> None:
@@ -121,22 +133,23 @@ class Collector:
         """The row of an event itself."""
         kind = type(event)
         if kind is PacketEvent or kind is MalformedEvent:
-            self._packet(event)  # type: ignore[arg-type]
+            if self._makes_packets:
+                self._packet(event)  # type: ignore[arg-type]
         elif isinstance(event, DiscardedEvent):
             # The connection may be over.
-            intro = self._introductions.get(event.connection.number) or rows.Introduction(
+            intro = self._introductions.get(event.connection.number) or Introduction(
                 connection_id(event.connection, self.options.group)
             )
-            self.rows["gaps"].append(rows.gap_row(event, intro, 0))
+            self.rows["gaps"].append(gap_row(event, intro, 0))
         elif isinstance(event, GapEvent | UnparsedEvent):
             tracker = self._tracker(event.connection)
             intro = self._introductions[event.connection.number]
-            self.rows["gaps"].append(rows.gap_row(event, intro, tracker.gaps))
+            self.rows["gaps"].append(gap_row(event, intro, tracker.gaps))
             tracker.gaps += 1
             if isinstance(event, GapEvent) and event.reason != "cut":
                 tracker.note_hole(event.direction is Direction.CLIENT_TO_SERVER, event.stream_offset, event.length)
         elif isinstance(event, CaptureError | CaptureDrops):
-            self.rows["ingest_errors"].append(rows.error_row(event))
+            self.rows["ingest_errors"].append(error_row(event))
 
     def note_drops(self, captures: Iterable[str], later: Mapping[str, Drop] | None = None) -> None:
         """Captures that are known to lack frames, beside those that say so among the events.
@@ -161,10 +174,32 @@ class Collector:
         self.waiting = 0
         least = 1 if everything else self.options.batch_rows
         for name, found in self.rows.items():
+            if name not in self.tables:
+                found.clear()
             while len(found) >= least:
                 some = found[: self.options.batch_rows]
                 del found[: self.options.batch_rows]
                 yield name, batch(name, some)
+
+    def make_only(self, tables: Collection[str]) -> None:
+        """Make the rows of these tables alone; no rule is asked where findings are not among them.
+
+        Rows of messages are made of packets, so both are or neither is; without them nothing is known of the messages
+        that wait for an answer (`Tracker.exchanges`).
+        """
+        self.tables = tables
+        self._makes_packets = PACKETS.name in tables
+        if FINDINGS.name not in tables:
+            self.linter = self._late_linter = None
+
+    def make_all(self, exchanges: Mapping[int, Exchanges]) -> None:
+        """Make the rows of all tables again; ``exchanges``: those of connections that are open, by their numbers."""
+        for name, found in self.rows.items():
+            if name not in self.tables:
+                found.clear()
+        self.tables, self._makes_packets = self.rows, True
+        for number, tracker in self.trackers.items():
+            tracker.exchanges = exchanges.get(number) or Exchanges()
 
     def recall(self, memory: KeyMemory) -> None:
         """Continue with what rules of wide scopes remember, before any of these connections is adopted."""
@@ -175,7 +210,7 @@ class Collector:
     def adopt(self, connection: Connection, tracker: Tracker) -> None:
         """Continue with a connection that another collector remembered."""
         self.trackers[connection.number] = tracker
-        self._introductions[connection.number] = rows.Introduction(tracker.connection_id)
+        self._introductions[connection.number] = Introduction(tracker.connection_id)
         if tracker.late:
             self.reads_late = True
         elif self._scopes and self.linter is not None:
@@ -231,7 +266,7 @@ class Collector:
         if tracker is None:
             tracker = Tracker(connection_id(connection, self.options.group), late=connection.number >= LATE)
             self.trackers[connection.number] = tracker
-            self._introductions[connection.number] = rows.Introduction(tracker.connection_id)
+            self._introductions[connection.number] = Introduction(tracker.connection_id)
         return tracker
 
     def _packet(self, event: PacketEvent | MalformedEvent) -> None:
@@ -240,16 +275,16 @@ class Collector:
         limit = self.options.payload_limit
         if isinstance(event, PacketEvent):
             packet = event.packet
-            row, fields = rows.packet_row(event, intro, limit)
+            row, fields = packet_row(event, intro, limit)
         else:
-            row, fields = rows.malformed_row(event, intro, limit)
+            row, fields = malformed_row(event, intro, limit)
             if event.malformed.packet is None or not event.malformed.complete:
                 self.rows["packets"].append(row)
                 return
             packet = event.malformed.packet
         self.rows["packets"].append(row)
         if _PUBLISH <= packet.packet_type <= _PUBCOMP:
-            message = rows.new_message(event, packet, row, fields, intro)
+            message = new_message(event, packet, row, fields, intro)
             self._ended(tracker.exchanges.feed(event, packet, message))
 
     def _ended(self, message: TrackedMessage | None) -> None:
@@ -277,7 +312,7 @@ class Collector:
         offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
         scope, number = self._count(finding, tracker)
         shown = conceal(finding, self._hiding)
-        return rows.finding_row(shown, tracker.connection_id, scope or "connection", number, offset)
+        return finding_row(shown, tracker.connection_id, scope or "connection", number, offset)
 
     def _take(self, found: list[Values]) -> None:
         self.rows["findings"] += found
@@ -314,7 +349,7 @@ class Collector:
             if not self.over:
                 message.ended = None
             self._ended(message)
-        row = rows.connection_row(event, tracker.connection_id, self.options.group, over=self.over, late=tracker.late)
+        row = connection_row(event, tracker.connection_id, self.options.group, over=self.over, late=tracker.late)
         self.rows["connections"].append(row)
         if tracker.holes:
             self._note_holes(event.connection, tracker)

@@ -42,7 +42,7 @@ from mqttscope.lake.files import (
     reading,
     remember_errors,
 )
-from mqttscope.lake.intake import STATE_ROWS, Intake
+from mqttscope.lake.intake import STATE_ROWS, Beside, Intake, ReadDifferentlyError
 from mqttscope.lake.kernel import Unfinished, begun, state_row
 from mqttscope.lake.manifest import (
     LakeError,
@@ -104,11 +104,13 @@ def write_lake(
     *,
     faults: Mapping[str, str] | None = None,
     progress: Callable[[int], None] | None = None,
+    beside: Beside | None = None,
 ) -> Ingested:
     """Take captures into the lake of a folder, which is made where there is none; `LakeError` where that cannot be.
 
     ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called
-    with the number of segments so far, now and then.
+    with the number of segments so far, now and then.  ``beside`` does a part of the work in another process; the tables
+    are the same.
     """
     root = place(folder)
     options = options or LakeOptions()
@@ -124,7 +126,17 @@ def write_lake(
         after = next_generation(before, options)
         if fresh:
             after.open_files, after.state_files, after.scope_state_files = {}, [], []
-            _read(root, found, options, before, after, done, progress)
+            try:
+                _read(root, found, options, before, after, done, progress, beside)
+            except ReadDifferentlyError:
+                for part in found.parts.values():
+                    part.was_opened = False
+                _read(root, found, options, before, after, done, progress, None)
+            except BaseException:
+                if beside is not None:
+                    # The other process was ended, and has left what it had written.
+                    remove_strays(root, before)
+                raise
             _write_sums(root, after)
             # What was rotated, replaced or removed in between is left to the next ingest.
             fresh = {digest: name for digest, name in fresh.items() if found.parts[name].was_opened}
@@ -318,13 +330,18 @@ def _read(
     after: Manifest,
     done: Ingested,
     progress: Callable[[int], None] | None,
+    beside: Beside | None,
 ) -> None:
     collector = Collector(options, rules=options.rules)
     collector.note_drops(dropping_captures(root, before))
     with LakeFiles(root, after.generation) as files:
         intake = Intake(collector, files.write, before.last_ns, progress)
         intake.resume(root, before)
-        intake.read(list(fresh.names.values()), fresh.parts)
+        names = list(fresh.names.values())
+        if beside is None:
+            intake.read(names, fresh.parts)
+        else:
+            intake.read_beside(beside, names, fresh.parts, root, after.generation, files)
         memories = intake.remembered()
         intake.flush(everything=True)
         for start in range(0, len(memories), STATE_ROWS):

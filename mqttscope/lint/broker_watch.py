@@ -152,7 +152,7 @@ class Watch(Model):
         elif isinstance(packet, Connack):
             if not packet.reason_code:
                 self._see(at)
-        elif self.unanswered and isinstance(packet, Puback | Pubrec | Pubcomp):
+        elif self.unanswered and isinstance(packet, (Puback, Pubrec, Pubcomp)):
             self.take_answer(packet, at)
 
     def _see(self, at: RuleContext) -> None:

@@ -251,7 +251,7 @@ class RuleContext:
         """Where the fields of the packet are: traced when first asked for, and once for all findings."""
         if self._spans is None:
             event = self.event
-            assert isinstance(event, PacketEvent | MalformedEvent)
+            assert isinstance(event, (PacketEvent, MalformedEvent))
             raw = event.packet.raw if isinstance(event, PacketEvent) else event.malformed.raw
             self._spans = SpanIndex(raw, self.version)
         return self._spans
@@ -259,8 +259,9 @@ class RuleContext:
     @property
     def number(self) -> int:
         """Number of the packet."""
-        assert isinstance(self.event, PacketEvent | MalformedEvent)
-        return self.event.number
+        event = self.event
+        assert isinstance(event, (PacketEvent, MalformedEvent))
+        return event.number
 
     @property
     def client_name(self) -> str:

@@ -17,7 +17,7 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.signs import ALL, BITS, SIGNS, USUAL
+from mqttscope.lint.signs import ALL, BITS, SIGNS
 from mqttscope.lint.strings import has_odd_strings
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
@@ -130,7 +130,7 @@ class Plan:
     Who is asked and who follows is decided once for each combination of signs.
     """
 
-    __slots__ = ("_asked", "abouts", "followers", "questions")
+    __slots__ = ("_asked", "_last", "_last_signs", "abouts", "followers", "questions")
 
     def __init__(self, questions: list[Question], abouts: list[About], followers: list[Follower]) -> None:
         self.questions = questions
@@ -138,14 +138,20 @@ class Plan:
         """Questions about PUBLISH of topics that a model knows."""
         self.followers = followers
         self._asked: dict[int, Asked] = {}
+        self._last_signs = -1
+        self._last: Asked | None = None
 
     def asked(self, signs: int) -> Asked:
         """Who has to do with packets that bear these signs."""
-        found = self._asked.get(signs)
-        if found is None:
-            if len(self._asked) >= MAX_KINDS:
-                self._asked.clear()
-            found = self._asked[signs] = Asked(self, signs)
+        found = self._last
+        # Like the packet before, nearly always: a number is compared more quickly than looked up.
+        if found is None or signs != self._last_signs:
+            found = self._asked.get(signs)
+            if found is None:
+                if len(self._asked) >= MAX_KINDS:
+                    self._asked.clear()
+                found = self._asked[signs] = Asked(self, signs)
+            self._last_signs, self._last = signs, found
         return found
 
 
@@ -172,11 +178,13 @@ class Plans:
         self._made: dict[tuple[int, bool, bool], Planned] = {}
 
     def of(self, at: RuleContext) -> Planned:
-        """The plans for packets like those that come now."""
+        """The plans for packets like those that come now, as far as they were needed so far."""
         key = int(at.version), at.from_client, at.history.settled
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = {cls: self._plan(cls, at) for cls in PACKETS.values()}
+        return self._made.setdefault(key, {})
+
+    def plan(self, cls: type[ControlPacket], at: RuleContext) -> Plan:
+        """The plan for a packet of this class that comes now, as long as `of` has none."""
+        found = self.of(at)[cls] = self._plan(cls, at)
         return found
 
     def _plan(self, cls: type[ControlPacket], at: RuleContext) -> Plan:
@@ -195,7 +203,7 @@ class Plans:
             if issubclass(cls, rule.always) or (self._thorough and when in CONDITIONS):
                 when = None
             condition = None if when is None else CONDITIONS.get(when) or attrgetter(when)
-            bit = BITS.get(when, 0) if when is not None and cls in USUAL else 0
+            bit = 0 if when is None else BITS.get(when, 0)
             waiting = rule.code if rule.waits and not self._thorough else ""
             one = Question(rule, check, condition, bit, 0 if self._thorough else _signs(rule, cls), waiting)
             if rule.about is not None and cls is PACKETS[PacketType.PUBLISH] and not self._thorough:
@@ -225,4 +233,4 @@ def _follower(model: type[Model], cls: type[ControlPacket]) -> Follower:
         return Follower(model, None, 0)
     if name not in BITS:  # a sign, which no packet says by itself
         return Follower(model, None, SIGNS[name]) if name in SIGNS else Follower(model, attrgetter(name), 0)
-    return Follower(model, attrgetter(name), BITS[name] if cls in USUAL else 0)
+    return Follower(model, attrgetter(name), BITS[name])

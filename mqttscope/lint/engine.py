@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -35,7 +35,7 @@ from mqttscope.events import (
 )
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
-from mqttscope.lint.dispatch import Asked, Check, Group, Plan, checks_named, plans_of
+from mqttscope.lint.dispatch import Asked, Check, Group, Planned, checks_named, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality
@@ -51,8 +51,8 @@ from mqttscope.session.history import NEVER_NS, History, Violation
 
 __all__ = ["InternalError", "Linter", "scope_key"]
 
-C2S = Direction.CLIENT_TO_SERVER
-S2C = Direction.SERVER_TO_CLIENT
+C2S: Final = Direction.CLIENT_TO_SERVER
+S2C: Final = Direction.SERVER_TO_CLIENT
 _INDEX = re.compile(r"\[\d+\]")
 _OPENING: Final[int] = Needs.OPENING.value
 _SESSION_BIRTH: Final[int] = Needs.SESSION_BIRTH.value
@@ -245,7 +245,10 @@ class Linter:
             if event.timestamp_ns >= history.due_ns:
                 self._due(at, findings)
             self._judge(packet, at, findings)
-            history.apply(packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic)
+            history.apply(
+                packet, at.version, at.sender, at.receiver, at.from_client,
+                event.number, event.frame, event.timestamp_ns, event.topic,
+            )  # fmt: skip
         return findings
 
     def _malformed(self, event: MalformedEvent) -> list[Finding]:
@@ -265,8 +268,9 @@ class Linter:
         if found.packet is not None and found.complete:
             self._judge(found.packet, at, findings)
             at.history.apply(
-                found.packet, connection, direction, event.number, event.frame, event.timestamp_ns, event.topic
-            )
+                found.packet, at.version, at.sender, at.receiver, at.from_client,
+                event.number, event.frame, event.timestamp_ns, event.topic,
+            )  # fmt: skip
         at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
         return findings
 
@@ -316,12 +320,12 @@ class Linter:
 
     def _judge(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
         """Ask all rules about one packet, then move the models on."""
-        planned = at.planned
+        planned: Planned | None = at.planned
         if planned is None or at.planned_version is not at.version or at.planned_settled is not at.history.settled:
             planned = at.planned = self._plans.of(at)
             at.planned_version, at.planned_settled = at.version, at.history.settled
         memories = self.memories
-        plan: Plan = planned[type(packet)]
+        plan = planned.get(type(packet)) or self._plans.plan(type(packet), at)
         asked: Asked = plan.asked(signs_of(packet, at))
         history = at.history
         for one in asked.questions:
@@ -552,7 +556,7 @@ class Linter:
         if found is not None:
             return tuple([f"{version.text} {identifier}" for identifier in found])
         event = at.event
-        kind = event.type if isinstance(event, PacketEvent | MalformedEvent) and not report.overdue else None
+        kind = event.type if isinstance(event, (PacketEvent, MalformedEvent)) and not report.overdue else None
         sender = "server" if _blamed(report, at) is S2C else "client"
         key = rule.code, version, sender, kind, report.field
         known = self._cited.get(key)
@@ -583,6 +587,28 @@ class Linter:
             )
 
 
+class Relay:
+    """Feeds a linter, and passes on what others have to know of: findings, and events that are no good packets."""
+
+    def __init__(self, linter: Linter, tell: Callable[[Event, list[Finding]], object]) -> None:
+        """``tell`` takes an event with what was found in it."""
+        self.packets = 0
+        """Good packets that nothing was found in and that were not passed on: all but the first one of a capture."""
+        self._linter = linter
+        self._tell = tell
+        self._capture = ""
+
+    def feed(self, event: Event) -> None:
+        """Lint one event."""
+        found = self._linter.feed(event)
+        if type(event) is PacketEvent:
+            if not found and event.capture is self._capture:
+                self.packets += 1
+                return
+            self._capture = event.capture
+        self._tell(event, found)
+
+
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:
     """Rules that are not selected but whose findings selected rules need."""
     if any(rule.reads_findings for rule in rules):
@@ -594,7 +620,7 @@ def _unselected(rules: list[Rule]) -> Iterator[Rule]:
 
 def _is_located(report: Report, event: Looked) -> bool:
     """Whether a report is about something that one side sent here."""
-    return not (report.overdue or isinstance(event, ConnectionOpened | ConnectionDue | ConnectionClosed))
+    return not (report.overdue or isinstance(event, (ConnectionOpened, ConnectionDue, ConnectionClosed)))
 
 
 def _blamed(report: Report, at: RuleContext) -> Direction | None:

@@ -9,11 +9,11 @@ that answer a SUBSCRIBE are kept apart, as are topics of wills, which the server
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+from zlib import crc32
 
 from mqttscope.events import GapEvent
 from mqttscope.lint.broker_watch import SECOND_NS, Watch
@@ -36,7 +36,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.session.connection import Connection
 from mqttscope.session.matching import FAILURE
@@ -135,6 +135,55 @@ class Sent:
     """What clients got of it."""
     crowded: bool = False
     """Whether there was more than is remembered."""
+
+    # Written out, since one that is made for a dataclass stays interpreted.
+    def __init__(
+        self,
+        number: int,
+        topic: str,
+        checksum: int,
+        length: int,
+        qos: int,
+        timestamp_ns: int,
+        publisher: str,
+        key: ConnectionKey,
+        packet: int,
+        frame: int,
+        capture: str,
+        version: ProtocolVersion,
+        size: int,
+        told: Told | None,
+        expiry: int | None = None,
+        retain: bool = False,
+        again: bool = False,
+        resent: bool = False,
+        accepted_ns: int = 0,
+        refused: bool = False,
+        copies: dict[str, list[Copy]] | None = None,
+        crowded: bool = False,
+    ) -> None:
+        self.number = number
+        self.topic = topic
+        self.checksum = checksum
+        self.length = length
+        self.qos = qos
+        self.timestamp_ns = timestamp_ns
+        self.publisher = publisher
+        self.key = key
+        self.packet = packet
+        self.frame = frame
+        self.capture = capture
+        self.version = version
+        self.size = size
+        self.told = told
+        self.expiry = expiry
+        self.retain = retain
+        self.again = again
+        self.resent = resent
+        self.accepted_ns = accepted_ns
+        self.refused = refused
+        self.copies = {} if copies is None else copies
+        self.crowded = crowded
 
 
 @dataclass(slots=True)
@@ -293,10 +342,10 @@ class Messages(Watch):
                 self.publish(packet, at)
             else:
                 self.deliver(packet, at)
-        elif isinstance(packet, Puback | Pubrec | Pubcomp):
+        elif isinstance(packet, (Puback, Pubrec, Pubcomp)):
             if not at.from_client:
                 self._answer(packet, at)
-        elif isinstance(packet, Connect | Connack):
+        elif isinstance(packet, (Connect, Connack)):
             self.take(packet, at)
             if isinstance(packet, Connack) and not at.from_client:
                 if not packet.reason_code:
@@ -396,7 +445,7 @@ class Messages(Watch):
         else:
             known.skipped = True
             if packet.retain:
-                checksum = zlib.crc32(packet.payload)
+                checksum = crc32(packet.payload)
                 known.retained = self._sent(packet, checksum, known, at) if packet.payload else None
 
     def _holding(self, known: Topic) -> list[dict[tuple[str, str], Held]]:
@@ -407,7 +456,7 @@ class Messages(Watch):
         return table.holding(known.name, known.patterns)
 
     def _remember(self, packet: Publish, known: Topic, at: RuleContext) -> None:
-        checksum, identifier = zlib.crc32(packet.payload), packet.packet_identifier
+        checksum, identifier = crc32(packet.payload), packet.packet_identifier
         alike = known.contents.pop(checksum, None)
         if packet.dup and packet.qos and alike:
             for one in alike:
@@ -452,7 +501,7 @@ class Messages(Watch):
             () if not block else told(block),
         )  # fmt: skip
         if block:
-            one.expiry = block.message_expiry_interval
+            one.expiry = block.first(MESSAGE_EXPIRY_INTERVAL)
         one.resent, one.retain = packet.dup, packet.retain
         return one
 
@@ -609,7 +658,7 @@ class Messages(Watch):
     def _pair(self, packet: Publish, known: Topic, at: RuleContext) -> Pairing | None:
         if packet.missing or (known.skipped and self.table.strangers and at.key in self.table.strangers):
             return None  # a message that is not remembered may have waited for it
-        checksum, length = zlib.crc32(packet.payload), len(packet.payload)
+        checksum, length = crc32(packet.payload), len(packet.payload)
         if packet.retain and not at.history.subscriptions.match(known.name).retain_as_published:
             one = known.retained
             if one is None or one.checksum != checksum or one.length != length:
@@ -626,7 +675,7 @@ class Messages(Watch):
         known = self.topics.get(self.marked.get(topic, ""))
         if known is None or packet.missing or self.pairing(packet, at) is not None:
             return None
-        alike = known.contents.get(zlib.crc32(packet.payload), ())
+        alike = known.contents.get(crc32(packet.payload), ())
         found = [one for one in alike if one.length == len(packet.payload) and not one.refused]
         return found[-1] if found and not found[-1].crowded else None
 
@@ -640,7 +689,7 @@ class Messages(Watch):
             return
         for waiting in (self.expected.get(at.key), self.owed_to.get(at.key)):
             if waiting:
-                waiting.pop((name, zlib.crc32(packet.payload)), None)
+                waiting.pop((name, crc32(packet.payload)), None)
         if packet.missing:
             self.forget_topic(name)  # nobody can tell which message it is of
             return

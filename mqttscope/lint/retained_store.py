@@ -344,9 +344,13 @@ class RetainedStore(Watch):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
             for row in party.recent:
-                known = self.gone.pop(row.topic, ())
-                checksum = CUT if row.cut else row.checksum
-                self.gone[row.topic] = (*known, (checksum, row.timestamp_ns))[-MAX_GONE:]
+                one = (CUT if row.cut else row.checksum, row.timestamp_ns)
+                known = self.gone.get(row.topic)
+                if known is None:
+                    self.gone[row.topic] = (one,)
+                    continue
+                del self.gone[row.topic]  # those of the last messages stand last
+                self.gone[row.topic] = (*known, one)[-MAX_GONE:]
                 if len(known) == MAX_GONE:
                     self.lost_ns = max(self.lost_ns, known[0][1])
         if len(self.gone) > MAX_TOPICS:

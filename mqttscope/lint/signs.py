@@ -13,9 +13,28 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mqttscope.lint.context import RuleContext
+from mqttscope.lint.strings import has_odd_fields
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import (
+    Acknowledgement,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import BY_NAME
+from mqttscope.mqtt.topics import topic_filter_problem
 
 SECOND_NS: Final = 1_000_000_000
 
@@ -35,7 +54,7 @@ BITS: Final = {
     "odd_strings": ODD_STRINGS,
     "expires_or_retained": EXPIRES_OR_RETAINED,
 }
-"""What ``Rule.when`` may name of the packets that are `USUAL`, with its bit."""
+"""What ``Rule.when`` may name of packets, with its bit."""
 
 NOT_MINIMAL: Final = 1 << 8
 """Remaining Length takes more bytes than it needs."""
@@ -95,9 +114,28 @@ FOREIGN_IDENTIFIER: Final = 1 << 37
 """A PUBLISH has a Subscription Identifier of no subscription that matches."""
 WRONG_SENDER: Final = 1 << 38
 """The other side would have to send this type of packet."""
-ALL: Final = (1 << 40) - 1
-OF_ANY: Final = NOT_MINIMAL | OVERSIZED | SILENT | CARRIES | STATE_LOST | HEADER_FLAGS | FROM_SERVER
-"""The bits that are worked out for packets of every type."""
+DISCONNECTED: Final = 1 << 39
+"""The sender has sent DISCONNECT before."""
+REFUSED: Final = 1 << 40
+"""The server has refused the connection."""
+EARLY: Final = 1 << 41
+"""It comes before the CONNECT or the CONNACK that should come first."""
+AGAIN: Final = 1 << 42
+"""There was a CONNECT, or a CONNACK, or an answer to the same SUBSCRIBE or UNSUBSCRIBE before."""
+ODD_CONNECT: Final = 1 << 43
+"""Protocol name, flags or Client Identifier of a CONNECT are some that not every version allows."""
+WEBSOCKET: Final = 1 << 44
+"""A CONNECT comes through a WebSocket."""
+ODD_FILTER: Final = 1 << 45
+"""A SUBSCRIBE or UNSUBSCRIBE has no filter, or one that is empty, is shared, or has a wildcard or an option that is
+not allowed."""
+UNAVAILABLE: Final = 1 << 46
+"""The server has announced that it does not have some kind of subscription."""
+ODD_COUNT: Final = 1 << 47
+"""A SUBACK or UNSUBACK has not as many Reason Codes as there are filters."""
+ABOVE_REQUESTED: Final = 1 << 48
+"""A SUBACK grants a higher QoS than was asked for."""
+ALL: Final = (1 << 49) - 1
 SIGNS: Final = {
     "dup": DUP,
     "not_minimal": NOT_MINIMAL,
@@ -131,11 +169,21 @@ SIGNS: Final = {
     "from_server": FROM_SERVER,
     "foreign_identifier": FOREIGN_IDENTIFIER,
     "wrong_sender": WRONG_SENDER,
+    "disconnected": DISCONNECTED,
+    "refused": REFUSED,
+    "early": EARLY,
+    "again": AGAIN,
+    "odd_connect": ODD_CONNECT,
+    "websocket": WEBSOCKET,
+    "odd_filter": ODD_FILTER,
+    "unavailable": UNAVAILABLE,
+    "odd_count": ODD_COUNT,
+    "above_requested": ABOVE_REQUESTED,
 }
 """What ``Rule.signs`` may name, with its bit."""
-USUAL: Final = (Publish, Puback, Pubrec, Pubrel, Pubcomp, Pingreq, Pingresp)
-"""Packets of which all signs are worked out.  Others are few: they bear all signs but those of `OF_ANY`."""
 
+PROTOCOL_NAMES: Final = {3: "MQIsdp", 4: "MQTT", 5: "MQTT"}
+"""The protocol name that goes with each protocol level."""
 YES_OR_NO: Final = frozenset((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A))
 """Identifiers of properties that are 0 or 1, though they fill a byte."""
 NOT_ZERO: Final = {0x0B: "1 to 268,435,455", 0x21: "1 to 65,535", 0x27: "1 and more"}
@@ -160,9 +208,9 @@ def signs_of(packet: ControlPacket, at: RuleContext) -> int:
         if type(packet) is Pingreq or type(packet) is Pingresp:
             wrong = at.from_client is not (type(packet) is Pingreq)
             return _of_any(packet, at) | (WRONG_SENDER if wrong else 0)
-        if type(packet) in USUAL:
+        if isinstance(packet, Acknowledgement):
             return _of_acknowledgment(packet, at) | _of_any(packet, at)
-        return (ALL & ~OF_ANY) | _of_any(packet, at)
+        return _of_other(packet, at) | _of_any(packet, at)
     except (TypeError, ValueError, AttributeError, LookupError):  # a field that could not be read
         pass
     return ALL
@@ -190,12 +238,30 @@ def _of_any(packet: ControlPacket, at: RuleContext) -> int:
             found |= STATE_LOST
     else:
         found |= FROM_SERVER
+    if not at.history.settled:
+        found |= _of_unsettled(packet, at)
+    return found
+
+
+def _of_unsettled(packet: ControlPacket, at: RuleContext) -> int:
+    """What is said of packets before CONNECT and CONNACK were seen, or after a DISCONNECT."""
+    found, history = 0, at.history
+    if at.party.disconnect is not None:
+        found |= DISCONNECTED
+    connack = history.connack
+    if connack is not None and connack.reason_code:
+        found |= REFUSED
+    if at.from_client:
+        if (history.connect_sent is None or connack is None) and type(packet) is not Connect:
+            found |= EARLY
+    elif connack is None and type(packet) is not Connack:
+        found |= EARLY
     return found
 
 
 def _of_publish(packet: Publish, at: RuleContext) -> int:
     found = 0
-    qos = packet.qos
+    qos: int = packet.qos
     if packet.dup:
         found |= DUP
     if packet.retain:
@@ -215,10 +281,8 @@ def _of_publish(packet: Publish, at: RuleContext) -> int:
         if alias is None:
             found |= NAMELESS
     else:
-        if not name.isprintable():
-            found |= ODD_STRINGS | UNPRINTABLE
-        if "+" in name or "#" in name:
-            found |= ODD_STRINGS | WILDCARD
+        known = _TOPICS.get(name)
+        found |= _of_topic(name) if known is None else known
     if qos:
         found |= QOS
         identifier, sender = packet.packet_identifier, at.sender
@@ -259,6 +323,26 @@ def _of_publish(packet: Publish, at: RuleContext) -> int:
     return found
 
 
+MAX_TOPICS: Final = 10_000
+"""Topics of which the bits are remembered, since they recur."""
+LONGEST_TOPIC: Final = 256
+"""Characters of the longest of them."""
+_TOPICS: Final[dict[str, int]] = {}
+
+
+def _of_topic(name: str) -> int:
+    found = 0
+    if not name.isprintable():
+        found |= ODD_STRINGS | UNPRINTABLE
+    if "+" in name or "#" in name:
+        found |= ODD_STRINGS | WILDCARD
+    if len(name) <= LONGEST_TOPIC:
+        if len(_TOPICS) >= MAX_TOPICS:
+            _TOPICS.clear()
+        _TOPICS[name] = found
+    return found
+
+
 def _of_block(items: tuple[tuple[int, Any], ...]) -> int:
     found, seen = PROPERTIES, 0
     for number, value in items:
@@ -278,9 +362,9 @@ def _of_block(items: tuple[tuple[int, Any], ...]) -> int:
     return found
 
 
-def _of_acknowledgment(packet: Any, at: RuleContext) -> int:
+def _of_acknowledgment(packet: Acknowledgement, at: RuleContext) -> int:
     found = 0
-    identifier = packet.packet_identifier
+    identifier: int = packet.packet_identifier
     if packet.reason_code:
         found |= REASON_CODE
     block = packet.properties
@@ -310,4 +394,109 @@ def _of_acknowledgment(packet: Any, at: RuleContext) -> int:
             found |= ODD_ANSWER
     if len(waiting) > 1 and identifier in waiting and next(iter(waiting)) != identifier:
         found |= OUT_OF_ORDER
+    return found
+
+
+def _of_other(packet: Any, at: RuleContext) -> int:
+    """What is said of all packets but PUBLISH with its acknowledgments and pings."""
+    found = 0
+    block = packet.properties
+    if block is not None and block.items:
+        found |= _of_block(block.items)
+    if has_odd_fields(packet):
+        found |= ODD_STRINGS | UNPRINTABLE
+    if isinstance(packet, Connect):
+        found |= _of_connect(packet, at)
+    elif isinstance(packet, (Subscribe, Unsubscribe)):
+        found |= _of_request(packet, at)
+    elif isinstance(packet, (Suback, Unsuback)):
+        found |= _of_answer(packet, at)
+    elif isinstance(packet, (Connack, Disconnect, Auth)):
+        if packet.reason_code:
+            found |= REASON_CODE
+        if isinstance(packet, Connack):
+            found |= WRONG_SENDER if at.from_client else 0
+            found |= 0 if at.history.connack_sent is None else AGAIN
+        elif isinstance(packet, Disconnect):
+            found |= 0 if at.from_client else WRONG_SENDER
+    return found
+
+
+def _of_connect(packet: Connect, at: RuleContext) -> int:
+    found = 0 if at.from_client else WRONG_SENDER
+    if at.history.connect_sent is not None:
+        found |= AGAIN
+    if at.connection.websocket:
+        found |= WEBSOCKET
+    will = packet.will
+    if will is not None and will.properties is not None:
+        found |= _of_block(will.properties.items)
+    if (
+        packet.connect_flags is not None  # they do not follow from the other fields
+        or (packet.password is not None and packet.user_name is None)
+        or not (packet.client_identifier or packet.clean_start)
+        or PROTOCOL_NAMES.get(packet.protocol_level) != packet.protocol_name
+    ):
+        found |= ODD_CONNECT
+    return found
+
+
+def _of_request(packet: Subscribe | Unsubscribe, at: RuleContext) -> int:
+    found = 0 if at.from_client else WRONG_SENDER
+    identifier: int = packet.packet_identifier
+    if not identifier:
+        found |= ZERO_IDENTIFIER
+    if identifier in at.sender.exchanges:
+        found |= TAKEN
+    connection = at.connection
+    if not (
+        connection.wildcard_subscription_available
+        and connection.subscription_identifier_available
+        and connection.shared_subscription_available
+    ):
+        found |= UNAVAILABLE
+    if isinstance(packet, Subscribe):
+        rows = packet.subscriptions
+        odd = not rows or any(_is_odd(row) for row in rows)
+    else:
+        names = packet.topic_filters
+        odd = not names or any(_is_odd_filter(name) for name in names)
+    return found | (ODD_FILTER if odd else 0)
+
+
+def _is_odd(row: Subscription) -> bool:
+    return bool(row.reserved) or row.retain_handling == 3 or _is_odd_filter(row.topic_filter)
+
+
+def _is_odd_filter(name: str) -> bool:
+    if not name or name.startswith("$share"):
+        return True
+    return ("+" in name or "#" in name) and topic_filter_problem(name, shared=False) is not None
+
+
+def _of_answer(packet: Suback | Unsuback, at: RuleContext) -> int:
+    found = WRONG_SENDER if at.from_client else 0
+    identifier: int = packet.packet_identifier
+    if not identifier:
+        found |= ZERO_IDENTIFIER
+    kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
+    running = at.receiver.exchanges.get(identifier)
+    codes = packet.reason_codes
+    if running is None or running.kind != kind:
+        found |= ODD_ANSWER
+    elif codes is not None and len(codes) != running.filters:
+        found |= ODD_COUNT
+    request = at.history.subscriptions.request_for(identifier, kind)
+    if request is None:
+        return found
+    if request.answers:
+        found |= AGAIN
+    if codes is None:
+        return found
+    if len(codes) != len(request.topic_filters):
+        found |= ODD_COUNT
+    elif isinstance(packet, Suback):
+        for asked, code in zip(request.maximum_qos, codes, strict=False):
+            if asked < code <= 2:
+                found |= ABOVE_REQUESTED
     return found

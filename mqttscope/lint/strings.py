@@ -55,6 +55,11 @@ def has_odd_strings(packet: Any) -> bool:
     if type(packet) is Publish:
         name = packet.topic_name
         return not name.isprintable() or "+" in name or "#" in name or not name
+    return has_odd_fields(packet)
+
+
+def has_odd_fields(packet: Any) -> bool:
+    """The same of strings that are no properties, for any packet but PUBLISH."""
     others = _OTHERS.get(type(packet))
     return others is not None and any(not text.isprintable() for _, text in others(packet))
 

@@ -32,7 +32,8 @@ SLICES = 4
 
 def patience_ns(rule: Rule, name: str = "timeout") -> int:
     """A setting in seconds, in nanoseconds."""
-    return round(float(rule.set[name]) * SECOND_NS)
+    seconds = rule.set[name]
+    return seconds * SECOND_NS if type(seconds) is int else round(float(seconds) * SECOND_NS)
 
 
 def side_name(direction: Direction) -> str:

@@ -4,7 +4,7 @@
 could be read.  `trace` gives the byte spans of the fields, `encode` writes a packet from its fields without judging
 them.
 
-PUBLISH and its acknowledgements are most of all traffic, so their decoders are written out.  They give what
+PUBLISH, its acknowledgements and pings are most of all traffic, so their decoders are written out.  They give what
 `declare.plan` makes of the declarations and leave to it whatever is not plain; a test compares both.
 """
 
@@ -30,7 +30,7 @@ from mqttscope.mqtt.declare import (
     plan,
     qos_fault,
 )
-from mqttscope.mqtt.packets import Acknowledgement, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Acknowledgement, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import EMPTY, reader
 from mqttscope.mqtt.wire import Fault, counted, read_u16, read_utf8
 
@@ -50,14 +50,19 @@ def decoder(kind: int, version: ProtocolVersion) -> Decoder:
     cls = PACKETS[kind]
     if cls is Puback or cls is Pubrec or cls is Pubrel or cls is Pubcomp:
         return _acknowledgement(cls, version)
+    if cls is Pingreq or cls is Pingresp:
+        return _ping(cls, version)
     return plan(cls, version)
 
 
 _read_block: Final = reader(PacketType.PUBLISH)
 
 
-def read_publish(raw: bytes, position: int, *, five: bool) -> Publish:
-    """A PUBLISH whose body begins at ``position``; ``five``: of 5.0.  Raises `Fault` where it breaks the layout."""
+def read_publish(raw: bytes, position: int, *, five: bool, into: Publish | None = None) -> Publish:
+    """A PUBLISH whose body begins at ``position``; ``five``: of 5.0.  Raises `Fault` where it breaks the layout.
+
+    ``into``: one that nobody needs any more, which is filled and returned in the place of a new one.
+    """
     flags = raw[0]
     qos = flags >> 1 & 3
     if qos == 3:
@@ -81,7 +86,7 @@ def read_publish(raw: bytes, position: int, *, five: bool) -> Publish:
             after += 1
         else:
             properties, after = _read_block(raw, after, end)
-    made: Publish = _new(Publish)
+    made: Publish = _new(Publish) if into is None else into
     made.dup = flags & 8 != 0
     made.qos = qos
     made.retain = flags & 1 != 0
@@ -131,6 +136,23 @@ def _acknowledgement(cls: type[Acknowledgement], version: ProtocolVersion) -> De
         if len(raw) != 4 or position != 2 or raw[0] != first:
             return planned(raw, position)
         return short_acknowledgement(make, raw)
+
+    return decode
+
+
+def _ping(cls: type[ControlPacket], version: ProtocolVersion) -> Decoder:
+    planned = plan(cls, version)
+    first = cls.packet_type << 4 | cls.fixed_flags
+    make = partial(cls.__new__, cls)
+
+    def decode(raw: bytes, position: int) -> ControlPacket:
+        if len(raw) != 2 or raw[0] != first:
+            return planned(raw, position)
+        made = make()
+        made.raw = raw
+        made.header_flags = None
+        made.missing = 0
+        return made
 
     return decode
 
@@ -446,6 +468,10 @@ class SpanIndex:
             end = start + 2 + int.from_bytes(self.raw[start : start + 2], "big")
             if start > 0 and end <= min(last, len(self.raw)):
                 return Span(path, start, end)
+        if wanted == "client_identifier" and type(packet) is packets.Connect and packet.client_identifier:
+            start, end = _client_identifier_in(self.raw)
+            if self.raw[start + 2 : end] == packet.client_identifier.encode("utf-8", "surrogateescape"):
+                return Span(path, start, end)
         found = self._places.get(wanted) if self.spans else None
         return None if found is None else Span(path, *found)
 
@@ -453,6 +479,15 @@ class SpanIndex:
 def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Span | None:
     """Span of one field by its path, for who wants only one: a `SpanIndex` is made for it."""
     return SpanIndex(packet.raw, version).of(packet, path)
+
+
+def _client_identifier_in(raw: bytes) -> tuple[int, int]:
+    """Where the Client Identifier of a CONNECT begins and ends, if there is no fault in the layout before it."""
+    body = max(packet_end(raw, 0, len(raw))[0], 0)
+    start = body + 2 + int.from_bytes(raw[body : body + 2], "big") + 4  # protocol name, level, flags, Keep Alive
+    if connect_version(raw, body) is ProtocolVersion.V5:
+        _, start = packet_end(raw, start - 1, len(raw))  # properties have their length before them as a packet does
+    return start, start + 2 + int.from_bytes(raw[start : start + 2], "big")
 
 
 _PARTS: Final = re.compile(r"[.\[]")

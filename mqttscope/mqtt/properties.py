@@ -75,6 +75,7 @@ PROPERTIES: Final[tuple[Property, ...]] = (
 
 BY_IDENTIFIER: Final[dict[int, Property]] = {row.identifier: row for row in PROPERTIES}
 BY_NAME: Final[dict[str, Property]] = {row.name: row for row in PROPERTIES}
+MESSAGE_EXPIRY_INTERVAL: Final = BY_NAME["message_expiry_interval"].identifier
 SUBSCRIPTION_IDENTIFIER: Final = BY_NAME["subscription_identifier"].identifier
 TOPIC_ALIAS: Final = BY_NAME["topic_alias"].identifier
 USER_PROPERTY: Final = BY_NAME["user_property"].identifier

@@ -109,11 +109,11 @@ class PacketStream:
         """Whether it holds bytes, or passes over some, of which nothing was said yet."""
         return bool(self.held or self.searching or self.skip)
 
-    def whole(self, data: bytes) -> ControlPacket | None:
+    def whole(self, data: bytes, into: Publish | None = None) -> ControlPacket | None:
         """Take bytes that are exactly one well-formed packet, as they nearly always are.
 
         ``None`` where they are not, or where the stream is not between two packets: then nothing was taken, and `feed`
-        has to.
+        has to.  ``into`` is as in `codec.read_publish`.
         """
         if self.held or self.searching or self.skip or len(data) < 2:
             return None
@@ -129,7 +129,7 @@ class PacketStream:
         kind = data[0] >> 4
         try:
             if kind == _PUBLISH:
-                return read_publish(data, body, five=self.version is V5)
+                return read_publish(data, body, five=self.version is V5, into=into)
             if length == _SHORT_LENGTH and body == _SHORT_LENGTH:
                 make = SHORT.get(data[0])
                 if make is not None:

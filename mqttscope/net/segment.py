@@ -131,6 +131,12 @@ def group_key(key: bytes) -> bytes:
     return plain_key(flow_key(key))
 
 
+def endpoint_sum(key: bytes) -> int:
+    """The sum of the words of addresses and ports: a number that all segments share which may belong to one flow."""
+    plain = plain_key(key)
+    return sum(plain[0::2]) * 256 + sum(plain[1::2])
+
+
 def flow_key(key: bytes) -> bytes:
     """The key that both directions of a flow share: that of the direction which sorts first."""
     return min(key, reverse_key(key))
@@ -139,9 +145,10 @@ def flow_key(key: bytes) -> bytes:
 def endpoints(key: bytes) -> tuple[str, str]:
     """Source and destination of a direction key as text: ``10.0.0.4:51234``, ``[fd00::1]:1883``."""
     if is_ipv4_key(key):
+        # What `IPv4Address` says too, in many times as long.
         return (
-            f"{IPv4Address(key[0:4])}:{int.from_bytes(key[8:10], 'big')}",
-            f"{IPv4Address(key[4:8])}:{int.from_bytes(key[10:12], 'big')}",
+            f"{key[0]}.{key[1]}.{key[2]}.{key[3]}:{key[8] << 8 | key[9]}",
+            f"{key[4]}.{key[5]}.{key[6]}.{key[7]}:{key[10] << 8 | key[11]}",
         )
     return (
         f"[{IPv6Address(key[0:16])}]:{int.from_bytes(key[32:34], 'big')}",

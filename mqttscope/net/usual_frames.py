@@ -161,3 +161,34 @@ def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes
     if at != start and (stop - start < 74 or begin[:2] != _ONE_TAG or data[at + 12 : at + 15] != _PLAIN_IPV4):
         return b""
     return data[at + 26 : at + 38] if data[at + 23] == _TCP and data[at + 20 : at + 22] in _WHOLE else b""
+
+
+def plain_sum(data: bytes, start: i64, stop: i64, link_type: i64) -> i64:
+    """`segment.endpoint_sum` of what `plain_endpoints` says, without making it; -1 where the frame is not usual.
+
+    Once compiled this takes a tenth of the time, and many times as long before.
+    """
+    size = stop - start
+    if link_type != 1 or size < 54:
+        return -1
+    at = start
+    kind = u16(data, at + 12)
+    if kind == _TAG and size >= 74:
+        at += 4
+        kind = u16(data, at + 12)
+    elif kind == _IP6:
+        if size < 74 or data[at + 14] != _IPV6_WITHOUT_CLASS or data[at + 20] != _TCP:
+            return -1
+        return _sum(data, at + 22, 18)
+    if kind != _IP4 or data[at + 14] != _IPV4_WITHOUT_OPTIONS or data[at + 23] != _TCP or u16(data, at + 20) & 0xBFFF:
+        return -1
+    return _sum(data, at + 26, 6)
+
+
+def _sum(data: bytes, at: i64, words: i64) -> i64:
+    total: i64 = 0
+    end = at + 2 * words
+    while at < end:
+        total += u16(data, at)
+        at += 2
+    return total

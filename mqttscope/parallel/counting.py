@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionOpened, Event, PacketEvent
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.mqtt.packets import Publish
+from mqttscope.net.frame import CaptureNotice, Frame, FrameSink
 from mqttscope.parallel.counts import Counts
 from mqttscope.parallel.crew import Outlet, Stop
 from mqttscope.parallel.lines import NOTICE, Frames, noted
 from mqttscope.parallel.merge import BATCH_BYTES, ENTRY_BYTES, EVERYTHING, Entries, Sender
-from mqttscope.parallel.walk import IndivisibleError, Share, Walk
+from mqttscope.parallel.walk import IndivisibleError, Share, ShareSink, Walk
 from mqttscope.session.connection import Connection
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Window
@@ -39,7 +39,6 @@ ENDED: Final = -25
 _CAPTURES: Final = 1 << 22
 """More than there are numbers of captures."""
 _SECOND: Final = 1_000_000_000
-_PUBLISH: Final = PacketType.PUBLISH
 
 Choose = Callable[[Iterable[Event]], Iterator[Event]]
 
@@ -76,6 +75,8 @@ class ShareStatistics(Statistics):
         self._stop = stop
         self._share = share
         self._sender = sender
+        self.shown = 0
+        """Events that were counted."""
         self._window = Uncounted()
         self._topic_codes: dict[str | None, int] = {}
         self._capture_codes: dict[str, int] = {}
@@ -86,50 +87,53 @@ class ShareStatistics(Statistics):
         return self._releases
 
     def frames(self, source: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
-        """Pass frames on; count those of this share, which are every so many."""
-        number, count = self._share.number, self._share.count
+        """Pass frames on; count those of this share, which are every so many, unless a sink has counted them."""
+        walk = self._sender.walk
         name, row = "", self.other_capture
-        for at, frame in enumerate(source):
+        for frame in source:
             if self._stop.asked:
                 return
             if type(frame) is Frame:
                 if frame.capture != name or not name:
                     name = frame.capture
                     row = self._capture_row(name)
-                if at % count == number:
-                    row.frames += 1
-                    row.frame_bytes += frame.original_length
-                    row.captured_bytes += len(frame.data)
-                    now = frame.timestamp_ns
-                    if row.last_ns is None or now > row.last_ns:
-                        row.last_ns = now
-                    if row.first_ns is None or now < row.first_ns:
-                        row.first_ns = now
+                if walk.offered != (frame.number, frame.capture):
+                    self.count_frame(row, frame.number, frame.timestamp_ns, frame.original_length, len(frame.data))
             yield frame
 
-    def run(self, events: Iterable[Event]) -> int:
-        """Count all events; returns how many there were."""
-        sender, count = self._sender, 0
+    def count_frame(self, row: CaptureRow, number: int, now: int, original_length: int, captured_length: int) -> None:
+        """Count a frame of a capture if it is of those that this share counts."""
+        if number % self._share.count != self._share.number:
+            return
+        row.frames += 1
+        row.frame_bytes += original_length
+        row.captured_bytes += captured_length
+        if row.last_ns is None or now > row.last_ns:
+            row.last_ns = now
+        if row.first_ns is None or now < row.first_ns:
+            row.first_ns = now
+
+    def count(self, event: Event) -> None:
+        """Count an event, and send what the order of all packets needs of it."""
+        sender = self._sender
         walk = sender.walk
-        for event in events:
-            count += 1
-            self.feed(event)
-            if type(event) is PacketEvent:
-                packet = event.packet
-                code = self._capture_codes.get(event.capture) or self._capture_code(event.capture)
-                if packet.packet_type == _PUBLISH:
-                    code += (self._topic_codes.get(event.topic) or self._topic_code(event)) * _CAPTURES
-                places = sender.places
-                if walk.rank is not None:
-                    sender.ranks[len(places)] = walk.rank
-                places.append(walk.place)
-                sender.texts.append(event.timestamp_ns)
-                sender.codes.append(len(packet.raw) + packet.missing)
-                sender.more.append(code)
-                sender.size += ENTRY_BYTES
-                if sender.size >= BATCH_BYTES:
-                    sender.send(walk.place)
-        return count
+        self.shown += 1
+        self.feed(event)
+        if type(event) is PacketEvent:
+            packet = event.packet
+            code = self._capture_codes.get(event.capture) or self._capture_code(event.capture)
+            if type(packet) is Publish:
+                code += (self._topic_codes.get(event.topic) or self._topic_code(event)) * _CAPTURES
+            places = sender.places
+            if walk.rank is not None:
+                sender.ranks[len(places)] = walk.rank
+            places.append(walk.place)
+            sender.texts.append(event.timestamp_ns)
+            sender.codes.append(len(packet.raw) + packet.missing)
+            sender.more.append(code)
+            sender.size += ENTRY_BYTES
+            if sender.size >= BATCH_BYTES:
+                sender.send(walk.place)
 
     def parts(self, counts: Counts) -> Parts:
         """What was counted."""
@@ -177,6 +181,37 @@ class ShareStatistics(Statistics):
         self._sender.add("", ENDED, (self._share.number, pickle.dumps((row, outcomes))), 2 * ENTRY_BYTES)
 
 
+class CountingSink(ShareSink):
+    """The fast path of a share that counts the frames it is offered, whosever they are."""
+
+    def __init__(
+        self, walk: Walk, statistics: ShareStatistics, feed: Callable[[Event], object], *, timed: bool
+    ) -> None:
+        """As `ShareSink`."""
+        super().__init__(walk, feed, timed=timed)
+        self._statistics = statistics
+        self._capture = ""
+        self._row = statistics.other_capture
+
+    def take(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        number: int,
+        timestamp_ns: int,
+        link_type: int,
+        original_length: int,
+        capture: str,
+    ) -> bool:
+        """As `FrameSink.take`."""
+        if capture != self._capture or not capture:
+            self._capture = capture
+            self._row = self._statistics._capture_row(capture)
+        self._statistics.count_frame(self._row, number, timestamp_ns, original_length, end - start)
+        return super().take(data, start, end, number, timestamp_ns, link_type, original_length, capture)
+
+
 def count_share(
     share: Share, outlet: Outlet, frames: Frames, dissector: Dissector, choose: Choose | None, matched: list[bool],
     *, timed: bool,
@@ -190,18 +225,29 @@ def count_share(
     sender = Sender(outlet, walk)
     statistics = ShareStatistics(share, sender, Stop())
 
-    def events() -> Iterator[Event]:
-        for event in walk.events(statistics.frames(frames(None)), timed=timed):
-            if type(event) is not PacketEvent:
-                if noted(event, sender, statistics.limited):
-                    continue
-                if isinstance(event, ConnectionOpened):
-                    sender.add("", OPENED, share.number)
-            yield event
+    def is_told(event: Event) -> bool:
+        """Whether the parent is told of an event, which then is not counted here."""
+        if type(event) is not PacketEvent:
+            if noted(event, sender, statistics.limited):
+                return True
+            if isinstance(event, ConnectionOpened):
+                sender.add("", OPENED, share.number)
+        return False
 
-    shown = statistics.run(events() if choose is None else choose(events()))
+    def take(event: Any) -> None:
+        if not is_told(event):
+            statistics.count(event)
+
+    def events(sink: FrameSink | None) -> Iterator[Event]:
+        for event in walk.events(statistics.frames(frames(sink)), timed=timed):
+            if not is_told(event):
+                yield event
+
+    found_events = choose(events(None)) if choose else events(CountingSink(walk, statistics, take, timed=timed))
+    for event in found_events:
+        statistics.count(event)
     sender.send(EVERYTHING)
-    found = statistics.parts(Counts.of(walk, shown))
+    found = statistics.parts(Counts.of(walk, statistics.shown))
     found.matched = matched[0]
     return found
 

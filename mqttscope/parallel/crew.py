@@ -100,8 +100,10 @@ Work = Callable[[Share, Outlet], object]
 class Crew:
     """The processes at work.  A context manager: none is left after it."""
 
-    def __init__(self, count: int, work: Work) -> None:
+    def __init__(self, count: int, work: Work, *, jobs: int | None = None) -> None:
+        """``jobs``: how many processes the user knows of, this one perhaps among them."""
         self.count = count
+        self._jobs = jobs or count
         self._work = work
         self._pipes: dict[int, int] = {}
         """Descriptor that is read -> number of the process."""
@@ -200,7 +202,7 @@ class Crew:
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with code {status}"
         raise WorkerLostError(
-            f"a process of --jobs {self.count} {how}, so that the rest is missing; --jobs 1 needs less memory"
+            f"a process of --jobs {self._jobs} {how}, so that the rest is missing; --jobs 1 needs less memory"
         )
 
 

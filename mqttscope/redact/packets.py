@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqttscope.mqtt.codec import decode, packet_end, trace
 from mqttscope.mqtt.constants import RESERVED, MalformedReason, PacketType, ProtocolVersion
@@ -35,7 +36,7 @@ _HOLDERS = (PacketType.CONNACK, PacketType.DISCONNECT, PacketType.AUTH)
 _SECRETIVE = (PacketType.CONNECT, *_HOLDERS)
 _LEVELS = (*ProtocolVersion, *BRIDGE_LEVELS)
 _NAMES = (b"MQTT", b"MQIsdp")
-DISGUISED = frozenset(("MQTT", "MQIsdp"))
+DISGUISED: Final = frozenset(("MQTT", "MQIsdp"))
 """Topics that a CONNECT has when its first byte says PUBLISH."""
 _CONNECT = re.compile(rb"\x00\x04MQTT|\x00\x06MQIsdp", re.IGNORECASE)
 _HTTP = re.compile(

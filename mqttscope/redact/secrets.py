@@ -239,6 +239,10 @@ def _credentials(kinds: int) -> re.Pattern[bytes]:
     return re.compile(b"|".join(form for kind, form in _FORMS.items() if kind & kinds), re.DOTALL)
 
 
+_ACCESS: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")
+"""How access tokens of one kind begin: less would be in many payloads of a few kilobytes."""
+
+
 def suspicions(data: bytes) -> int:
     """The kinds of credentials that a payload may hold."""
     # Text is searched faster than bytes, and small letters are made faster of bytes.
@@ -268,7 +272,7 @@ def _suspicions(text: str, low: str) -> int:
             found |= AWS_KEY
         if "AIza" in text:
             found |= ACCESS_TOKEN
-    if ("x" in low and "xox" in text) or ("_" in text and "gh" in text):
+    if ("x" in low and "xox" in text) or ("_" in text and "gh" in text and any(one in text for one in _ACCESS)):
         found |= ACCESS_TOKEN
     return found
 

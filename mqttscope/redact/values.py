@@ -75,8 +75,11 @@ def without_names_of(packet: ControlPacket) -> ControlPacket:
         name = starred_name(packet.topic_name)
         return packet if name == packet.topic_name else replace(packet, topic_name=name)
     if isinstance(packet, Subscribe) and packet.subscriptions:
-        rows = [replace(one, topic_filter=starred_name(one.topic_filter)) for one in packet.subscriptions]
-        return packet if rows == list(packet.subscriptions) else replace(packet, subscriptions=rows)
+        names = [starred_name(one.topic_filter) for one in packet.subscriptions]
+        if names == [one.topic_filter for one in packet.subscriptions]:
+            return packet
+        rows = [replace(one, topic_filter=name) for one, name in zip(packet.subscriptions, names, strict=True)]
+        return replace(packet, subscriptions=rows)
     if isinstance(packet, Unsubscribe) and packet.topic_filters:
         names = [starred_name(one) for one in packet.topic_filters]
         return packet if names == list(packet.topic_filters) else replace(packet, topic_filters=names)

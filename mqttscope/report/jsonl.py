@@ -26,7 +26,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt.constants import REASON_CODES, Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Acknowledgement, Pingreq, Pingresp, Publish
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, text, view
 from mqttscope.net.frame import CaptureError
@@ -252,6 +252,9 @@ LONGEST_KEPT: Final = 512
 """Characters of the longest JSON of a topic or a property block that is kept."""
 CONNECTIONS_KEPT: Final = 10_000
 """Connections whose part of the line is kept."""
+PAYLOADS_KEPT: Final = 1 << 20
+"""Bytes of payloads and characters of their JSON that are kept: a message comes from its publisher, and again for each
+subscriber."""
 FORMS_KEPT: Final = 4_096
 """Forms of payloads of which it is kept how they are written."""
 LONGEST_FORM: Final = 512
@@ -268,8 +271,13 @@ _FLAGS: Final = tuple(
     f'"dup":{"true" if bits & 8 else "false"},"qos":{bits >> 1 & 3},"retain":{"true" if bits & 1 else "false"}'
     for bits in range(16)
 )
-_ACKNOWLEDGEMENTS: Final = frozenset((Puback, Pubrec, Pubrel, Pubcomp))
-_PINGS: Final = frozenset((Pingreq, Pingresp))
+_NO_PROPERTIES: Final = ',"payload":'
+"""What stands between the Packet Identifier and the payload of a PUBLISH without properties."""
+_PACKET: Final = ',"packet":'
+_UNIDENTIFIED: Final = ',"packet_identifier":null'
+_BEFORE_TOPIC: Final = '}},"topic":'
+"""What stands between the value of a payload and the resolved topic."""
+_END: Final = "}\n"
 
 _DIGITS: Final = b"0123456789"
 _UNUSUAL: Final = 0
@@ -283,7 +291,7 @@ _ESCAPED: Final = 3
 
 
 class _Introduction:
-    """The parts of a line that name a connection."""
+    """The parts of a line that name a connection, up to the number of the packet."""
 
     __slots__ = ("from_client", "from_server", "revision")
 
@@ -305,8 +313,10 @@ class PacketLines:
     """Makes the line of each packet, and the envelope of other events.
 
     What recurs is made once and kept, as far as the limits above allow: the second of the time, what names the
-    connection (until that changes), what follows from the first bytes of the packet, topics and property blocks, and
-    how payloads of one form are written: of those that differ in their digits alone.
+    connection (until that changes), what follows from the first bytes of the packet, topics, property blocks and
+    payloads, and how payloads of one form are written: of those that differ in their digits alone.  Parts have in them
+    what stands before and after them in every line, and a line is put together once: each piece costs as much as its
+    text.
     """
 
     def __init__(self, payload_limit: int, *, show_secrets: bool, names: Names | None = None) -> None:
@@ -319,8 +329,13 @@ class PacketLines:
         self._second_ns = -1 << 64
         """Where the second begins whose time is kept; at first one that no capture has."""
         self._time = self._second = ""
+        """What the line has before and after the nanoseconds in the second, up to those of the whole time."""
+        self._divided = False
+        """Whether the digits of the time are those of its second and of the nanoseconds after it, as since 1970."""
         self._connections: dict[int, _Introduction] = {}
         self._forms: dict[bytes, int] = {}
+        self._payloads: dict[bytes, str] = {}
+        self._payloads_left = PAYLOADS_KEPT
         self._starts: dict[bytes, str] = {}
         self._topics: dict[str, str] = {}
         self._blocks: dict[tuple[tuple[int, Any], ...], str] = {}
@@ -336,51 +351,50 @@ class PacketLines:
         if past_ns < 0 or past_ns >= _SECOND:
             past_ns = self._turn(timestamp_ns)
         fraction = str(_SECOND + past_ns)[1:]
+        nanoseconds = fraction if self._divided else str(timestamp_ns)
         named = self._connections.get(connection.number)
         if named is None or named.revision != connection.revision:
             named = self._introduce(connection)
+        naming = named.from_client if event.direction is _C2S else named.from_server
         raw = packet.raw
         start = self._starts.get(raw[:3])
         if start is None or packet.missing:
             start = self._start(raw, packet.missing)
-        # Before 1970 the digits of the time are not those of the second and of the nanoseconds after it.
-        nanoseconds = self._second + fraction if self._second else str(timestamp_ns)
+        if type(packet) is Publish and not connection.doubtful:
+            name, topic, payload = packet.topic_name, event.topic, packet.payload
+            shown = self._topics.get(name)
+            if shown is None and name not in DISGUISED:
+                shown = self._topic(name)
+            if shown is not None:
+                resolved = shown
+                if topic is not name:
+                    resolved = "null" if topic is None else self._topics.get(topic) or self._topic(topic)
+                identifier = packet.packet_identifier
+                identified = _UNIDENTIFIED if identifier is None else f',"packet_identifier":{identifier}'
+                properties = _NO_PROPERTIES
+                if connection.version is _V5:
+                    block = packet.properties or EMPTY
+                    properties = self._blocks.get(block.items) or self._block(block)
+                if packet.missing:
+                    value = self._cut(payload, packet.missing)
+                    end = f',"missing":{packet.missing}{_END}'
+                else:
+                    value, end = self._payloads.get(payload) or self._payload(payload), _END
+                return (
+                    f"{self._packet_opening}{event.frame}{self._time}{fraction}{self._second}{nanoseconds}{naming}"
+                    f"{event.number}{start}{shown}{identified}{properties}{value}{resolved}{end}"
+                )
         head = (
-            f'{self._packet_opening}{event.frame},"timestamp":"{self._time}.{fraction}Z",'
-            f'"timestamp_ns":{nanoseconds},{named.from_client if event.direction is _C2S else named.from_server},'
-            f'"packet":{event.number},"type":"{start}'
+            f"{self._packet_opening}{event.frame}{self._time}{fraction}{self._second}{nanoseconds}{naming}"
+            f"{event.number}{start}"
         )
-        if type(packet) is Publish and not connection.doubtful and (name := packet.topic_name) not in DISGUISED:
-            topic = event.topic
-            shown = resolved = self._topics.get(name) or self._topic(name)
-            if topic is not name:
-                resolved = "null" if topic is None else self._topics.get(topic) or self._topic(topic)
-            identifier = packet.packet_identifier
-            properties = ""
-            if connection.version is _V5:
-                block = packet.properties or EMPTY
-                properties = self._blocks.get(block.items) or self._block(block)
-            payload = packet.payload
-            if packet.missing or len(payload) > self.payload_limit:
-                if not self.show_secrets:
-                    payload = without_tokens(payload, self.payload_limit)
-                value = dumps_text(binary(payload, self.payload_limit, packet.missing))
-                missing = f',"missing":{packet.missing}' if packet.missing else ""
-                end = f'{value}}},"topic":{resolved}{missing}}}\n'
-            else:
-                end = f'{{"length":{len(payload)},{self._payload(payload)}}}}},"topic":{resolved}}}\n'
-            return (
-                f'{head}{shown},"packet_identifier":{"null" if identifier is None else identifier},{properties}'
-                f'"payload":{end}'
-            )
         if packet.header_flags is None:
-            if type(packet) in _ACKNOWLEDGEMENTS and not packet.properties:  # type: ignore[attr-defined]
-                identifier = packet.packet_identifier  # type: ignore[attr-defined]
+            if isinstance(packet, Acknowledgement) and not packet.properties:
+                identifier = packet.packet_identifier
                 if connection.version is not _V5:
                     return f'{head}{{"packet_identifier":{identifier}}}}}\n'
-                code = packet.reason_code or 0  # type: ignore[attr-defined]
-                return f'{head}{{"packet_identifier":{identifier},{_OUTCOMES[code]}'
-            if type(packet) in _PINGS:
+                return f'{head}{{"packet_identifier":{identifier},{_OUTCOMES[packet.reason_code or 0]}'
+            if isinstance(packet, Pingreq | Pingresp):
                 return f"{head}{{}}}}\n"
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
@@ -390,6 +404,26 @@ class PacketLines:
         return f"{head}{dumps_text(fields)}}}\n"
 
     def _payload(self, payload: bytes) -> str:
+        """A payload with its length, up to the resolved topic; kept, as far as the limit allows."""
+        if len(payload) > self.payload_limit:
+            return self._cut(payload, 0)
+        made = f'{{"length":{len(payload)},{self._content(payload)}{_BEFORE_TOPIC}'
+        size = len(payload) + len(made)
+        if size > self._payloads_left:
+            self._payloads.clear()
+            self._payloads_left = PAYLOADS_KEPT
+        if size <= self._payloads_left:
+            self._payloads[payload] = made
+            self._payloads_left -= size
+        return made
+
+    def _cut(self, payload: bytes, missing: int) -> str:
+        """The same of a payload that is longer than the limit, or that the capture does not have to its end."""
+        if not self.show_secrets:
+            payload = without_tokens(payload, self.payload_limit)
+        return f"{dumps_text(binary(payload, self.payload_limit, missing))[:-1]}{_BEFORE_TOPIC}"
+
+    def _content(self, payload: bytes) -> str:
         """How a payload within the limit is shown: ``text`` or ``hex``, with its value."""
         if len(payload) <= LONGEST_FORM and payload.isascii():
             # Without its digits it is like many others; no escape, no credential and no control character has one.
@@ -441,11 +475,11 @@ class PacketLines:
         if event.capture is not self._capture:
             self._open(event.capture)
         named = self._introduce(event.connection)
+        naming = named.from_client if event.direction is _C2S else named.from_server
         past_ns = self._turn(event.timestamp_ns)
         return (
-            f'{{"schema":{SCHEMA},"event":"{name}",{self._opening}{event.frame},'
-            f'"timestamp":"{self._time}.{past_ns:09d}Z","timestamp_ns":{event.timestamp_ns},'
-            f"{named.from_client if event.direction is _C2S else named.from_server}"
+            f'{{"schema":{SCHEMA},"event":"{name}",{self._opening}{event.frame}{self._time}{past_ns:09d}'
+            f'Z","timestamp_ns":{event.timestamp_ns}{naming[: -len(_PACKET)]}'
         )
 
     def forget(self, connection: Connection) -> None:
@@ -461,9 +495,10 @@ class PacketLines:
         """Go to another second; returns the nanoseconds in it."""
         second, past_ns = divmod(timestamp_ns, _SECOND)
         self._second_ns = timestamp_ns - past_ns
-        self._time = self._clock.iso(timestamp_ns).partition(".")[0]
+        self._time = f',"timestamp":"{self._clock.iso(timestamp_ns).partition(".")[0]}.'
         # Only then are all digits but the last nine those of the second.
-        self._second = str(second) if second > 0 else ""
+        self._divided = second > 0
+        self._second = f'Z","timestamp_ns":{second if second > 0 else ""}'
         return past_ns
 
     def _introduce(self, connection: Connection) -> _Introduction:
@@ -473,7 +508,8 @@ class PacketLines:
             if len(self._connections) >= CONNECTIONS_KEPT:
                 self._connections.clear()
             named = self._named or self.names
-            kept = _Introduction(connection.revision, named(connection, _C2S), named(connection, _S2C))
+            from_client, from_server = (f",{named(connection, one)}{_PACKET}" for one in (_C2S, _S2C))
+            kept = _Introduction(connection.revision, from_client, from_server)
             self._connections[connection.number] = kept
         return kept
 
@@ -499,7 +535,7 @@ class PacketLines:
             header += 1
         length = len(raw) + missing
         name = _NAMES[raw[0] >> 4]
-        start = f'{name}","length":{length},"remaining_length":{length - header},"{name}":'
+        start = f',"type":"{name}","length":{length},"remaining_length":{length - header},"{name}":'
         if name == "publish":
             start += f'{{{_FLAGS[raw[0] & 15]},"topic_name":'
         if header <= 3 and not missing:
@@ -509,15 +545,16 @@ class PacketLines:
         return start
 
     def _topic(self, topic: str) -> str:
+        """JSON of a topic; that of a payload in disguise is never kept, so that one that is kept is none."""
         made = dumps_text(shown_name(topic, show_secrets=self.show_secrets))
-        if len(made) <= LONGEST_KEPT:
+        if len(made) <= LONGEST_KEPT and topic not in DISGUISED:
             if len(self._topics) >= TEXTS_KEPT:
                 self._topics.clear()
             self._topics[topic] = made
         return made
 
     def _block(self, block: Properties) -> str:
-        made = f'"properties":{dumps_text(properties_view(block, self.payload_limit))},'
+        made = f',"properties":{dumps_text(properties_view(block, self.payload_limit))}{_NO_PROPERTIES}'
         # What a limit cut is short here, but may be long in the block.
         if len(made) <= LONGEST_KEPT and '"truncated"' not in made:
             if len(self._blocks) >= TEXTS_KEPT:

@@ -10,14 +10,15 @@ each packet after that packet was judged.  All tables are bounded.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import (
+    Acknowledgement,
     Auth,
     Connack,
     Connect,
@@ -25,12 +26,13 @@ from mqttscope.mqtt.packets import (
     Pingreq,
     Pingresp,
     Publish,
+    Pubrel,
     Suback,
     Subscribe,
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.mqtt.properties import TOPIC_ALIAS
+from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS
 from mqttscope.session.inflight import Exchange
 from mqttscope.session.subscriptions import Subscriptions
 
@@ -45,37 +47,13 @@ MAX_SHARED: Final = 256
 """Packet identifiers of each side that are remembered because two exchanges had them at a time."""
 MAX_RECENT: Final = 32
 """Messages of each side that are remembered by topic and content."""
-_PUBREL: Final = PacketType.PUBREL
 _SUBSCRIBE: Final = PacketType.SUBSCRIBE
 _UNSUBACK: Final = PacketType.UNSUBACK
-_FIRST_ANSWER: Final = 4
-_LAST_ANSWER: Final = 7
-"""PUBACK to PUBCOMP as plain numbers, which are compared more quickly."""
+_PUBLISH: Final = 3
+"""Types as plain numbers, which are compared more quickly."""
 _FIRST_REQUEST: Final = 8
 _LAST_REQUEST: Final = 11
 """SUBSCRIBE to UNSUBACK."""
-
-
-class Exchanging(Protocol):
-    """What is needed here of the state of a connection (`connection.Connection`)."""
-
-    @property
-    def version(self) -> ProtocolVersion:
-        """The version spoken."""
-
-    @property
-    def client_side(self) -> Side:
-        """What the client announced and has in flight."""
-
-    @property
-    def server_side(self) -> Side:
-        """The same of the server."""
-
-    def side(self, direction: Direction) -> Side:
-        """The side that sends in a direction."""
-
-    def receiver(self, direction: Direction) -> Side:
-        """The side that receives in a direction."""
 
 
 @dataclass(slots=True)
@@ -88,6 +66,14 @@ class Sent:
     position: int
     """Stream position of its sender after the segment that completed it; see `PeerHistory.position`."""
     reason_code: int = 0
+
+    # Written out, since one that is made for a dataclass stays interpreted; the same of others made for each message.
+    def __init__(self, packet: int, frame: int, timestamp_ns: int, position: int, reason_code: int = 0) -> None:
+        self.packet = packet
+        self.frame = frame
+        self.timestamp_ns = timestamp_ns
+        self.position = position
+        self.reason_code = reason_code
 
 
 @dataclass(slots=True)
@@ -104,6 +90,16 @@ class Ended:
     answers: int = 1
     """How many packets of that type answered it."""
 
+    def __init__(
+        self, exchange: Exchange, checksum: int, by: int, reason_code: int, answer: Sent, answers: int = 1
+    ) -> None:
+        self.exchange = exchange
+        self.checksum = checksum
+        self.by = by
+        self.reason_code = reason_code
+        self.answer = answer
+        self.answers = answers
+
 
 @dataclass(slots=True)
 class Message:
@@ -117,6 +113,16 @@ class Message:
     timestamp_ns: int
     cut: bool = False
     """Whether the capture does not have all of it, so that its content is not known."""
+
+    def __init__(
+        self, topic: str, checksum: int, length: int, packet: int, timestamp_ns: int, cut: bool = False
+    ) -> None:
+        self.topic = topic
+        self.checksum = checksum
+        self.length = length
+        self.packet = packet
+        self.timestamp_ns = timestamp_ns
+        self.cut = cut
 
 
 @dataclass(slots=True)
@@ -234,21 +240,7 @@ class PeerHistory:
         if checksum is None:
             ended = self.ended.get(before.packet_identifier)
             checksum = None if ended is None else ended.checksum
-        return checksum == zlib.crc32(packet.payload)
-
-
-_new_sent, _new_message, _new_ended = Sent.__new__, Message.__new__, Ended.__new__
-
-
-def _sent(packet: int, frame: int, timestamp_ns: int, position: int, reason_code: int) -> Sent:
-    """A `Sent`, without __init__: there is one for each acknowledgment."""
-    made: Sent = _new_sent(Sent)
-    made.packet = packet
-    made.frame = frame
-    made.timestamp_ns = timestamp_ns
-    made.position = position
-    made.reason_code = reason_code
-    return made
+        return checksum == crc32(packet.payload)
 
 
 C2S: Final = Direction.CLIENT_TO_SERVER
@@ -332,8 +324,12 @@ class History:
         ``alarm``: who says when the time has come; without it the rule is asked at the next event from then on.
         """
         times = self.asked_next if alarm is None else self.asked
-        times[code] = min(when_ns, times.get(code, NEVER_NS))
-        self.due_ns = min(self.due_ns, when_ns)
+        known_ns = times.get(code)
+        if known_ns is not None and known_ns <= when_ns:
+            return  # that time is noted, and its alarm is set
+        times[code] = when_ns
+        if when_ns < self.due_ns:
+            self.due_ns = when_ns
         if alarm is not None:
             alarm(when_ns)
 
@@ -437,47 +433,50 @@ class History:
     def apply(
         self,
         packet: ControlPacket,
-        connection: Exchanging,
-        direction: Direction,
+        version: ProtocolVersion,
+        own: Side,
+        peer: Side,
+        from_client: bool,
         number: int,
         frame: int,
         timestamp_ns: int,
         topic: str | None,
     ) -> None:
-        """Move on by one packet; the connection is still in the state before it."""
-        kind = packet.packet_type
-        if direction is C2S:
+        """Move on by one packet; the connection, with the ``own`` side of its sender, is in the state before it."""
+        if from_client:
             sender, receiver = self.client, self.server
-            if self.connack is None and kind not in (PacketType.CONNECT, PacketType.AUTH):
+            if self.connack is None and not isinstance(packet, (Connect, Auth)):
                 self.early += 1
         else:
             sender, receiver = self.server, self.client
-        which: int = kind
-        sender.counts[which] += 1
         sender.last_packet = number
         if sender.begun is not None:
             sender.begun = None
         if type(packet) is Publish:
+            sender.counts[_PUBLISH] += 1
             block = packet.properties
             if block is not None and block.items:
                 alias = block.first(TOPIC_ALIAS)
                 if alias is not None:
-                    limit = connection.receiver(direction).topic_alias_maximum
-                    sender.odd_aliases += not 0 < alias <= limit or not topic
+                    sender.odd_aliases += not 0 < alias <= peer.topic_alias_maximum or not topic
             if packet.qos:
-                self._share(packet, connection.side(direction), sender, number)
+                self._share(packet, own, sender, number)
             self._publish(packet, sender, receiver, number, timestamp_ns, topic)
-        elif kind is _PUBREL:
-            self._release(packet.packet_identifier, sender, receiver, number)  # type: ignore[attr-defined]
-        elif _FIRST_ANSWER <= which <= _LAST_ANSWER:
-            answered = connection.server_side if sender is self.client else connection.client_side
-            sent = _sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)  # type: ignore[attr-defined]
-            self._acknowledge(packet.packet_identifier, kind, answered, sender, receiver, sent)  # type: ignore[attr-defined]
+            return
+        kind = packet.packet_type
+        which: int = kind
+        sender.counts[which] += 1
+        if isinstance(packet, Acknowledgement):
+            if type(packet) is Pubrel:
+                self._release(packet.packet_identifier, sender, receiver, number)
+            else:
+                sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)
+                self._acknowledge(packet.packet_identifier, kind, peer, sender, receiver, sent)
         elif _FIRST_REQUEST <= which <= _LAST_REQUEST:
-            self._share(packet, connection.side(direction), sender, number)
+            self._share(packet, own, sender, number)
             place = Sent(number, frame, timestamp_ns, sender.position)
-            shared = connection.version is ProtocolVersion.V5
-            self._subscription(packet, place, from_client=sender is self.client, shared=shared)
+            shared = version is ProtocolVersion.V5
+            self._subscription(packet, place, from_client=from_client, shared=shared)
         else:
             self._other(packet, sender, receiver, number, frame, timestamp_ns)
 
@@ -490,23 +489,17 @@ class History:
         timestamp_ns: int,
         topic: str | None,
     ) -> None:
-        checksum = zlib.crc32(packet.payload)
+        payload: bytes = packet.payload
+        checksum = crc32(payload)
         if topic is not None:
             recent = sender.recent
-            # Without __init__: there is one for each message.
-            message: Message = _new_message(Message)
-            message.topic = topic
-            message.checksum = checksum
-            message.length = len(packet.payload)
-            message.packet = number
-            message.timestamp_ns = timestamp_ns
-            message.cut = packet.missing != 0
-            recent.append(message)
+            recent.append(Message(topic, checksum, len(payload), number, timestamp_ns, packet.missing != 0))
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
             if packet.retain and receiver is self.client and not packet.dup:
                 self.subscriptions.retained_sent(topic, timestamp_ns)
-        qos, identifier = packet.qos, packet.packet_identifier
+        qos: int = packet.qos
+        identifier = packet.packet_identifier
         if qos > sender.highest_qos:
             sender.highest_qos = qos
         if not qos or identifier is None:
@@ -517,7 +510,7 @@ class History:
         sender.checksums[identifier] = checksum
         sender.positions[identifier] = sender.position
         block = packet.properties
-        expiry = None if block is None or not block.items else block.message_expiry_interval
+        expiry = None if block is None or not block.items else block.first(MESSAGE_EXPIRY_INTERVAL)
         if expiry is not None:
             sender.expiries[identifier] = expiry
         elif sender.expiries:
@@ -531,7 +524,7 @@ class History:
     def _share(self, packet: Any, side: Side, party: PeerHistory, number: int) -> None:
         """Note a packet identifier that is taken while something else has it, repeats of the same left out."""
         running = side.exchanges.get(packet.packet_identifier)
-        if running is None or not isinstance(packet, Publish | Subscribe | Unsubscribe):
+        if running is None or not isinstance(packet, (Publish, Subscribe, Unsubscribe)):
             return
         if isinstance(packet, Publish):
             if packet.dup and running.kind == "publish" and running.qos == packet.qos:
@@ -607,15 +600,8 @@ class History:
                 other.surplus = answered.in_flight - 1
             ended = other.ended
             ended.pop(identifier, None)
-            # Without __init__: there is one for each message with an answer.
-            made: Ended = _new_ended(Ended)
-            made.exchange = running
-            made.checksum = other.checksums.pop(identifier, 0)
-            made.by = kind
-            made.reason_code = sent.reason_code
-            made.answer = sent
-            made.answers = 1
-            ended[identifier] = made
+            checksum = other.checksums.pop(identifier, 0)
+            ended[identifier] = Ended(running, checksum, kind, sent.reason_code, sent)
             other.positions.pop(identifier, None)
             if len(ended) > MAX_ENDED:
                 del ended[next(iter(ended))]
@@ -649,7 +635,7 @@ class History:
     ) -> None:
         """Packets that are few."""
         code = getattr(packet, "reason_code", None) or 0
-        sent = _sent(number, frame, timestamp_ns, sender.position, code)
+        sent = Sent(number, frame, timestamp_ns, sender.position, code)
         if isinstance(packet, Connect):
             if self.connect is None:
                 self.connect = packet

@@ -104,6 +104,17 @@ class Subscriptions:
             found = self.found[topic] = self._indexed().match(topic, self.live, self.ended, known=self.complete)
         return found
 
+    def may_match(self, topic: str) -> bool:
+        """Whether a subscription in force may match, at a look that costs less than `match`."""
+        if topic in self.live:
+            return True
+        for name in self.patterns:
+            # Without the last character, since `a/#` matches `a` as well; what a share leaves of a filter is not
+            # looked at.
+            if name.startswith("$") or topic.startswith(name.partition("+")[0].partition("#")[0][:-1]):
+                return True
+        return False
+
     def _indexed(self) -> SubscriptionIndex:
         if self.index is None:
             self.index = SubscriptionIndex.of(self.live, self.patterns, self.ended)

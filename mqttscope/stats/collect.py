@@ -193,11 +193,13 @@ class Statistics:
             self._name = event.capture
             self._capture = self._capture_row(event.capture)
         packet = event.packet
-        kind: int = packet.packet_type
-        size = len(packet.raw) + packet.missing
+        raw = packet.raw
+        kind: int = raw[0] >> 4 if raw else packet.packet_type
+        size = len(raw) + packet.missing
         second = now // _SECOND
         row.last_ns = now
         traffic, total = row.traffic, self._capture.traffic
+        # Added to and put back: what is added to in place has no type that a compiler knows.
         counts, sums = traffic.counts, total.counts
         if event.direction is _C2S:
             from_server = 0
@@ -210,11 +212,11 @@ class Statistics:
         else:
             from_server = 1
             place = at.PACKETS + 16 + kind
-        counts[place] += 1
-        sums[place] += 1
+        counts[place] = counts[place] + 1
+        sums[place] = sums[place] + 1
         place += at.BYTES
-        counts[place] += size
-        sums[place] += size
+        counts[place] = counts[place] + size
+        sums[place] = sums[place] + size
         traffic.window.add(second, size)
         total.window.add(second, size)
         self._window.add(second, size)
@@ -236,33 +238,39 @@ class Statistics:
         block = packet.properties
         if block is not None and block.items and block.first(TOPIC_ALIAS) is not None:
             place = (at.ALIAS_SETS if packet.topic_name else at.ALIAS_HITS) + from_server
-            counts[place] += 1
-            sums[place] += 1
+            counts[place] = counts[place] + 1
+            sums[place] = sums[place] + 1
             if not packet.topic_name:
                 saved = found.length if found is not self.other_topic else _length(topic)
-                counts[at.SAVED + from_server] += saved
-                sums[at.SAVED + from_server] += saved
-        counts[at.PAYLOAD + from_server] += payload
-        sums[at.PAYLOAD + from_server] += payload
+                place = at.SAVED + from_server
+                counts[place] = counts[place] + saved
+                sums[place] = sums[place] + saved
+        place = at.PAYLOAD + from_server
+        counts[place] = counts[place] + payload
+        sums[place] = sums[place] + payload
         qos: int = 4 * from_server + packet.qos
-        counts[at.QOS + qos] += 1
-        sums[at.QOS + qos] += 1
+        place = at.QOS + qos
+        counts[place] = counts[place] + 1
+        sums[place] = sums[place] + 1
         if packet.retain:
-            counts[at.RETAIN + from_server] += 1
-            sums[at.RETAIN + from_server] += 1
-            found.retain[from_server] += 1
+            place = at.RETAIN + from_server
+            counts[place] = counts[place] + 1
+            sums[place] = sums[place] + 1
+            found.retain[from_server] = found.retain[from_server] + 1
         if packet.dup:
-            counts[at.DUP + from_server] += 1
-            sums[at.DUP + from_server] += 1
-            found.dup[from_server] += 1
-        found.messages[from_server] += 1
-        found.bytes[from_server] += size
-        found.payload[from_server] += payload
-        found.qos[qos] += 1
+            place = at.DUP + from_server
+            counts[place] = counts[place] + 1
+            sums[place] = sums[place] + 1
+            found.dup[from_server] = found.dup[from_server] + 1
+        found.messages[from_server] = found.messages[from_server] + 1
+        found.bytes[from_server] = found.bytes[from_server] + size
+        found.payload[from_server] = found.payload[from_server] + payload
+        found.qos[qos] = found.qos[qos] + 1
         found.window.add(second, size)
         found.last_ns = event.timestamp_ns
         number = row.client_row.number  # type: ignore[union-attr]
-        known = found.clients[from_server]
+        by_client, by_server = found.clients
+        known = by_server if from_server else by_client
         if number not in known:
             if number < 0 or len(known) >= self._max_topic_clients or self._pairs >= self._max_pairs:
                 found.complete[from_server] = False
@@ -311,8 +319,9 @@ class Statistics:
     def _measured(self, row: ConnectionRow, key: int, nanoseconds: int) -> None:
         if nanoseconds < 0:
             return  # the clock was set back, or the two are in captures that overlap
-        row.traffic.latency(key, nanoseconds)
-        self._capture.traffic.latency(key, nanoseconds)
+        bucket = at.bucket_of(nanoseconds)
+        row.traffic.latency(key, bucket, nanoseconds)
+        self._capture.traffic.latency(key, bucket, nanoseconds)
 
     def _bad(self, event: MalformedEvent | UnparsedEvent | GapEvent, place: int, bytes_place: int, size: int) -> None:
         row = self._live.get(event.connection.number) or self._begin(event.connection, event.timestamp_ns)
@@ -376,8 +385,6 @@ class Statistics:
 
     def _end(self, row: ConnectionRow, now: int) -> None:
         """The connection has ended: take what it says of itself, and count it."""
-        from mqttscope.stats.collect import summarise
-
         connection = row.live
         assert connection is not None
         if row.client_row is None:
@@ -394,7 +401,7 @@ class Statistics:
             capture.traffic.unanswered[key] = capture.traffic.unanswered.get(key, 0) + count
         sums, counts = capture.traffic.counts, row.traffic.counts
         for place in range(at.TCP, at.COUNTS):
-            sums[place] += counts[place]
+            sums[place] = sums[place] + counts[place]
         client = row.client_row
         assert client is not None
         client.traffic.merge(row.traffic)
@@ -421,8 +428,6 @@ class Statistics:
 
     def finish(self) -> None:
         """Nothing more comes: count the connections that still run, and add up."""
-        from mqttscope.stats.collect import add_up
-
         if self._finished:
             return
         self._finished = True

@@ -43,6 +43,13 @@ class Driver:
                 break
         await self.pilot.pause()
 
+    async def until(self, part: str) -> None:
+        """Wait until a text is on the screen, as long as a busy machine needs."""
+        for _ in range(int(SECONDS / 0.05)):
+            if part in self.text:
+                break
+            await self.pilot.pause(0.05)
+
     @property
     def screen(self) -> list[str]:
         """The lines that a user sees."""

@@ -201,7 +201,7 @@ def test_a_lake_in_use(folder: Path, opened: Any) -> None:
     async def steps(at: Driver) -> None:
         browser = at.browser
         # The first line is written ten times a second.
-        await at.pilot.pause(0.3)
+        await at.until(f"{browser.index.packets} packets")
         assert f"{browser.index.packets} packets" in at.screen[0]
         assert "closed" in at.line("logger")
         await at.press("down", "down", "down")

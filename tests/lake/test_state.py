@@ -145,6 +145,7 @@ def test_what_is_shared_stays_shared() -> None:
     assert found[0] == found[2]
 
 
+@pytest.mark.interpreted
 def test_fields_that_came_since_have_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     names = state.field_names
     # What is known of classes is kept, but they are others here.

@@ -13,7 +13,21 @@ from mqttscope.lint.examples import Step, client, conversation, opened, segments
 from mqttscope.lint.signs import ALL, BITS, SIGNS, signs_of
 from mqttscope.mqtt import Publish
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingreq, Puback, Pubcomp, Pubrec, Pubrel, Suback, Subscribe
+from mqttscope.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from tests.each import each
@@ -77,11 +91,40 @@ def test_a_packet_bears_the_signs_of_what_is_odd_about_it(steps: tuple[Step, ...
         assert signs(monkeypatch, *opened(keep_alive=60), *steps)[-1] - {"from_server"} == wanted - {"from_server"}
 
 
-def test_packets_that_are_few_bear_all_that_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    (connect, _) = signs(monkeypatch, *opened())
+def test_a_usual_connect_and_its_connack_bear_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert signs(monkeypatch, *opened()) == [set(), {"from_server"}]
 
-    assert {"unmatched", "odd_answer", "zero_identifier"} <= connect
-    assert not {"oversized", "silent", "from_server", "header_flags", "not_minimal"} & connect
+
+@each(
+    "steps, wanted",
+    [
+        ((client(Pingreq()),), {"early"}),
+        ((*opened()[:1], server(Pingresp())), {"early", "from_server"}),
+        ((*opened(), *opened()[:1]), {"again"}),
+        ((*opened(), *opened()[1:]), {"again", "from_server"}),
+        ((client(Connect(client_identifier="", clean_start=False)),), {"odd_connect"}),
+        ((client(Connect(client_identifier="c", protocol_name="MQIsdp")),), {"odd_connect"}),
+        ((client(Connect(client_identifier="c", password=b"x")),), {"odd_connect"}),
+        ((client(Connect(client_identifier="c\x07")),), {"odd_strings", "unprintable"}),
+        ((*opened(), client(Disconnect()), client(Pingreq())), {"disconnected"}),
+        ((*opened()[:1], server(Connack(reason_code=5)), client(Pingreq())), {"refused"}),
+        ((*opened()[:1], server(Connack(reason_code=5))), {"reason_code", "from_server"}),
+        ((*opened(), *SUBSCRIBED[:1]), set()),
+        ((*opened(), *SUBSCRIBED), {"from_server"}),
+        ((*opened(), SUBSCRIBED[0], SUBSCRIBED[0]), {"taken"}),
+        ((*opened(), *SUBSCRIBED, SUBSCRIBED[1]), {"odd_answer", "again", "from_server"}),
+        ((*opened(), SUBSCRIBED[0], server(Suback(9, reason_codes=[2]))), {"above_requested", "from_server"}),
+        ((*opened(), SUBSCRIBED[0], server(Suback(9, reason_codes=[1, 1]))), {"odd_count", "from_server"}),
+        ((*opened(), SUBSCRIBED[0], server(Unsuback(9))), {"odd_answer", "from_server"}),
+        ((*opened(), client(Subscribe(9, subscriptions=[Subscription("a/b+", 1)]))), {"odd_filter"}),
+        ((*opened(), client(Subscribe(9, subscriptions=[Subscription("a/+/#", 1)]))), set()),
+        ((*opened(), client(Unsubscribe(0, topic_filters=["$share/a/b"]))), {"odd_filter", "zero_identifier"}),
+        ((*opened(), client(Suback(9, reason_codes=[1]))), {"odd_answer", "wrong_sender"}),
+    ],
+)
+def test_packets_that_are_few_bear_their_signs(steps: tuple[Step, ...], wanted: set[str]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert signs(monkeypatch, *steps)[-1] == wanted
 
 
 def test_examples_of_rules_have_every_sign(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,6 +271,22 @@ class TestFieldSpan:
 
         assert ([] if span is None else [(span.start, span.end)]) == traced
 
+    def test_a_client_identifier_lies_where_a_trace_of_all_fields_finds_it(self) -> None:
+        looked_at = 0
+        for row in GOOD:
+            if isinstance(row.packet, Connect):
+                for length in range(len(row.raw), max(len(row.raw) - 40, 1), -1):  # and what is left of cut ones
+                    raw = row.raw[:length]
+                    found = decode(raw, row.version)
+                    packet = found.packet if isinstance(found, Malformed) else found
+                    if isinstance(packet, Connect):
+                        traced = [(one.start, one.end) for one in trace(raw) if one.field == "client_identifier"]
+                        span = SpanIndex(raw, row.version).of(packet, "client_identifier")
+                        looked_at += 1
+
+                        assert ([] if span is None else [(span.start, span.end)]) == traced, row.id
+        assert looked_at > 100
+
     def test_every_field_of_every_packet_that_is_not_none_has_a_span(self) -> None:
         for row in GOOD:
             packet = row.packet

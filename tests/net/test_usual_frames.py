@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from mqttscope.net import usual_frames
 from mqttscope.net.headers import segment
-from mqttscope.net.segment import Segment, plain_key
-from mqttscope.net.usual_frames import locate, plain_endpoints
+from mqttscope.net.segment import Segment, endpoint_sum, plain_key
+from mqttscope.net.usual_frames import locate, plain_endpoints, plain_sum
 from tests.net.octets import IP4, IP6, PINGREQ, TIMESTAMPS, ethernet, frame, ip4, tcp, vlan
 
 USUAL = [
@@ -73,3 +73,15 @@ def test_endpoints_are_those_of_the_segment() -> None:
         told = plain_endpoints(data, 0, len(data), link_type)
         assert told == plain_key(found.key) or (not told and (link_type != 1 or len(data) < 74))
     assert not plain_endpoints(b"", 0, 0, 1)
+
+
+def test_the_sum_of_the_endpoints_is_that_of_the_endpoints() -> None:
+    told = 0
+    for link_type, data in [*USUAL, *UNUSUAL, (1, b"")]:
+        for place in range(len(data)):
+            for one in (data, data[:place], data[:place] + bytes((data[place] ^ 0x40,)) + data[place + 1 :]):
+                key = plain_endpoints(one, 0, len(one), link_type)
+                total = plain_sum(b"x" + one, 1, 1 + len(one), link_type)
+                assert total == (endpoint_sum(key) if key else -1)
+                told += total >= 0
+    assert told > 100

@@ -89,7 +89,9 @@ def test_any_time_a_capture_can_have(timestamp_ns: int) -> None:
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("CONNECTIONS_KEPT", "TEXTS_KEPT", "STARTS_KEPT", "FORMS_KEPT"):
         monkeypatch.setattr(jsonl, limit, 20)
+    monkeypatch.setattr(jsonl, "PAYLOADS_KEPT", 2_000)
     lines = PacketLines(LIMIT, show_secrets=False)
+    lines._payloads_left = jsonl.PAYLOADS_KEPT
     for number in range(100):
         long = number % 2
         event = Talk(number=number).say(
@@ -104,6 +106,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lines.line(Talk().say(publish("t", b"." * (jsonl.LONGEST_FORM + 1))))  # type: ignore[arg-type]
     kept = lines._connections, lines._topics, lines._blocks, lines._starts, lines._forms
     assert all(0 < len(one) <= 20 for one in kept)
+    assert 0 < sum(len(payload) + len(made) for payload, made in lines._payloads.items()) <= 2_000
     assert max(map(len, lines._topics)) <= jsonl.LONGEST_KEPT
     assert max(map(len, lines._forms)) <= jsonl.LONGEST_FORM
     assert not any(b"." in value for items in lines._blocks for _, value in items if isinstance(value, bytes))
@@ -244,6 +247,30 @@ def test_bytes_that_were_not_captured_are_counted() -> None:
     shown = objects([Talk().say(publish("t", b"half", missing=96))])[0]
     assert (shown["publish"]["payload"]["length"], shown["missing"]) == (100, 96)
     assert shown["publish"]["payload"]["truncated"] is True
+
+
+def test_a_topic_in_disguise_behind_an_alias_makes_none_of_its_payloads_believed() -> None:
+    """What a line has of a topic is kept, but not that of one that a damaged CONNECT may have."""
+
+    def events() -> Iterable[Event]:
+        talk = Talk()
+        yield talk.say(publish("MQTT", SECRET, properties=Properties(topic_alias=1)))
+        yield talk.say(publish("", b"shown", properties=Properties(topic_alias=1)))
+        yield talk.say(publish("MQTT", SECRET))
+
+    first, second, third = objects(events())
+    assert [one["topic"] for one in (first, second, third)] == ["MQTT"] * 3
+    assert second["publish"]["payload"] == {"length": 5, "text": "shown"}
+    assert SECRET.decode() not in str(first) + str(third)
+
+
+def test_payloads_that_are_too_many_to_be_kept_are_shown_the_same() -> None:
+    lines = PacketLines(1 << 16, show_secrets=False)
+    for number in [*range(60), *range(60), 59]:
+        payload = bytes((number, 255)) * 15_000
+        event = Talk().say(publish("a/b", payload))
+        assert isinstance(event, PacketEvent)
+        assert json.loads(lines.line(event))["publish"]["payload"] == {"length": 30_000, "hex": payload.hex()}
 
 
 def test_the_payload_limit_cuts_and_says_so() -> None:

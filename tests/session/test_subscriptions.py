@@ -20,6 +20,32 @@ def test_a_match_is_kept_until_the_table_changes() -> None:
     assert talk.table.match("a").granted_qos == 0
 
 
+def test_what_matches_may_match() -> None:
+    names = [
+        "a",
+        "a/b",
+        "a/b/c",
+        "b",
+        "ab",
+        "$SYS/a",
+        "+",
+        "#",
+        "a/#",
+        "+/b",
+        "a/+/c",
+        "a/b/#",
+        "$share/g/a/+",
+        "$SYS/#",
+    ]
+    quick = 0
+    for name in names:
+        table = Talk(subscribe(1, name), suback(1, 0)).table
+        for topic in ("a", "a/b", "a/b/c", "b", "ab", "x/b", "$SYS/a", "c/d"):
+            assert table.may_match(topic) or not filters(table, topic), (name, topic)
+            quick += not table.may_match(topic)
+    assert quick > 40
+
+
 @pytest.mark.interpreted
 def test_matches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MATCHES", 3)

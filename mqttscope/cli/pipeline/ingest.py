@@ -10,8 +10,9 @@ import click
 import orjson
 
 from mqttscope.cli import advice
-from mqttscope.cli.command import LAKE, OUTPUT, READING, SPARK, argument, group, make_command, option, options
+from mqttscope.cli.command import LAKE, OTHER, OUTPUT, READING, SPARK, argument, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
+from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
@@ -20,6 +21,7 @@ from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
 from mqttscope.report.jsonl import SCHEMA
+from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
     from mqttscope.capture.locations import Location
@@ -59,6 +61,11 @@ class IngestOptions:
         SPARK, "--split-size", callback=size, metavar="BYTES",
         help="Read captures in ranges of this length, such as 64m.",
     )  # fmt: skip
+    jobs: int | None = option(
+        OTHER, "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
+        help="Work with this many processes, of which two find work; the tables are the same. [default: the "
+        f"processors, for captures of more than {LARGE_BYTES >> 20} MB that are decoded here]",
+    )  # fmt: skip
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
         help="Format of the summary.",
@@ -69,15 +76,17 @@ class IngestOptions:
         if self.in_store:
             if self.engine == "spark" or self.on_spark:
                 raise click.UsageError(f"Spark writes no lake in a store, and {self.lake} is one: --engine local does")
-            if any("://" in one and not one.startswith("file:") for one in self.sources):
+            if self.reads_uris:
                 raise click.UsageError(
                     "captures in a store are read with Spark, which writes no lake in a store: copy them to a folder"
                 )
         elif self.single_writer:
             raise click.UsageError("--single-writer is for a lake in a store")
+        if self.jobs is not None and (self.engine == "spark" or self.on_spark or self.reads_uris):
+            raise click.UsageError("--jobs is for what is decoded here; Spark takes --master, such as local[4]")
         if self.engine != "local":
             return
-        if any("://" in one and not one.startswith("file:") for one in self.sources):
+        if self.reads_uris:
             raise click.UsageError("--engine local reads no URIs; take --engine spark")
         if self.spark.master is not None or self.spark.configuration:
             raise click.UsageError("--engine local takes no --master and no --conf")
@@ -90,6 +99,11 @@ class IngestOptions:
         from mqttscope.lake.store import is_store
 
         return is_store(self.lake)
+
+    @property
+    def reads_uris(self) -> bool:
+        """Whether captures are given that only Spark reads."""
+        return any("://" in one and not one.startswith("file:") for one in self.sources)
 
     @property
     def on_spark(self) -> bool:
@@ -128,6 +142,8 @@ class IngestRun:
 
     def execute(self) -> int:
         """Ingest and report what was done; returns the exit code."""
+        from mqttscope.cli.sharing import ShareFailedError
+
         try:
             from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.manifest import LakeError, read_manifest
@@ -144,6 +160,9 @@ class IngestRun:
             summary = summarize(root, before, done)
         except (LakeError, NoCapturesError) as error:
             raise PipelineFailedError(printable(str(error))) from None
+        except ShareFailedError:
+            warn(f"{self.given.lake} is unchanged")
+            raise
         except KeyboardInterrupt:
             warn(f"stopped: {self.given.lake} is unchanged")
             raise
@@ -160,11 +179,12 @@ class IngestRun:
             return self.given.engine == "local"
         if self.given.on_spark:
             return False
-        if self.given.in_store:
+        if self.given.in_store or self.given.jobs is not None:
             return True
         return not any(one.is_remote for one in found) and sum(one.size for one in found) < IN_PROCESS_BYTES
 
     def _in_process(self, root: Place, found: Sequence[Location], faults: dict[str, str]) -> Ingested:
+        from mqttscope.cli.sharing import beside
         from mqttscope.lake.writer import write_lake
 
         names = [one.name for one in found if one.fault is None]
@@ -177,7 +197,18 @@ class IngestRun:
                     shown = seen
                     show(seen, None)
 
-            return write_lake(names, root, self.options, faults=faults, progress=count)
+            size = sum(one.size for one in found)
+            return write_lake(
+                names, root, self.options, faults=faults, progress=count, beside=beside if self._in_two(size) else None
+            )  # fmt: skip
+
+    def _in_two(self, size: int) -> bool:
+        """Whether two processes work."""
+        if self.given.in_store or not can_fork():
+            # What talks to a store has threads, which a copy of the process would not have.
+            return False
+        jobs = self.given.jobs
+        return jobs > 1 if jobs is not None else processors() > 1 and size >= LARGE_BYTES
 
     def _with_spark(self, found: Sequence[Location]) -> Ingested:
         refuse_on_spark(self.options.rules)

@@ -216,7 +216,10 @@ def explanations() -> Schema:
 PACKET = {"anyOf": [{"$ref": f"#/$defs/event_{name}"} for name in ("packet", "malformed", "gap", "unparsed")]}
 """A packet within another document, as ``inspect`` writes it."""
 _SIDES = record({"a": COUNT, "b": COUNT})
-_COUNTS = {"connections": _SIDES, "packets": _SIDES, "lost": _SIDES, "equal": COUNT, "differences": COUNT}
+_COUNTS = {
+    **dict.fromkeys(("connections", "packets", "bytes", "segments", "lost"), _SIDES), "equal": COUNT,
+    "differences": COUNT,
+}  # fmt: skip
 _ONE_SIDE = maybe(record({"connection": COUNT, "value": ANY, "packet": maybe(PACKET)}))
 _DIFFERENCE = {
     "kind": word(CaptureDifferenceKind), "only": maybe(word("a", "b")), "client_identifier": maybe(NAME),

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 from mqttscope.capture import PcapngWriter, locations
+from mqttscope.cli.pipeline import ingest
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
@@ -231,6 +234,9 @@ def test_spark_says_the_same(tmp_path: Path) -> None:
         (("--engine", "local", "--master", "local[2]"), 2, "--engine local takes no --master"),
         (("--engine", "local", "--split-size", "1m"), 2, "it takes no --split-size"),
         (("/dev/zero",), 3, "/dev/zero is no regular file"),
+        (("--jobs", "2", "--engine", "spark"), 2, "--jobs is for what is decoded here; Spark takes --master"),
+        (("--jobs", "2", "--split-size", "1m"), 2, "--jobs is for what is decoded here"),
+        (("s3://bucket/key", "--jobs", "2"), 2, "--jobs is for what is decoded here"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], code: int, told: str, tmp_path: Path) -> None:
@@ -366,6 +372,86 @@ def test_ctrl_c_says_that_the_lake_is_as_it_was(tmp_path: Path, monkeypatch: pyt
 
     assert (done.code, done.err) == (130, f"mqttscope: stopped: {tmp_path / 'lake'} is unchanged\n")
     assert not (tmp_path / "lake" / "manifest.json").exists()
+
+
+def test_two_processes_are_asked_for_or_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captures = collection(tmp_path / "captures", NAMES)
+    used: list[bool] = []
+
+    def write(*given: Any, beside: Any = None, **more: Any) -> Any:
+        used.append(beside is not None)
+        return write_lake(*given, beside=beside, **more)
+
+    monkeypatch.setattr("mqttscope.lake.writer.write_lake", write)
+    monkeypatch.setattr(ingest, "processors", lambda: 2)
+    for number, words in enumerate(((), ("--jobs", "1"), ("--jobs", "2"), ("--jobs", "7", "--engine", "local"))):
+        lake = tmp_path / str(number)
+        assert invoke("pipeline", "ingest", *captures, "--lake", lake, *KEPT, "-q", *words).code == 0
+        assert tables(lake) == tables(tmp_path / "0")
+    monkeypatch.setattr(ingest, "LARGE_BYTES", 100)
+    ways: tuple[dict[str, Any], ...] = ({}, {"can_fork": lambda: False}, {"processors": lambda: 1})
+    for number, patched in enumerate(ways):
+        with monkeypatch.context() as patch:
+            for name, value in patched.items():
+                patch.setattr(ingest, name, value)
+            invoke("pipeline", "ingest", *captures, "--lake", tmp_path / f"large-{number}", *KEPT, "-q")
+
+    assert used == [False, False, True, True, True, False, False]
+
+
+LOST = "a process of --jobs 2 was killed by SIGKILL, so that the rest is missing; --jobs 1 needs less memory"
+
+
+@contextmanager
+def two_at_work(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]]:
+    """An ingest in two processes under way: the process, the other one, the lake."""
+    generate(tmp_path / "long.pcapng", 30_000)
+    lake = tmp_path / "lake"
+    words = command("pipeline", "ingest", tmp_path / "long.pcapng", "--lake", lake, "--jobs", "2", *KEPT)
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while not list(lake.glob("packets/*")) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            (other,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            yield process, int(other), lake
+        finally:
+            process.kill()
+
+
+def ended(process: int) -> bool:
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{process}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not Path(f"/proc/{process}").exists()
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "the other is killed", "the first is killed"])
+def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_path: Path) -> None:
+    with two_at_work(tmp_path) as (process, other, lake):
+        if how == "Ctrl-C":
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            os.kill(other if "other" in how else process.pid, signal.SIGKILL)
+        _, err = process.communicate(timeout=120)
+        assert ended(other)
+
+    told = {
+        "Ctrl-C": (130, f"mqttscope: stopped: {lake} is unchanged\n"),
+        "the other is killed": (
+            3,
+            f"mqttscope: {lake} is unchanged\nError: {LOST}\n",
+        ),
+        "the first is killed": (-signal.SIGKILL, ""),
+    }
+    assert (process.returncode, err.decode()) == told[how]
+    assert how == "the first is killed" or list(lake.rglob("*.parquet")) == []
+    assert read_manifest(lake).generation == 0
+    # Nobody holds the lock any more.
+    small = collection(tmp_path / "captures", NAMES[:1])
+    assert invoke("pipeline", "ingest", *small, "--lake", lake, *KEPT, "-q").code == 0
 
 
 @pytest.mark.long

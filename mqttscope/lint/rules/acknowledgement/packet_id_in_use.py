@@ -41,7 +41,7 @@ class PacketIdInUse(Rule):
     looks_at = (Publish, Subscribe, Unsubscribe)
     when = "qos"
     always = (Subscribe, Unsubscribe)
-    signs = {Publish: ("taken",)}
+    signs = ("taken",)
     needs = Needs.WHOLE
 
     good = examples(

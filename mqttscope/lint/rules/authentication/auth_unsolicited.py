@@ -24,6 +24,7 @@ class AuthUnsolicited(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.0-6": "server", "MQTT-4.12.0-7": "client"}}
     looks_at = (Auth, Connack)
+    when = {Connack: "properties"}
 
     good = examples(
         lambda: [

@@ -26,6 +26,7 @@ class PacketDuringAuth(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-30": ""}}
     looks_at = ControlPacket
+    signs = ("early",)
     settled = False
     sender = Direction.CLIENT_TO_SERVER
 

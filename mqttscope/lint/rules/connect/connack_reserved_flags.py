@@ -30,6 +30,7 @@ class ConnackReservedFlags(Rule):
     }
     malformed = (MalformedReason.CONNACK_FLAGS_RESERVED,)
     looks_at = Connack
+    when = "acknowledge_flags"
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples(

@@ -27,6 +27,7 @@ class ConnectReservedFlag(Rule):
     statements = {V5: {"MQTT-3.1.2-3": ""}, V3_1_1: {"MQTT-3.1.2-3": ""}}
     malformed = (MalformedReason.CONNECT_FLAGS_RESERVED,)
     looks_at = Connect
+    signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

@@ -25,6 +25,7 @@ class EarlyDataRefused(Rule):
     code = "CON225"
     severity = Severity.INFO
     looks_at = Connack
+    when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples(

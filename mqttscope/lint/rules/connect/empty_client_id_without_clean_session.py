@@ -22,6 +22,7 @@ class EmptyClientIdWithoutCleanSession(Rule):
     versions = (V3_1_1,)
     statements = {V3_1_1: {"MQTT-3.1.3-7": ""}}
     looks_at = Connect
+    signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

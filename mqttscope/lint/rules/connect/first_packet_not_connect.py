@@ -23,6 +23,7 @@ class FirstPacketNotConnect(Rule):
     version_matters = False
     statements = {V5: {"MQTT-3.1.0-1": ""}, V3_1_1: {"MQTT-3.1.0-1": ""}, V3_1: {"V31-CONNECT-first": ""}}
     looks_at = ControlPacket
+    signs = ("early",)
     settled = False
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.WHOLE_SENDER

@@ -26,6 +26,7 @@ class LegalClientIdRefused(Rule):
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.1.3-5": ""}, V3_1_1: {"MQTT-3.1.3-5": ""}}
     looks_at = Connack
+    when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples(

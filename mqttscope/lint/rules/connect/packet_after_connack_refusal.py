@@ -45,6 +45,7 @@ class PacketAfterConnackRefusal(Rule):
     severities = (Severity.ERROR, Severity.WARNING)
     statements = {V5: {"MQTT-3.1.4-6": ""}, V3_1_1: {"MQTT-3.1.4-5": ""}}
     looks_at = ControlPacket
+    signs = ("refused",)
     settled = False
     Memory = _Memory
 

@@ -4,11 +4,9 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.signs import PROTOCOL_NAMES
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.packets import Connack, Connect
-
-_NAMES = {3: "MQIsdp", 4: "MQTT", 5: "MQTT"}
-"""The name that goes with each protocol level."""
 
 
 class ProtocolNameInvalid(Rule):
@@ -31,6 +29,7 @@ class ProtocolNameInvalid(Rule):
     also = {V3_1_1: ("MQTT-3.1.2-1",)}
     malformed = (MalformedReason.PROTOCOL_NAME_INVALID,)
     looks_at = Connect
+    signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(
@@ -74,8 +73,8 @@ class ProtocolNameInvalid(Rule):
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Names that exist, with the level of the other; what is no name at all is the decoder's finding."""
-        name, wanted = packet.protocol_name, _NAMES.get(packet.protocol_level)
-        if wanted is None or name == wanted or name not in _NAMES.values():
+        name, wanted = packet.protocol_name, PROTOCOL_NAMES.get(packet.protocol_level)
+        if wanted is None or name == wanted or name not in PROTOCOL_NAMES.values():
             return None
         return self.report(
             "protocol_name",

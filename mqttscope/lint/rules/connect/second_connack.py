@@ -21,6 +21,7 @@ class SecondConnack(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.2.0-2": ""}}
     looks_at = Connack
+    signs = ("again",)
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples(

@@ -23,6 +23,7 @@ class SecondConnect(Rule):
     statements = {V3_1: {"V31-CONNECT-second": ""}}
     also = {V5: ("MQTT-3.1.0-2",), V3_1_1: ("MQTT-3.1.0-2",)}
     looks_at = Connect
+    signs = ("again",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(lambda: [conversation("one CONNECT", *opened())])

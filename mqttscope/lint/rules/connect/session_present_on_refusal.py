@@ -23,6 +23,7 @@ class SessionPresentOnRefusal(Rule):
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-6": ""}, V3_1_1: {"MQTT-3.2.2-4": ""}}
     looks_at = Connack
+    when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples(

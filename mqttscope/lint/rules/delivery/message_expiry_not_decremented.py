@@ -13,7 +13,7 @@ from mqttscope.lint.rules.delivery import waited_until_ns
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, Properties
 
 MAX_PAYLOADS = 4
 """Messages of one topic that are remembered, newest first."""
@@ -31,6 +31,14 @@ class Published:
     packet: int
     frame: int
     capture: str
+
+    # Written out, since one that is made for a dataclass stays interpreted.
+    def __init__(self, timestamp_ns: int, expiry: int, packet: int, frame: int, capture: str) -> None:
+        self.timestamp_ns = timestamp_ns
+        self.expiry = expiry
+        self.packet = packet
+        self.frame = frame
+        self.capture = capture
 
 
 @dataclass(slots=True)
@@ -218,7 +226,7 @@ class MessageExpiryNotDecremented(BrokerRule):
     def _published(self, packet: Publish, memory: Waiting, at: RuleContext) -> None:
         topic = at.topic
         block = packet.properties
-        expiry = None if block is None else block.message_expiry_interval
+        expiry = None if block is None else block.first(MESSAGE_EXPIRY_INTERVAL)
         if topic is None:
             memory.forget()
         elif expiry is None or packet.missing or packet.qos == 2 or memory.hides(topic):

@@ -42,7 +42,7 @@ class PacketWrongDirection(Rule):
         V3_1: {"V31-DISCONNECT-client-only": "server disconnect"},
     }
     looks_at = (Connect, Connack, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp, Disconnect)
-    signs = {Pingreq: ("wrong_sender",), Pingresp: ("wrong_sender",)}
+    signs = ("wrong_sender",)
 
     good = examples(
         lambda: [

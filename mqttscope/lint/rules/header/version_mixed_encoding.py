@@ -31,6 +31,7 @@ class VersionMixedEncoding(Rule):
     confidence = Confidence.LIKELY
     also = {V5: ("MQTT-2.2.2-1",)}
     looks_at = Suback
+    signs = ("odd_count",)
 
     good = examples(
         lambda: [

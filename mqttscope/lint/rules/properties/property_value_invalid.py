@@ -48,7 +48,7 @@ class PropertyValueInvalid(Rule):
     looks_at = (Connect, Connack, Publish, Subscribe)
     when = "properties"
     always = (Connect,)
-    signs = {Publish: ("odd_value",)}
+    signs = ("odd_value",)
 
     good = examples(
         lambda: [

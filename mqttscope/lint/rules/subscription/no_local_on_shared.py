@@ -27,6 +27,7 @@ class NoLocalOnShared(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.8.3-4": ""}}
     looks_at = Subscribe
+    signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

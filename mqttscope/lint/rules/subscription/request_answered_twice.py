@@ -30,6 +30,7 @@ class RequestAnsweredTwice(Rule):
         V3_1_1: {"MQTT-3.8.4-4": "suback", "MQTT-3.10.4-6": "unsuback"},
     }
     looks_at = (Suback, Unsuback)
+    signs = ("again",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER
 

@@ -26,6 +26,7 @@ class RetainHandlingInvalid(Rule):
     versions = (V5,)
     statements = {V5: {"V5-SUBSCRIBE-retain-handling-3": ""}}
     looks_at = Subscribe
+    signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

@@ -33,6 +33,7 @@ class SharedFilterInvalid(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.8.2-1": "", "MQTT-4.8.2-2": ""}}
     looks_at = Subscribe
+    signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

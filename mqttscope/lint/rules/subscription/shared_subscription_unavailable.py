@@ -28,6 +28,7 @@ class SharedSubscriptionUnavailable(Rule):
     versions = (V5,)
     statements = {V5: {"V5-SUBSCRIBE-shared-unavailable": ""}}
     looks_at = Subscribe
+    signs = ("unavailable",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
 

@@ -30,6 +30,7 @@ class SubackCountMismatch(Rule):
         V3_1: ("V31-SUBACK-answer",),
     }
     looks_at = (Suback, Unsuback)
+    signs = ("odd_count",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 

@@ -27,6 +27,7 @@ class SubscribeEmpty(Rule):
         V3_1: {"V31-SUBSCRIBE-at-least-one": ""},
     }
     looks_at = Subscribe
+    signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

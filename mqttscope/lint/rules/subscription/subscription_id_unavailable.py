@@ -27,6 +27,7 @@ class SubscriptionIdUnavailable(Rule):
     versions = (V5,)
     statements = {V5: {"V5-SUBSCRIBE-id-unavailable": ""}}
     looks_at = Subscribe
+    signs = ("unavailable",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
 

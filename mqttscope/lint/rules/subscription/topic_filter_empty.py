@@ -23,6 +23,7 @@ class TopicFilterEmpty(Rule):
     severity = Severity.ERROR
     also = {V5: ("MQTT-4.7.3-1",), V3_1_1: ("MQTT-4.7.3-1",)}
     looks_at = (Subscribe, Unsubscribe)
+    signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

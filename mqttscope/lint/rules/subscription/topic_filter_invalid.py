@@ -37,6 +37,7 @@ class TopicFilterInvalid(Rule):
         V3_1: {"V31-FILTER-wildcards": ""},
     }
     looks_at = (Subscribe, Unsubscribe)
+    signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

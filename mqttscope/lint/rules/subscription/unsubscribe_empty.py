@@ -22,6 +22,7 @@ class UnsubscribeEmpty(Rule):
     statements = {V5: {"MQTT-3.10.3-2": ""}, V3_1_1: {"MQTT-3.10.3-2": ""}}
     also = {V3_1: ("V31-UNSUBACK-answer",)}
     looks_at = Unsubscribe
+    signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

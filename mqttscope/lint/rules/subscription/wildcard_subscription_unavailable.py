@@ -29,6 +29,7 @@ class WildcardSubscriptionUnavailable(Rule):
     versions = (V5,)
     statements = {V5: {"V5-SUBSCRIBE-wildcard-unavailable": ""}}
     looks_at = Subscribe
+    signs = ("unavailable",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
 

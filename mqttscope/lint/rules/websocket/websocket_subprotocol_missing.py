@@ -35,6 +35,7 @@ class WebsocketSubprotocolMissing(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-6.0.0-3": ""}, V3_1_1: {"MQTT-6.0.0-3": ""}}
     looks_at = Connect
+    signs = ("websocket",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

@@ -38,6 +38,7 @@ class WebsocketSubprotocolWrong(Rule):
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     statements = {V5: {"MQTT-6.0.0-4": ""}, V3_1_1: {"MQTT-6.0.0-4": ""}}
     looks_at = Connect
+    signs = ("websocket",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

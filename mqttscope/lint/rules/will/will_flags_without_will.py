@@ -38,6 +38,7 @@ class WillFlagsWithoutWill(Rule):
     }
     malformed = (MalformedReason.WILL_FLAGS_WITHOUT_WILL,)
     looks_at = Connect
+    signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples(

@@ -376,7 +376,7 @@ def _subscribed(will: StoredWill, since_ns: int, history: History) -> Subscribed
     """The subscription of an open connection that should get a will and has not got it yet."""
     table = history.subscriptions
     connect = history.connect
-    if will.topic not in table.live and not table.patterns:
+    if not table.may_match(will.topic):
         return None
     if connect is None or connect.client_identifier == will.client:
         return None
