@@ -435,7 +435,10 @@ class SparkRun(LintRun):
         dissector.cut_bytes, dissector.closed_bytes = sums.cut_bytes, sums.kept_bytes
         dissector.other_tls.update(sums.other_tls)
         dissector.named_otherwise.update(sums.named_otherwise)
-        for name in type(sums).OF_CONNECTIONS:
+        # Whoever has such sums has the lake.
+        from mqttscope.lake.finding_collector import OF_CONNECTIONS
+
+        for name in OF_CONNECTIONS:
             setattr(dissector, name, getattr(sums, name))
 
 

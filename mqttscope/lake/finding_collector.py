@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, Final
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionDue, ConnectionOpened, Event, MalformedEvent, PacketEvent
@@ -30,6 +30,8 @@ MAX_CHOSEN_WAITING = 1 << 20
 _MARK = 5
 """Columns of a row that marks an event as part of the selection."""
 Row = tuple[Any, ...]
+OF_CONNECTIONS: Final = ("discarded_segments", "discarded_bytes", "copied_segments", "one_sided", "overlaps")
+"""What a dissector counts of connections, for the lines on standard error."""
 
 
 @dataclass(slots=True)
@@ -41,8 +43,6 @@ class Sums:
     failures: dict[str, int] = field(default_factory=dict)
     internal_errors: list[InternalError] = field(default_factory=list)
     clients: set[str] = field(default_factory=set)
-    OF_CONNECTIONS: ClassVar = ("discarded_segments", "discarded_bytes", "copied_segments", "one_sided", "overlaps")
-    """What a dissector counts of connections, for the lines on standard error."""
     packets: int = 0
     well_formed: int = 0
     """Those of them that are."""
@@ -88,7 +88,7 @@ class Sums:
         self.opened_flows += dissector.flows.opened_flows
         self.cut_bytes += dissector.cut_bytes
         self.kept_bytes += dissector.kept_bytes
-        for name in self.OF_CONNECTIONS:
+        for name in OF_CONNECTIONS:
             setattr(self, name, getattr(self, name) + getattr(dissector, name))
         _add(self.other_tls, dissector.other_tls)
         _add(self.named_otherwise, dissector.named_otherwise)
@@ -110,7 +110,7 @@ class Sums:
             "opened_flows",
             "cut_bytes",
             "kept_bytes",
-            *self.OF_CONNECTIONS,
+            *OF_CONNECTIONS,
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

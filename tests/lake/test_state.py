@@ -37,6 +37,7 @@ from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.inflight import Exchange
 from tests.conftest import ROOT
 from tests.dissect.scenes import mixed_tape
+from tests.each import sampled
 from tests.lake.continuing import first_half, line, second_half
 
 CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
@@ -261,7 +262,7 @@ def check(found: list[Segment], options: Options) -> int:
     return cuts
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.parent.name)
+@sampled("path", CAPTURES, ids=lambda path: path.parent.name, every=4)
 def test_a_flow_goes_on_wherever_it_was_cut(path: Path) -> None:
     found = [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
 
