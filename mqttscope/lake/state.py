@@ -42,6 +42,11 @@ MAGIC = b"MQTS"
 VERSION = 7
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
+DAMAGE: Final = (
+    msgspec.MsgspecError, zlib.error, RecursionError, MemoryError, ArithmeticError, ValueError, TypeError, LookupError,
+    AttributeError,
+)  # fmt: skip
+"""What reading hostile bytes may raise."""
 
 
 @mypyc_attr(native_class=False)
@@ -90,9 +95,7 @@ def load(data: bytes) -> Any:
         (value,) = _Reader(classes).read((written,))
     except StateError:
         raise
-    except (msgspec.MsgspecError, zlib.error, RecursionError, MemoryError, ArithmeticError) as error:
-        raise StateError(f"the state is damaged: {error}") from None
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except DAMAGE as error:
         raise StateError(f"the state is damaged: {error}") from None
     return value
 
