@@ -160,7 +160,11 @@ def command(given: InspectOptions) -> int:
                 page.limit, reporter = given.limit, Measured(page)
             fast_path = None
             if export is None and wanted is None and not given.selection.connection and given.limit is None:
-                fast_path = FastPath(dissector, reporter.feed, order=reading.order, passing=given.form == "jsonl")
+                passing = given.form == "jsonl"
+                # Decoders know a packet by its identity.
+                fast_path = FastPath(
+                    dissector, reporter.feed, order=reading.order, passing=passing, reusing=passing and decoders is None
+                )
             source = watch.follow(reading).segments(watch.skipped, fast_path=fast_path)
             events: Iterable[Event]
             if export is None:

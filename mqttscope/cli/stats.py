@@ -121,7 +121,9 @@ def command(given: StatsOptions) -> int:
         statistics = Statistics(along=given.form == HTML)
         fast_path = None
         if wanted is None and not connection and reading.takes_fast_path:
-            fast_path = FastPath(dissector, statistics.feed, order=reading.order, counting=True, passing=True)
+            fast_path = FastPath(
+                dissector, statistics.feed, order=reading.order, counting=True, passing=True, reusing=True
+            )
         source = watch.follow(reading).segments(watch.skipped, statistics.frames, fast_path)
         events = dissect_segments(source, dissector=dissector)
         try:

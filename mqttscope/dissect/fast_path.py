@@ -72,12 +72,13 @@ class FastPath(FrameSink):
         counting: bool = False,
         placing: bool = False,
         passing: bool = False,
+        reusing: bool = False,
     ) -> None:
         """``feed`` takes each event while its connection is in the state before it.
 
         ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``; with
-        ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps neither event nor
-        packet, so that one serves for all.
+        ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps no event, so that
+        one serves for all packets.  ``reusing``: it keeps no packet either, and knows none by its identity.
         """
         self.counts: dict[str, FrameCounts] = {}
         """Frames that were taken, by capture."""
@@ -92,7 +93,7 @@ class FastPath(FrameSink):
         self._passing = passing
         self._event: PacketEvent | None = None
         """The event of the last packet, where it may be used again."""
-        self._publish: Publish | None = _new_publish(Publish) if passing else None
+        self._publish: Publish | None = _new_publish(Publish) if reusing else None
         """The same of a PUBLISH that had a segment for itself."""
         self._data, self._start, self._end, self._frame, self._capture = b"", 0, 0, 0, ""
         """The frame that was offered last."""

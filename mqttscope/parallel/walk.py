@@ -237,10 +237,10 @@ class ShareSink(FrameSink):
     """The fast path of a share: passes by the frames of others, and takes those of known connections of its own."""
 
     def __init__(self, walk: Walk, feed: Callable[[Event], object], *, timed: bool) -> None:
-        """``feed`` takes the events of packets and keeps none, ``timed`` is as in `Walk.stream`."""
+        """``feed`` takes the events of packets and keeps none, nor their packets; ``timed`` is as in `Walk.stream`."""
         self._walk = walk
         self._flows = walk.dissector.flows
-        self._path = FastPath(walk.dissector, feed, passing=True)
+        self._path = FastPath(walk.dissector, feed, passing=True, reusing=True)
         self._timed = timed
 
     def take(

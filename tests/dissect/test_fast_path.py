@@ -34,7 +34,7 @@ class Seen:
             self.findings += map(repr, linter.feed(event))
             reporter.feed(event)
 
-        path = FastPath(dissector, feed, counting=True, passing=not judged) if fast else None
+        path = FastPath(dissector, feed, counting=True, passing=True, reusing=not judged) if fast else None
         frames = open_capture(["-"], stdin=BytesIO(data), chunk_size=chunk_size, direct=path)
         for event in dissect_segments(segments(frames), dissector=dissector):
             feed(event)
