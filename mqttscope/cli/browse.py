@@ -23,7 +23,7 @@ from mqttscope.cli.options import (
     compile_filter,
     profile_option,
 )
-from mqttscope.cli.pipeline.common import lake_place, pairs
+from mqttscope.cli.pipeline.common import LAKE_EXTRA, lake_place, pairs
 from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mqttscope.cli.linting_settings import Settings
 
 EXTRA = "pip install 'mqttscope[browse]'"
-LAKE_EXTRA = "pip install 'mqttscope[lake]'"
 OF_RULES = {"--no-lint": "no_lint", "--select": "select", "--ignore": "ignore", "--profile": "profile"}
 """Options that say how to lint, and their parameters."""
 

@@ -15,7 +15,7 @@ import click
 from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.main import EXIT_USAGE, interruption, leaving, limit_ending, printable
 from mqttscope.cli.output import warn
-from mqttscope.cli.pipeline.common import SparkOptions, lake_option, pairs, size
+from mqttscope.cli.pipeline.common import LAKE_EXTRA, SparkOptions, lake_option, pairs, size
 from mqttscope.cli.spark_session import PipelineFailedError, session
 from mqttscope.errors import MqttscopeError
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
             ...
 
 
-EXTRA = "pip install 'mqttscope[lake]'"
 LARGEST = 4 << 30
 """Lakes whose tables have more bytes than this together are for Spark, unless the user says otherwise."""
 SMALL_BYTES = 64 << 20
@@ -154,7 +153,7 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
         from mqttscope.analysis.local import MEMORY, LocalEngine
         from mqttscope.analysis.query import sentence
     except ImportError as error:
-        raise PipelineFailedError(f"asking a lake needs what is not installed ({error}): {EXTRA}") from None
+        raise PipelineFailedError(f"asking a lake needs what is not installed ({error}): {LAKE_EXTRA}") from None
 
     stopped: list[int] = []
 

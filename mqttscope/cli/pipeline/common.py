@@ -114,6 +114,9 @@ def lake_option(*, stores: bool = False) -> Any:
     )  # fmt: skip
 
 
+LAKE_EXTRA = "pip install 'mqttscope[lake]'"
+
+
 @options
 class RowOptions:
     """What the rows of a lake hold."""
@@ -132,17 +135,22 @@ class RowOptions:
     complete: tuple[str, ...] = complete_option()
     configuration: ConfigurationOptions = group(ConfigurationOptions)
 
-    def lake(self) -> LakeOptions:
-        """The same with the configuration."""
+    def lake(self, extra: str = LAKE_EXTRA) -> LakeOptions:
+        """The same with the configuration; `PipelineFailedError` names ``extra`` where packages are missing."""
         from mqttscope.cli.linting_settings import resolve
         from mqttscope.cli.own_rules import let_be_remembered
-        from mqttscope.lake.options import LakeOptions
+        from mqttscope.cli.spark_session import PipelineFailedError
 
         judging = JudgingOptions(
             rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
         )  # fmt: skip
         found = resolve(judging, protocol=self.protocol)
-        let_be_remembered(found.rules)
+        try:
+            from mqttscope.lake.options import LakeOptions
+
+            let_be_remembered(found.rules)
+        except ImportError as error:
+            raise PipelineFailedError(f"tables need what is not installed ({error}): {extra}") from None
         return LakeOptions(
             dissect=found.options,
             group=self.site,

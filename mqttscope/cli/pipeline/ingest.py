@@ -15,7 +15,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
-from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
+from mqttscope.cli.pipeline.common import LAKE_EXTRA, RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
 from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
@@ -150,7 +150,7 @@ class IngestRun:
             from mqttscope.lake.store import place
             from mqttscope.lake.summary import summarize
         except ImportError as error:
-            raise PipelineFailedError(f"tables need what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(f"tables need what is not installed ({error}): {LAKE_EXTRA}") from None
         root = place(self.given.lake, self.given.settings, single_writer=self.given.single_writer)
         try:
             before = read_manifest(root)

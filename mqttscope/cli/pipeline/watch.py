@@ -79,7 +79,7 @@ class WatchRun:
 
     def __init__(self, given: WatchOptions) -> None:
         self.given = given
-        self.options = given.rows.lake()
+        self.options = given.rows.lake(EXTRA)
         refuse_on_spark(self.options.rules)
         self.errors = 0
 

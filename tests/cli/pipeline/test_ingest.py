@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,19 @@ from tests.spark.troubled import troubled
 NAMES = ("planted-violations", "v5-topic-alias-client")
 KEPT = ("--payload-limit", "64", "--no-config")
 """The options of `usual_options`."""
+
+
+@pytest.mark.parametrize(("word", "extra"), [("ingest", "lake"), ("watch", "spark")])
+def test_what_is_missing_is_said(word: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("mqttscope.lake.", "mqttscope.spark."))]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("msgspec", "pyarrow", "deltalake", "duckdb", "pyspark"):
+        monkeypatch.setitem(sys.modules, name, None)
+    done = invoke("pipeline", word, capture("v5-qos"), "--lake", tmp_path / "lake")
+
+    assert (done.code, done.err.count("\n")) == (3, 1)
+    assert "need what is not installed (" in done.err
+    assert f"pip install 'mqttscope[{extra}]'" in done.err
 
 
 def test_small_inputs_are_written_in_process(tmp_path: Path) -> None:
