@@ -14,12 +14,12 @@ from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment
 from tests.conftest import EXHAUSTIVE
-from tests.each import each, sampled
 
 RULES = all_rules()
 
 
-each_rule = each("rule", RULES.values(), ids=RULES)
+# Not folded into one: `-k PUB209` runs the examples of a rule.
+each_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 
 
 def lint(rules: Iterable[Rule], captured: list[Segment]) -> list[Finding]:
@@ -50,7 +50,13 @@ def test_a_bad_example_gives_exactly_the_marked_findings(rule: type[Rule]) -> No
             assert order(found) == wanted, (example.title, [one.message for one in found])
 
 
-@sampled("rule", RULES.values(), ids=RULES, every=4)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(rule, id=code, marks=[pytest.mark.long] * (at % 4 > 0))
+        for at, (code, rule) in enumerate(RULES.items())
+    ],
+)
 def test_nothing_is_an_error_in_a_good_example(rule: type[Rule]) -> None:
     assert rule.good
     for example in rule.good:
