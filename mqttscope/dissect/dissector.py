@@ -115,14 +115,15 @@ class Dissector:
         for event in self.flows.feed(segment):
             yield from self._handle(event)
 
-    def take(self, item: Segment | CaptureNotice | Plaintext) -> Iterator[Event]:
-        """Events of whatever comes next."""
+    def take(self, item: Segment | CaptureNotice | Plaintext | Event) -> Iterator[Event]:
+        """Events of whatever comes next; events pass through."""
         if type(item) is Segment:
             yield from self.feed(item)
         elif type(item) is Plaintext:
             yield from self.plaintext(item)
         else:
-            self.take_note(item)  # type: ignore[arg-type]
+            if isinstance(item, CaptureSecrets):
+                self.take_note(item)
             yield item  # type: ignore[misc]
 
     def plaintext(self, found: Plaintext) -> Iterator[Event]:
@@ -514,7 +515,7 @@ SAYS_NO_VERSION: Final = frozenset(PACKETS.values()) - {Connect, Connack}
 
 
 def dissect_segments(
-    source: Iterable[Segment | CaptureNotice | Plaintext],
+    source: Iterable[Segment | CaptureNotice | Plaintext | Event],
     options: Options | None = None,
     dissector: Dissector | None = None,
     *,

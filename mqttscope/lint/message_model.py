@@ -136,55 +136,6 @@ class Sent:
     crowded: bool = False
     """Whether there was more than is remembered."""
 
-    # Written out, since one that is made for a dataclass stays interpreted.
-    def __init__(
-        self,
-        number: int,
-        topic: str,
-        checksum: int,
-        length: int,
-        qos: int,
-        timestamp_ns: int,
-        publisher: str,
-        key: ConnectionKey,
-        packet: int,
-        frame: int,
-        capture: str,
-        version: ProtocolVersion,
-        size: int,
-        told: Told | None,
-        expiry: int | None = None,
-        retain: bool = False,
-        again: bool = False,
-        resent: bool = False,
-        accepted_ns: int = 0,
-        refused: bool = False,
-        copies: dict[str, list[Copy]] | None = None,
-        crowded: bool = False,
-    ) -> None:
-        self.number = number
-        self.topic = topic
-        self.checksum = checksum
-        self.length = length
-        self.qos = qos
-        self.timestamp_ns = timestamp_ns
-        self.publisher = publisher
-        self.key = key
-        self.packet = packet
-        self.frame = frame
-        self.capture = capture
-        self.version = version
-        self.size = size
-        self.told = told
-        self.expiry = expiry
-        self.retain = retain
-        self.again = again
-        self.resent = resent
-        self.accepted_ns = accepted_ns
-        self.refused = refused
-        self.copies = {} if copies is None else copies
-        self.crowded = crowded
-
 
 @dataclass(slots=True)
 class Topic:

@@ -67,14 +67,6 @@ class Sent:
     """Stream position of its sender after the segment that completed it; see `PeerHistory.position`."""
     reason_code: int = 0
 
-    # Written out, since one that is made for a dataclass stays interpreted; the same of others made for each message.
-    def __init__(self, packet: int, frame: int, timestamp_ns: int, position: int, reason_code: int = 0) -> None:
-        self.packet = packet
-        self.frame = frame
-        self.timestamp_ns = timestamp_ns
-        self.position = position
-        self.reason_code = reason_code
-
 
 @dataclass(slots=True)
 class Ended:
@@ -90,16 +82,6 @@ class Ended:
     answers: int = 1
     """How many packets of that type answered it."""
 
-    def __init__(
-        self, exchange: Exchange, checksum: int, by: int, reason_code: int, answer: Sent, answers: int = 1
-    ) -> None:
-        self.exchange = exchange
-        self.checksum = checksum
-        self.by = by
-        self.reason_code = reason_code
-        self.answer = answer
-        self.answers = answers
-
 
 @dataclass(slots=True)
 class Message:
@@ -113,16 +95,6 @@ class Message:
     timestamp_ns: int
     cut: bool = False
     """Whether the capture does not have all of it, so that its content is not known."""
-
-    def __init__(
-        self, topic: str, checksum: int, length: int, packet: int, timestamp_ns: int, cut: bool = False
-    ) -> None:
-        self.topic = topic
-        self.checksum = checksum
-        self.length = length
-        self.packet = packet
-        self.timestamp_ns = timestamp_ns
-        self.cut = cut
 
 
 @dataclass(slots=True)
@@ -241,6 +213,20 @@ class PeerHistory:
             ended = self.ended.get(before.packet_identifier)
             checksum = None if ended is None else ended.checksum
         return checksum == crc32(packet.payload)
+
+
+_new_sent, _new_message, _new_ended = Sent.__new__, Message.__new__, Ended.__new__
+
+
+def _sent(packet: int, frame: int, timestamp_ns: int, position: int, reason_code: int) -> Sent:
+    """A `Sent`, without __init__: there is one for each acknowledgment."""
+    made: Sent = _new_sent(Sent)
+    made.packet = packet
+    made.frame = frame
+    made.timestamp_ns = timestamp_ns
+    made.position = position
+    made.reason_code = reason_code
+    return made
 
 
 C2S: Final = Direction.CLIENT_TO_SERVER
@@ -470,11 +456,11 @@ class History:
             if type(packet) is Pubrel:
                 self._release(packet.packet_identifier, sender, receiver, number)
             else:
-                sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)
+                sent = _sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)
                 self._acknowledge(packet.packet_identifier, kind, peer, sender, receiver, sent)
         elif _FIRST_REQUEST <= which <= _LAST_REQUEST:
             self._share(packet, own, sender, number)
-            place = Sent(number, frame, timestamp_ns, sender.position)
+            place = _sent(number, frame, timestamp_ns, sender.position, 0)
             shared = version is ProtocolVersion.V5
             self._subscription(packet, place, from_client=from_client, shared=shared)
         else:
@@ -493,7 +479,15 @@ class History:
         checksum = crc32(payload)
         if topic is not None:
             recent = sender.recent
-            recent.append(Message(topic, checksum, len(payload), number, timestamp_ns, packet.missing != 0))
+            # Without __init__: there is one for each message.
+            message: Message = _new_message(Message)
+            message.topic = topic
+            message.checksum = checksum
+            message.length = len(payload)
+            message.packet = number
+            message.timestamp_ns = timestamp_ns
+            message.cut = packet.missing != 0
+            recent.append(message)
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
             if packet.retain and receiver is self.client and not packet.dup:
@@ -600,8 +594,15 @@ class History:
                 other.surplus = answered.in_flight - 1
             ended = other.ended
             ended.pop(identifier, None)
-            checksum = other.checksums.pop(identifier, 0)
-            ended[identifier] = Ended(running, checksum, kind, sent.reason_code, sent)
+            # Without __init__: there is one for each message with an answer.
+            made: Ended = _new_ended(Ended)
+            made.exchange = running
+            made.checksum = other.checksums.pop(identifier, 0)
+            made.by = kind
+            made.reason_code = sent.reason_code
+            made.answer = sent
+            made.answers = 1
+            ended[identifier] = made
             other.positions.pop(identifier, None)
             if len(ended) > MAX_ENDED:
                 del ended[next(iter(ended))]
@@ -635,7 +636,7 @@ class History:
     ) -> None:
         """Packets that are few."""
         code = getattr(packet, "reason_code", None) or 0
-        sent = Sent(number, frame, timestamp_ns, sender.position, code)
+        sent = _sent(number, frame, timestamp_ns, sender.position, code)
         if isinstance(packet, Connect):
             if self.connect is None:
                 self.connect = packet

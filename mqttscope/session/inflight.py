@@ -72,36 +72,31 @@ class Exchange:
     retransmissions: int = 0
     """How often the packet came again with DUP on this connection."""
 
-    # Written out, since one that is made for a dataclass stays interpreted.
-    def __init__(
-        self,
-        packet_identifier: int,
-        packet: int,
-        frame: int,
-        timestamp_ns: int,
-        kind: str,
-        qos: int = 0,
-        topic: str | None = None,
-        phase: ExchangePhase = SENT,
-        released_by: int | None = None,
-        filters: int = 0,
-        retransmissions: int = 0,
-    ) -> None:
-        self.packet_identifier = packet_identifier
-        self.packet = packet
-        self.frame = frame
-        self.timestamp_ns = timestamp_ns
-        self.kind = kind
-        self.qos = qos
-        self.topic = topic
-        self.phase = phase
-        self.released_by = released_by
-        self.filters = filters
-        self.retransmissions = retransmissions
-
     def move(self, packet_type: PacketType) -> None:
         """Take a PUBREC or PUBREL that does not end it."""
         self.phase = EXCHANGE_TRANSITIONS[self.phase, packet_type]
+
+
+_new = Exchange.__new__
+
+
+def publish_exchange(
+    packet_identifier: int, packet: int, frame: int, timestamp_ns: int, qos: int, topic: str | None
+) -> Exchange:
+    """The exchange that a PUBLISH begins; without __init__, since there is one for each message with an answer."""
+    made: Exchange = _new(Exchange)
+    made.packet_identifier = packet_identifier
+    made.packet = packet
+    made.frame = frame
+    made.timestamp_ns = timestamp_ns
+    made.kind = "publish"
+    made.qos = qos
+    made.topic = topic
+    made.phase = SENT
+    made.released_by = None
+    made.filters = 0
+    made.retransmissions = 0
+    return made
 
 
 @dataclass(slots=True)
