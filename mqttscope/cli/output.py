@@ -383,12 +383,16 @@ COMPRESSED_NAMES = (".gz", ".zst", ".lz4", ".xz", ".bz2")
 
 def refuse_name(target: str, option: str, what: str) -> None:
     """A usage error where a file is named like the other thing: a `CAPTURE` as a `REPORT`, or the other way round."""
+    if target == "-":
+        instead = "" if what == CAPTURE else f"; without {option} the report goes to standard output"
+        raise click.UsageError(f"{option} needs the name of a file{instead}")
     stem, suffix = os.path.splitext(target.lower())
     if what == CAPTURE:
         if suffix in REPORT_NAMES:
+            # Where --output takes the capture, there is no file for the report.
+            instead = "" if option == "--output" else ", or use --output for the report"
             raise click.UsageError(
-                f"{option} writes a capture, and {target} is named like a report; call it .pcapng, or use --output for"
-                " the report"
+                f"{option} writes a capture, and {target} is named like a report; call it .pcapng{instead}"
             )
         if suffix in COMPRESSED_NAMES:
             raise click.UsageError(f"{option}: {target} would not be compressed; call it .pcapng")

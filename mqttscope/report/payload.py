@@ -182,7 +182,8 @@ class PayloadView:
             steps, data, cut_off = found.steps, found.data, found.cut
             if not self.show_secrets:
                 data = without_tokens(data)
-            notes += [found.note] if found.note else []
+            if found.note and not any(one.endswith(found.note) for one in notes):
+                notes.append(found.note)
         wanted = self.kind if self.kind != "auto" else by_content_type(content_type)
         inner = self._decoded(data, wanted, steps, notes, indicator, cut_off=cut_off, one_line=one_line)
         inner.label = ", ".join([*steps, inner.label])
@@ -222,10 +223,10 @@ class PayloadView:
             if len(data) <= MAX_JSON_BYTES and not cut_off and is_json(data):
                 whole = data.decode()
                 return Shown("json", "json", iter([_compacted(whole)]) if one_line else indented(whole))
-            if not cut_off and (asked or wanted == "json"):
-                notes.append("it is not JSON" if asked else "the content type says JSON, it is not")
-        elif wanted == "json":
-            notes.append("it is not JSON" if asked else "the content type says JSON, it is not")
+            if not cut_off and (asked or wanted == "json") and not notes:
+                notes.append(_NOT_JSON if asked else "the content type says JSON, it is not")
+        elif wanted == "json" and not notes:
+            notes.append(_NOT_JSON if asked else "the content type says JSON, it is not")
         if text is None and wanted == "text" and asked:
             text = data[: self.limit].decode("utf-8", "surrogateescape")
         if text is None:
@@ -245,6 +246,7 @@ class PayloadView:
 
 
 _NAMES = {"cbor": "CBOR", "msgpack": "MessagePack"}
+_NOT_JSON = "it is not JSON"
 _NOT_UTF8 = "payload_format_indicator says UTF-8, it is not"
 
 
