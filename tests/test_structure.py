@@ -431,6 +431,17 @@ def constants_in_dataclasses(tree: ast.AST) -> list[str]:
     ]
 
 
+def written_out(tree: ast.AST) -> list[str]:
+    """Dataclasses with an ``__init__`` of their own: compiled, no object of theirs is made without arguments, as state
+    that is read needs it (`lake.state`)."""
+    return [
+        one.name
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ClassDef) and any("dataclass" in ast.unparse(word) for word in one.decorator_list)
+        if any(isinstance(line, ast.FunctionDef) and line.name == "__init__" for line in one.body)
+    ]
+
+
 def test_what_is_compiled_means_the_same_when_it_is() -> None:
     paths = compiled()
     assert len(paths) > 80
@@ -438,6 +449,7 @@ def test_what_is_compiled_means_the_same_when_it_is() -> None:
         tree = ast.parse(path.read_text("utf-8"))
         assert not caught_twice(tree), path
         assert not constants_in_dataclasses(tree), path
+        assert not written_out(tree), path
 
 
 def test_what_is_found_in_compiled_modules() -> None:
@@ -446,6 +458,7 @@ def test_what_is_found_in_compiled_modules() -> None:
     assert not caught_twice(ast.parse(twice.replace("B as error", "B as other")))
     constant = "@dataclass(slots=True)\nclass C:\n a: int\n b: ClassVar[int] = 1"
     assert constants_in_dataclasses(ast.parse(constant)) == ["C: b"]
+    assert written_out(ast.parse("@dataclass\nclass C:\n    def __init__(self, a): ...")) == ["C"]
 
 
 SYSTEM = SOURCE / "system.py"

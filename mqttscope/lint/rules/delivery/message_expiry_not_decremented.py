@@ -32,14 +32,6 @@ class Published:
     frame: int
     capture: str
 
-    # Written out, since one that is made for a dataclass stays interpreted.
-    def __init__(self, timestamp_ns: int, expiry: int, packet: int, frame: int, capture: str) -> None:
-        self.timestamp_ns = timestamp_ns
-        self.expiry = expiry
-        self.packet = packet
-        self.frame = frame
-        self.capture = capture
-
 
 @dataclass(slots=True)
 class Waiting(Watch):
