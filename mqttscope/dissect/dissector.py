@@ -122,6 +122,7 @@ class Dissector:
         elif type(item) is Plaintext:
             yield from self.plaintext(item)
         else:
+            # Events are no notices, but of these only keys matter here.
             if isinstance(item, CaptureSecrets):
                 self.take_note(item)
             yield item  # type: ignore[misc]

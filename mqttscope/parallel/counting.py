@@ -87,7 +87,7 @@ class ShareStatistics(Statistics):
         return self._releases
 
     def frames(self, source: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
-        """Pass frames on; count those of this share, which are every so many, unless a sink has counted them."""
+        """Pass frames on, and count those that no sink was offered (`count_frame`)."""
         walk = self._sender.walk
         name, row = "", self.other_capture
         for frame in source:
@@ -102,7 +102,7 @@ class ShareStatistics(Statistics):
             yield frame
 
     def count_frame(self, row: CaptureRow, number: int, now: int, original_length: int, captured_length: int) -> None:
-        """Count a frame of a capture if it is of those that this share counts."""
+        """Count a frame of a capture if it falls to this share: of two shares, each counts every second frame."""
         if number % self._share.count != self._share.number:
             return
         row.frames += 1
@@ -225,8 +225,8 @@ def count_share(
     sender = Sender(outlet, walk)
     statistics = ShareStatistics(share, sender, Stop())
 
-    def is_told(event: Event) -> bool:
-        """Whether the parent is told of an event, which then is not counted here."""
+    def goes_to_parent(event: Event) -> bool:
+        """Whether the parent counts an event, and not this process; sends what the parent needs."""
         if type(event) is not PacketEvent:
             if noted(event, sender, statistics.limited):
                 return True
@@ -235,12 +235,12 @@ def count_share(
         return False
 
     def take(event: Any) -> None:
-        if not is_told(event):
+        if not goes_to_parent(event):
             statistics.count(event)
 
     def events(sink: FrameSink | None) -> Iterator[Event]:
         for event in walk.events(statistics.frames(frames(sink)), timed=timed):
-            if not is_told(event):
+            if not goes_to_parent(event):
                 yield event
 
     found_events = choose(events(None)) if choose else events(CountingSink(walk, statistics, take, timed=timed))
