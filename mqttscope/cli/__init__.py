@@ -15,16 +15,23 @@ def run() -> None:
     if handler is signal.default_int_handler:
         # Ctrl-C while modules are imported would show where in them; nothing is begun yet that would have to be ended.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mqttscope.cli.main import install, leave, main
+    from mqttscope.cli.main import EXIT_INTERRUPTED, install, leave, main, uninstall
 
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)
     install()
     try:
-        main()
+        try:
+            main()
+        finally:
+            # All is written: what Python does at its end would show a traceback where a signal raises.
+            uninstall()
     except SystemExit as left:
         leave(left.code)
         raise
+    except KeyboardInterrupt:
+        # While it was said what went wrong.
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def _said_version() -> bool:

@@ -55,6 +55,8 @@ ENDINGS = tuple(signals("SIGINT", "SIGTERM", "SIGHUP"))
 """Ctrl-C, what a service manager sends, and the end of the terminal."""
 _limits: list[threading.Timer] = []
 _leaving: list[Callable[[], str | None]] = []
+_came: list[int] = []
+"""Signals that limited the time of a report."""
 _whole_process = False
 """The process is this program alone, and may be ended; a test that runs a command is not."""
 
@@ -254,6 +256,25 @@ def limit_ending(number: int) -> None:
 
 
 @contextmanager
+def reporting() -> Iterator[list[int]]:
+    """Have a report made and written to its end: a first signal limits the time for it, a second one raises.
+
+    Gives the list of signals that have come so.
+    """
+    if not _whole_process or threading.current_thread() is not threading.main_thread():
+        yield _came
+        return
+    for number in ENDINGS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _limit)
+    try:
+        yield _came
+    finally:
+        for number in filter(limited, ENDINGS):
+            signal.signal(number, _raise)
+
+
+@contextmanager
 def leaving(do: Callable[[], str | None]) -> Iterator[None]:
     """Have something done where `limit_ending` ends the process: what it started ends with it.
 
@@ -286,15 +307,42 @@ def install() -> None:
         signal.signal(signal.SIGINT, _raise)
 
 
-def at_endings(call: Callable[[int], None]) -> None:
-    """Have the running event loop call this for each signal that ends a program, as far as the platform can."""
+def uninstall() -> None:
+    """Have signals end the process as the system does it."""
+    for number in ENDINGS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def endings(call: Callable[[int], None], times: int = 1) -> Iterator[None]:
+    """Have the running event loop call this for signals that end a program; after ``times`` of them one raises.
+
+    A signal that comes later, after the run has ended by itself, leaves `LIMIT_S` for what is reported of it.
+    """
     import asyncio
 
     loop = asyncio.get_running_loop()
-    for number in ENDINGS:
-        # Event loops of Windows have no signal handlers.
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(number, call, number)
+    left = [*range(times)]
+
+    def hand_over(number: int, frame: FrameType | None) -> None:
+        if left:
+            left.pop()
+            loop.call_soon_threadsafe(call, number)
+        else:
+            _raise(number, frame)
+
+    # Not the loop's own handlers: it sets those of Python when it closes, and half a report would be all there is.
+    before = {number: signal.getsignal(number) for number in ENDINGS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, hand_over)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is hand_over:
+                signal.signal(number, _limit if _whole_process else handler)
 
 
 def leave(code: object) -> None:
@@ -315,6 +363,17 @@ def leave(code: object) -> None:
 def installed(number: int) -> bool:
     """Whether a signal raises because of `install`."""
     return signal.getsignal(number) is _raise
+
+
+def limited(number: int) -> bool:
+    """Whether a signal only limits the time of a report, because of `reporting`."""
+    return signal.getsignal(number) is _limit
+
+
+def _limit(number: int, frame: FrameType | None) -> None:
+    _came.append(number)
+    signal.signal(number, _raise)
+    limit_ending(number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

@@ -27,7 +27,7 @@ from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted,
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli import advice
 from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
-from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, at_endings
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.mutating_found import Found, ProgressLine
 from mqttscope.cli.options import ProtocolOptions, compile_filter
 from mqttscope.cli.output import CannotWriteError, FileSink, Output, Watch, make_view, warn
@@ -251,7 +251,8 @@ def _why(error: BaseException) -> str:
 def _finish(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
     """Report; where that cannot be done, the results go to standard error before it is said why."""
     try:
-        _report(given, runs, sink)
+        with reporting():
+            _report(given, runs, sink)
     except BrokenPipeError:
         raise
     except Exception:
@@ -267,13 +268,13 @@ async def _all(
 ) -> None:
     """Try the cases on all brokers: one after the other, since two URLs may lead to one, or together where asked to."""
     tasks: list[asyncio.Task[None]] = []
-    at_endings(lambda _: _stop([test for test, _ in pairs], tasks))
-    for pair in pairs:
-        tasks.append(asyncio.create_task(_one(given, flows, *pair, keep, each)))
-        if not given.together:
-            await tasks[-1]
-    for one in tasks:
-        await one
+    with endings(lambda _: _stop([test for test, _ in pairs], tasks), times=2):
+        for pair in pairs:
+            tasks.append(asyncio.create_task(_one(given, flows, *pair, keep, each)))
+            if not given.together:
+                await tasks[-1]
+        for one in tasks:
+            await one
 
 
 def _broker_test(given: MutateOptions, broker: Broker) -> BrokerTest:
@@ -423,8 +424,6 @@ def _stop(tests: list[BrokerTest], tasks: list[asyncio.Task[None]]) -> None:
         return
     for task in tasks:
         task.cancel()
-    for ending in ENDINGS:
-        asyncio.get_running_loop().remove_signal_handler(ending)
 
 
 def _report(given: MutateOptions, runs: list[Tried], sink: Any) -> None:

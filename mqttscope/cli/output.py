@@ -28,7 +28,7 @@ import click
 
 from mqttscope.capture.files import find_captures, is_source
 from mqttscope.capture.write import opener
-from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, printable
+from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, limited, printable
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.view import utf8
@@ -191,7 +191,7 @@ class Output:
         """The signal that asked for the end while something was being written."""
         if threading.current_thread() is threading.main_thread():
             for number in ENDINGS:
-                if number == signal.SIGINT or installed(number):
+                if (number == signal.SIGINT and not limited(number)) or installed(number):
                     signal.signal(number, self._interrupt)
 
     def write(self, data: bytes) -> None:

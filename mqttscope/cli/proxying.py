@@ -17,7 +17,7 @@ from mqttscope.capture.write import write_file
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.linting_settings import resolve
 from mqttscope.cli.live_options import ProxyOptions
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, at_endings, limit_ending
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, endings, limit_ending
 from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options
@@ -221,9 +221,12 @@ class ProxyRun:
 
     async def execute(self, route: Route) -> int:
         """Listen, wait for the end, report."""
-        relay = self.relay = Relay(route, self.recording, warn)
+        self.loop, self.relay = asyncio.get_running_loop(), Relay(route, self.recording, warn)
+        with endings(self._interrupted):
+            return await self._forward(self.relay, route)
+
+    async def _forward(self, relay: Relay, route: Route) -> int:
         listened = False
-        loop = self.loop = asyncio.get_running_loop()
         try:
             try:
                 await relay.start()
@@ -234,10 +237,9 @@ class ProxyRun:
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
-            at_endings(self._interrupted)
             self._ready(relay)
             if self.given.duration is not None:
-                loop.call_later(self.given.duration, relay.stop)
+                asyncio.get_running_loop().call_later(self.given.duration, relay.stop)
             await relay.stopping.wait()
         finally:
             if self.sink is not None:
@@ -253,8 +255,6 @@ class ProxyRun:
             self.sink.end(FLUSH_HURRY_S)
         self.relay.stop(hurry=True)
         limit_ending(number)
-        # A second signal does not wait.
-        asyncio.get_running_loop().remove_signal_handler(number)
 
     def _ready(self, relay: Relay) -> None:
         warn(f"listening on {relay.address} for {relay.route.upstream}")

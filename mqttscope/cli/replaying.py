@@ -13,7 +13,7 @@ import orjson
 from mqttscope.api.recorded import Recorded
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, UnreachableError, target_of
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE, at_endings
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import limit_findings, prepare_record, read
@@ -115,11 +115,13 @@ class ReplayCommand:
         outcome = Outcome(str(self.target), self.given.timing.text, changes=self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
         try:
-            for _ in range(self.given.loop):
+            for turn in range(1, self.given.loop + 1):
                 replay = self._replay()
                 asyncio.run(self._run(replay))
                 self._begun_ns = self._begun_ns or replay.started_ns
-                self._take(outcome, replay)
+                with reporting() as signals:
+                    self._take(outcome, replay)
+                outcome.stopped |= bool(signals) and turn < self.given.loop
                 if outcome.stopped:
                     break
         finally:
@@ -130,7 +132,8 @@ class ReplayCommand:
                     warn(sentence + more)
             if self.lint is not None:
                 self.lint.close()
-        self._report(outcome, self._output())
+        with reporting():
+            self._report(outcome, self._output())
         return self._code(outcome)
 
     def _code(self, outcome: Outcome) -> int:
@@ -166,14 +169,8 @@ class ReplayCommand:
         )
 
     async def _run(self, replay: Replay) -> None:
-        loop = asyncio.get_running_loop()
-
-        def interrupted(number: int) -> None:
-            replay.stop()
-            loop.remove_signal_handler(number)
-
-        at_endings(interrupted)
-        await replay.run()
+        with endings(lambda _: replay.stop()):
+            await replay.run()
         if replay.watch is not None:
             replay.watch(None)
 

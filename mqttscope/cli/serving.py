@@ -16,7 +16,7 @@ from mqttscope.api.recorded import Recorded
 from mqttscope.capture.write import write_file
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, at_endings, limit_ending
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, endings, limit_ending, reporting
 from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import limit_findings, prepare_record, read
 from mqttscope.dissect import Options
@@ -103,10 +103,12 @@ class ServeRun:
                     warn(sentence + more)
             if self.lint is not None:
                 self.lint.close()
-        outcome = ServedOutcome.of(self.serving, self.given.timing.text, self.recorded.changes)
-        outcome.left_out.update(why for _, why in self.recorded.left_out)
-        found = self._verified(outcome) if self.given.verify else None
-        self._report(outcome, found)
+        # It may have ended by itself: a signal that comes now is no reason to report half.
+        with reporting():
+            outcome = ServedOutcome.of(self.serving, self.given.timing.text, self.recorded.changes)
+            outcome.left_out.update(why for _, why in self.recorded.left_out)
+            found = self._verified(outcome) if self.given.verify else None
+            self._report(outcome, found)
         code = self._code(found)
         return EXIT_FAILED if self.uncompared and code == EXIT_CLEAN else code
 
@@ -129,29 +131,27 @@ class ServeRun:
 
     async def _serve(self) -> None:
         serving, loop = self.serving, asyncio.get_running_loop()
-        try:
+        with endings(self._interrupted):
             try:
-                await serving.start(self.host, self.port)
-            except OSError as error:
-                why = _why(error, self.host, self.port)
-                raise CannotServeError(f"cannot listen on {self.given.listening.listen}: {why}") from None
-            assert serving.server is not None
-            # What is spoken here is known, so that garbage is reported as such.
-            self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given.websocket else MQTT)
-            at_endings(self._interrupted)
-            self._ready()
-            if self.given.duration is not None:
-                loop.call_later(self.given.duration, serving.stop)
-            await serving.stopping.wait()
-        finally:
-            await serving.close()
+                try:
+                    await serving.start(self.host, self.port)
+                except OSError as error:
+                    why = _why(error, self.host, self.port)
+                    raise CannotServeError(f"cannot listen on {self.given.listening.listen}: {why}") from None
+                assert serving.server is not None
+                # What is spoken here is known, so that garbage is reported as such.
+                self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given.websocket else MQTT)
+                self._ready()
+                if self.given.duration is not None:
+                    loop.call_later(self.given.duration, serving.stop)
+                await serving.stopping.wait()
+            finally:
+                await serving.close()
 
     def _interrupted(self, number: int) -> None:
         self.interrupted, self.interrupted_s = True, time.monotonic()
         self.serving.stop(hurry=True)
         limit_ending(number)
-        # A second signal does not wait.
-        asyncio.get_running_loop().remove_signal_handler(number)
 
     def _ready(self) -> None:
         server = self.serving.server

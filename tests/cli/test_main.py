@@ -483,6 +483,78 @@ def test_the_end_of_the_terminal_is_ignored_under_nohup(tmp_path: Path, endless:
             end(process)  # type: ignore[arg-type]
 
 
+REPORT = """if True:
+    import asyncio, os, signal, sys
+    from mqttscope.cli import main
+    from mqttscope.cli.output import Output
+
+    number, times = int(sys.argv[1]), int(sys.argv[2])
+
+    async def run():
+        with main.endings(print):
+            pass
+
+    main.install()
+    asyncio.run(run())
+    with main.reporting() as signals:
+        sink = Output(immediate=True)
+        sink.write(b"first\\n")
+        for _ in range(times):
+            os.kill(os.getpid(), number)
+        sink.write(b"last\\n")
+        assert signals == [number]
+"""
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_report_that_has_begun_is_written_to_its_end(number: int) -> None:
+    """The loop of the run has ended by itself; loops that close set Python's own handlers."""
+    words = [sys.executable, "-c", REPORT, str(int(number))]
+    once = subprocess.run([*words, "1"], capture_output=True, text=True, env=environment(), check=False)
+    assert (once.returncode, once.stdout, once.stderr) == (0, "first\nlast\n", "")
+
+    twice = subprocess.run([*words, "2"], capture_output=True, text=True, env=environment(), check=False)
+    assert twice.returncode != 0
+    assert twice.stdout == "first\n"
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_after_all_is_written_shows_no_traceback(number: int) -> None:
+    script = f"""if True:
+        import atexit, os, signal, sys
+        from mqttscope.cli import run
+
+        atexit.register(lambda: os.kill(os.getpid(), {int(number)}))
+        sys.argv[1:] = ["rules", "--format", "json"]
+        run()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert (done.returncode, done.stderr) == (-number, "")
+    assert json.loads(done.stdout)
+
+
+def test_the_end_of_the_terminal_ends_no_run_under_nohup() -> None:
+    script = """if True:
+        import asyncio, os, signal
+        from mqttscope.cli import main
+
+        async def run():
+            with main.endings(lambda number: print(signal.Signals(number).name)):
+                for number in (signal.SIGHUP, signal.SIGTERM):
+                    os.kill(os.getpid(), number)
+                await asyncio.sleep(0.1)
+
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        asyncio.run(run())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SIGTERM\n", "")
+
+
 def test_a_rule_that_takes_minutes_does_not_matter(tmp_path: Path) -> None:
     """The interpreter hears of the signal in the middle of a packet."""
     script = """if True:
