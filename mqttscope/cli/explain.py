@@ -100,6 +100,7 @@ def command(given: ExplainOptions) -> int:
     file, a glob, a directory, or - for standard input.
     """
     from mqttscope.cli import advice
+    from mqttscope.cli.configuration import warn_of_configuration
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
@@ -109,6 +110,7 @@ def command(given: ExplainOptions) -> int:
     from mqttscope.lint.engine import Linter
     from mqttscope.report.explanations.base import make_reporter
 
+    warn_of_configuration()
     view = make_view(
         colour=given.colour, time_format=given.time_format, payload="none", payload_limit=0, show_secrets=False
     )
