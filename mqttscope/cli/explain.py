@@ -52,8 +52,7 @@ class ExplainOptions:
 
     def __post_init__(self) -> None:
         from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal
-        from mqttscope.filter.operators import FILTER_PROBLEMS
-        from mqttscope.mqtt.topics import topic_filter_problem
+        from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 
         if self.message is not None:
             problem = topic_filter_problem(self.message)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 from mqttscope.payloads.compressed import FORMATS as COMPRESSIONS
 from mqttscope.payloads.decoders import FORMATS, PayloadTable
 from mqttscope.payloads.protobuf import DescriptorError, MessageType
@@ -65,7 +65,7 @@ def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> P
         raise PayloadConfigError(f"{path} has no topic: the Topic Filter of the payloads it is for")
     problem = topic_filter_problem(topic)
     if problem is not None:
-        raise PayloadConfigError(f"{path}: {topic!r} is no Topic Filter ({problem.replace('_', ' ')})")
+        raise PayloadConfigError(f"{path}: {topic!r} is no Topic Filter ({FILTER_PROBLEMS[problem]})")
     name, decoder = words.get("format", ""), words.get("decoder", "")
     if bool(name) == bool(decoder):
         raise PayloadConfigError(f"{path} needs a format ({', '.join(FORMATS)}) or a decoder, and one of them alone")

@@ -189,9 +189,7 @@ def test_tables_that_cannot_be_are_usage_errors(text: str, told: str, configured
         ('[[payloads]]\ntopic = "#"', "payloads is an unknown key; did you mean payload? The tables are [lint]"),
     ],
 )
-def test_every_command_says_the_same_of_a_configuration(
-    text: str, told: str, configured: Path, tmp_path: Path
-) -> None:
+def test_every_command_says_the_same_of_a_configuration(text: str, told: str, configured: Path, tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text(text, "utf-8")
     for command in ("inspect", "lint", "browse"):
         done = invoke(command, configured)
