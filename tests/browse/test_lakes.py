@@ -21,6 +21,7 @@ from mqttscope.browse.index import Index
 from mqttscope.browse.lakes import LakeBuilder, LakeIndex
 from mqttscope.browse.originals import Originals
 from mqttscope.browse.rows import PACKETS, RowKind
+from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli.browsing import LakeTables, Original
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.events import MalformedEvent, PacketEvent
@@ -29,7 +30,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import write_lake
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.mqtt.packets import Publish
-from mqttscope.net.frame import CaptureError
+from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.report.base import View
 from tests.browse.driving import Driver, drive
 from tests.browse.made import SECONDS, built, capture
@@ -122,6 +123,41 @@ def test_a_lake_has_the_rows_of_its_capture(name: str, tmp_path: Path, opened: A
         assert mine.client_side.packets == its.client_side.packets
 
 
+def test_captures_with_the_same_endpoints_at_the_same_time(tmp_path: Path, opened: Any) -> None:
+    names = ("example-a-b-v311", "example-a-b-v5", "example-leading-slash", "example-length-too-long")
+    paths = [str(shutil.copy(capture(name), tmp_path / f"{name}.pcapng")) for name in names]
+    written = write_lake(paths, str(tmp_path / "lake"), LakeOptions(payload_limit=65_536, rules=RULES))
+    index = filled(opened(tmp_path / "lake"))
+    several = [built(Path(path), lint=True) for path in paths]
+
+    assert len(index.connections) == written.rows["connections"] == len(paths)
+    assert told(index) == sorted((row for one in several for row in told(one)), key=lambda row: row[:4])
+    assert len({row.connection for row in index.rows.run(0, len(index.rows))}) == len(paths)
+    for row in index.rows.run(0, len(index.rows)):
+        assert index.captures[row.capture] == index.connections[row.connection].capture
+    # Findings stand at the packets of their captures.
+    assert sum(len(one.findings) for one in several) == len(index.findings) > 0
+    for number in map(int, index.findings.rows):
+        for one in index.findings.of_row(number):
+            assert one.capture == index.captures[index.rows[number].capture]
+
+
+def test_parts_of_captures_with_the_same_endpoints(tmp_path: Path, opened: Any) -> None:
+    paths = []
+    for name in ("example-a-b-v5", "example-leading-slash"):
+        frames = [one for one in open_capture([capture(name)]) if isinstance(one, Frame)]
+        for part, some in enumerate((frames[:9], frames[9:])):
+            paths.append(str(tmp_path / f"{name}-{part}.pcapng"))
+            with open(paths[-1], "wb") as file, PcapngWriter(file) as writer:
+                for frame in some:
+                    writer.write(frame)
+    written = write_lake(paths, str(tmp_path / "lake"), LakeOptions(payload_limit=65_536, rules=RULES))
+    index = filled(opened(tmp_path / "lake"))
+
+    assert len(index.connections) == written.rows["connections"] == 2
+    assert index.packets == written.rows["packets"]
+
+
 def test_exchanges_and_messages_are_found(folder: Path, opened: Any) -> None:
     for lake in ("full", "bare"):
         index = filled(opened(folder / lake))
@@ -204,11 +240,11 @@ def test_a_lake_in_use(folder: Path, opened: Any) -> None:
         # The first line is written ten times a second.
         await at.until(f"{browser.index.packets} packets")
         assert f"{browser.index.packets} packets" in at.screen[0]
-        assert "closed" in at.line("logger")
+        assert "closed" in at.line("faulty")
         await at.press("down", "down", "down")
         # Connection, filter, search, findings, ladder, payload.
         await at.press("c")
-        assert "connection 0" in at.text
+        assert f"packets: connection {browser.connection}" in at.text
         await at.press("escape", "f")
         await at.type("publish and qos > 0")
         await at.press("enter")
