@@ -62,6 +62,8 @@ class ExplainOptions:
                 raise click.UsageError("--message goes with --client alone, not with --connection or --all")
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
+        if self.form != "text" and "time_format" in dict(on_command_line()):
+            raise click.UsageError(f"--time is for text: --format {self.form} has times in UTC")
         refuse_terminal(self.form, self.output)
         if self.output is not None:
             refuse_inputs(self.output, self.captures)
