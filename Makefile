@@ -31,7 +31,7 @@ WHICH := not long
 
 COMPILED := build/compiled
 COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/parallel tests/test_events.py \
-	tests/cli/test_sharing.py \
+	tests/cli/test_sharing.py tests/spark/test_compiled.py tests/spark/test_distribute.py \
 	$(addprefix tests/capture/test_,compressed.py files.py pcap.py pcapng.py read.py) \
 	$(addprefix tests/redact/test_,addresses.py credentials.py packets.py secrets.py values.py) \
 	$(addprefix tests/report/test_,base.py jsonl.py public.py) \
@@ -43,7 +43,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release compiled test-compiled
+.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release release-compiled compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -147,9 +147,11 @@ wheel: venv
 	MQTTSCOPE_COMPILED=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 ## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
-release: dev
+## release-compiled also compiles a wheel with each Python and tries it, which needs a C compiler and takes minutes.
+release-compiled: EVEN := --compiled
+release release-compiled: dev
 	@$(BIN)/python .ci/install_group.py release
-	@$(BIN)/python .ci/release.py dist
+	@$(BIN)/python .ci/release.py dist $(EVEN)
 
 # A tree of its own, so that the Python of this folder stays what it is.
 compiled: dev
