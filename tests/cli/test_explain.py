@@ -118,6 +118,8 @@ def test_messages_are_explained_instead_of_ends() -> None:
         (("--message", "a", "--connection", "1"), "--message goes with --client alone"),
         (("--output", "x.pcapng"), "named like a capture"),
         (("--format", "sarif"), "sarif"),
+        (("--format", "html", "--time", "epoch"), "--time is for text: --format html has times in UTC"),
+        (("--output", "x.html", "--time", "iso"), "--time is for text: --format html has times in UTC"),
     ],
 )
 def test_contradictions_are_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:

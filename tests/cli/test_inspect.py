@@ -288,6 +288,19 @@ def test_a_page_is_not_written_to_a_terminal(monkeypatch: pytest.MonkeyPatch) ->
         assert "write it to a file: --output FILE.html" in done.err
 
 
+def test_a_page_refuses_views_that_it_does_not_have(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    for words, told in (
+        (("--time", "relative"), "--time is for text, tree and ladder: a page shows times in UTC"),
+        (("--payload", "hex"), "--payload hex is for text, tree and ladder"),
+    ):
+        for more in (("--output", page), ("--format", "html")):
+            done = invoke("inspect", QOS, *more, *words)
+            assert (done.code, done.out, page.exists()) == (2, b"", False)
+            assert told in done.err
+    assert invoke("inspect", QOS, "--output", page, "--payload", "protobuf").code == 0
+
+
 def test_a_name_alone_does_not_change_a_format_that_was_asked_for(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     invoke("inspect", QOS, "--output", page, "--format", "jsonl")
