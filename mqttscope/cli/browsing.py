@@ -83,7 +83,7 @@ class FrameExport:
         from mqttscope.cli.export import Export
 
         wanted = set(packets)
-        export = Export(self.captures, path)
+        export = Export(self.captures, path, deduplicate=self.files.deduplicate)
         reading = Reading(self.captures, self.files, export.stdin, export.fragments)
         dissector = Dissector(self.protocol.dissection(decrypting=reading.decrypting))
         for event in export.events(reading.segments(Counter()), dissector):

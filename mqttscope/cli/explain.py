@@ -157,7 +157,8 @@ def command(given: ExplainOptions) -> int:
         file.close()
     if interrupt is not None:
         raise interrupt
-    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
+    told: list[str | None] = [*advice.of_connections(dissector, deduplicates=reading.deduplicate)]
+    told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if dissector.connections:
         told.append(
