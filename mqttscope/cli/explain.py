@@ -127,7 +127,9 @@ def command(given: ExplainOptions) -> int:
     events = watch.events(dissect_segments(segments, dissector=dissector))
     choice, linter = (
         Choice(given),
-        None if messages is not None else Linter([usual_rule(rule) for rule in select().values()]),
+        None
+        if messages is not None
+        else Linter([usual_rule(rule) for rule in select().values()], together=reading.deduplicate),
     )
     interrupt: KeyboardInterrupt | None = None
     try:

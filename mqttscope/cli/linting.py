@@ -81,7 +81,7 @@ class LintRun:
             updating=update_baseline,
             name=partial(client_name, hiding=Hiding(settings.secret_length)),
         )
-        self.linter = Linter(settings.rules, complete=settings.complete)
+        self.linter = Linter(settings.rules, complete=settings.complete, together=reading.deduplicate)
         settings.options.decrypting = reading.decrypting
         self.dissector = Dissector(settings.options)
         self.watch = Watch(progress=True)

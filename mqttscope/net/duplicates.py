@@ -32,8 +32,8 @@ MAX_RECENT: Final = 500_000
 """Segments that are remembered to recognise their copies."""
 MAX_DIRECTIONS: Final = 200_000
 """Directions of flows of which it is remembered which taps show them."""
-MAX_VIEWS: Final = 16
-"""Taps that are told apart in one direction of a flow; all further ones are one."""
+MAX_PLACES: Final = 16
+"""Places that are told apart in one direction of a flow; all further ones are one."""
 
 _ETHERNET: Final = 1
 _COOKED: Final = 113
@@ -90,24 +90,36 @@ class _Span:
 class _View:
     """One direction of a flow as one tap shows it."""
 
-    def __init__(
-        self, capture: str, interface: int, encapsulation: bytes, addresses: bytes, hops: int, span: _Span
-    ) -> None:
+    def __init__(self, capture: str, interface: int, encapsulation: bytes, span: _Span) -> None:
         self.capture: Final = capture
         self.interface: Final = interface
         self.encapsulation: Final = encapsulation
-        self.addresses: Final = addresses
-        self.hops: Final = hops
-        self.frames = 0
-        self.copies = 0
+        self.span: Final = span
+        self.places: list[_Place] = []
         self.only = 0
         self.missed = 0
         self.shared = False
-        """It has shown a segment that another view has shown: so it is another tap, and no other way of frames."""
-        self.span: Final = span
+        """It has shown a segment that another view has shown."""
         self.last_ns = span.last_ns
         self.later: dict[_View | None, int] = {}
         """What it has not shown since its last frame, by the only view that did: lost if it shows anything later."""
+
+
+class _Place:
+    """Frames of one view that have come the same way: with the same link-layer addresses and the same TTL.
+
+    Another way is another tap only where both have shown the same segment; else the path has changed.
+    """
+
+    def __init__(self, number: int, addresses: bytes, hops: int, view: _View) -> None:
+        self.number: Final = number
+        """In the order in which the places of a direction appeared."""
+        self.addresses: Final = addresses
+        self.hops: Final = hops
+        self.view = view
+        self.frames = 0
+        self.copies = 0
+        view.places.append(self)
 
 
 class _Direction:
@@ -117,7 +129,8 @@ class _Direction:
         self.key: Final = key
         self.order: Final = order
         """Pairs of link-layer addresses of both directions, numbered as they appeared."""
-        self.views: dict[tuple[str, int, bytes, bytes, int], _View] = {}
+        self.views: list[_View] = []
+        self.places: dict[tuple[str, int, bytes, bytes, int], _Place] = {}
         self.identification = 0
         """Of the latest segment that was new."""
         self.same_identification = False
@@ -135,6 +148,8 @@ class _Recent:
         """How often it was read."""
         self.shown: dict[_View, int] = {}
         """How often each view has shown it."""
+        self.places: dict[_View, _Place] = {}
+        """Where."""
         self.settled = False
 
 
@@ -187,9 +202,8 @@ class Deduplication:
         identification, hops = _of_ip(frame, found)
         identity = identify(found, identification)
         direction = self._direction(identity[0] if isinstance(found, Segment) else _addresses(found))
-        view = self._view(direction, frame, found, hops)
-        view.frames += 1
-        view.last_ns = max(view.last_ns, now)
+        place = self._place(direction, frame, found, hops)
+        place.frames += 1
         recent = self._recent.get(identity)
         if recent is not None and abs(now - recent.timestamp_ns) >= WINDOW_NS:
             self._settle(recent)
@@ -200,13 +214,18 @@ class Deduplication:
                 direction.identification = identification
             recent = self._recent[identity] = _Recent(identity, direction, now)
             self._queue.append(recent)
-            recent.shown[view] = 1
+            recent.shown[place.view], recent.places[place.view] = 1, place
+            place.view.last_ns = max(place.view.last_ns, now)
             return True
+        if recent.places.setdefault(place.view, place) is not place:
+            _tell_apart(direction, recent, place)
+        view = place.view
+        view.last_ns = max(view.last_ns, now)
         shown = recent.shown.get(view, 0)
         if shown:
             proves = identification and not direction.same_identification
             if 0 <= now - recent.timestamp_ns <= (COPY_NS if proves else TAP_NS):
-                return self._leave_out(view)
+                return self._leave_out(place)
         else:
             view.shared = True
             for other in recent.shown:
@@ -215,7 +234,7 @@ class Deduplication:
                     self._unite(other.encapsulation, view.encapsulation)
         recent.shown[view] = shown + 1
         if shown < recent.passed:
-            return self._leave_out(view)
+            return self._leave_out(place)
         recent.passed += 1
         return True
 
@@ -235,8 +254,8 @@ class Deduplication:
             self._same.update({known: first for known, root in self._same.items() if root == second})
             self._same[second] = first
 
-    def _leave_out(self, view: _View) -> bool:
-        view.copies += 1
+    def _leave_out(self, place: _Place) -> bool:
+        place.copies += 1
         self.copies += 1
         return False
 
@@ -269,23 +288,23 @@ class Deduplication:
         if len(views) < 2:
             return
         alone = next(iter(recent.shown)) if len(recent.shown) == 1 else None
-        for view in views.values():
+        for view in views:
             lacks = recent.passed - recent.shown.get(view, 0)
-            if lacks <= 0 or not view.span.first_ns <= recent.timestamp_ns <= view.span.last_ns:
+            if lacks <= 0 or recent.timestamp_ns < view.span.first_ns:
                 continue
             view.later[alone] = view.later.get(alone, 0) + lacks
             # What one view alone has shown counts once, however many others lack it.
             alone = None
-        for view in views.values():
-            if view.later and recent.timestamp_ns <= view.last_ns + WINDOW_NS:
+        for view in views:
+            if view.later and recent.timestamp_ns <= min(view.last_ns + WINDOW_NS, view.span.last_ns):
                 for only, lost in view.later.items():
                     view.missed += lost
                     if only is not None:
                         only.only += lost
                 view.later.clear()
 
-    def _view(self, direction: _Direction, frame: Frame, found: Segment | Fragment, hops: int) -> _View:
-        """The view of a direction that a frame belongs to."""
+    def _place(self, direction: _Direction, frame: Frame, found: Segment | Fragment, hops: int) -> _Place:
+        """Where a frame of a direction was captured."""
         data, interface = frame.data, frame.interface
         addresses = b""
         if frame.link_type == _ETHERNET:
@@ -301,35 +320,68 @@ class Deduplication:
             span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns)
         elif frame.timestamp_ns > span.last_ns:
             span.last_ns = frame.timestamp_ns
-        place = (frame.capture, interface, encapsulation, addresses, hops)
-        view = direction.views.get(place)
-        if view is not None:
-            return view
-        if len(direction.views) >= MAX_VIEWS:
+        where = (frame.capture, interface, encapsulation, addresses, hops)
+        known = direction.places.get(where)
+        if known is not None:
+            return known
+        if len(direction.places) >= MAX_PLACES:
             self.forgotten += 1
-            return next(reversed(direction.views.values()))
+            return next(reversed(direction.places.values()))
         direction.order.setdefault(addresses, len(direction.order))
-        view = direction.views[place] = _View(*place, span)
-        return view
+        view = next((one for one in direction.views if _named(one) == where[:3]), None)
+        if view is None:
+            view = _View(frame.capture, interface, encapsulation, span)
+            direction.views.append(view)
+        made = direction.places[where] = _Place(len(direction.places), addresses, hops, view)
+        return made
 
     def _sum_up(self, direction: _Direction) -> None:
         """Add what the views of a direction have shown to their taps."""
         outward = _is_outward(direction.key)
-        shared = [view for view in direction.views.values() if view.shared]
-        places: dict[tuple[str, int, bytes], int] = {}
+        shared = [view for view in direction.views if view.shared]
         # What has the same addresses has a higher TTL where it is nearer to the sender.
-        shared.sort(key=lambda one: (direction.order[one.addresses], -one.hops if outward else one.hops))
+        shared.sort(key=lambda one: _distance(direction, one, outward))
+        places: dict[tuple[str, int, bytes], int] = {}
         for view in shared:
-            named = (view.capture, view.interface, view.encapsulation)
+            named = _named(view)
             place = places.get(named, 0)
             places[named] = place + 1
             tap = self._taps.get((*named, place))
             if tap is None:
                 tap = self._taps[(*named, place)] = Tap(*named, place)
-            tap.frames += view.frames
-            tap.copies += view.copies
+            tap.frames += sum(one.frames for one in view.places)
+            tap.copies += sum(one.copies for one in view.places)
             tap.only += view.only
             tap.missed += view.missed
+
+
+def _named(view: _View) -> tuple[str, int, bytes]:
+    """What a tap is named by."""
+    return view.capture, view.interface, view.encapsulation
+
+
+def _distance(direction: _Direction, view: _View, outward: bool) -> tuple[int, int]:
+    """How far a view is from the client, as far as one of them is farther than another."""
+    first = view.places[0]
+    return direction.order[first.addresses], -first.hops if outward else first.hops
+
+
+def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
+    """A segment was shown in two places that were taken for one tap: the one that appeared later is another."""
+    view = place.view
+    other = recent.places[view]
+    later = place if place.number > other.number else other
+    own = next((one for one in direction.views if _named(one) == _named(view) and one not in recent.places), None)
+    if own is None:
+        own = _View(view.capture, view.interface, view.encapsulation, view.span)
+        direction.views.append(own)
+    view.places.remove(later)
+    own.places.append(later)
+    later.view = own
+    recent.places[own] = later
+    if later is other:
+        recent.places[view] = place
+        recent.shown[own] = recent.shown.pop(view)
 
 
 def identify(found: Segment | Fragment, identification: int) -> Identity:
