@@ -195,30 +195,8 @@ class Reading:
 
     def of_taps(self) -> Iterator[str]:
         """The messages about what each tap has captured, and what it lost."""
-        taps = self.taps
-        if taps is None:
-            return
-        for one in taps.corrected():
-            words = "ahead of" if one.ahead_ns > 0 else "behind"
-            yield (
-                f"the clock of {utf8(one.name)} is {abs(one.ahead_ns) / 1e9:,.3f} s {words} that of"
-                f" {utf8(taps.sources[0].name)}: its times are corrected"
-            )
-        found, named = taps.deduplication, taps.named()
-        if not found.copies:
-            yield f"no copy among {counted(found.frames, 'frame')} with TCP: nothing was captured twice"
-            return
-        are = "is a copy and was" if found.copies == 1 else "are copies and were"
-        yield f"{found.copies:,} of {counted(found.frames, 'frame')} with TCP {are} left out"
-        for name, tap in named[:MAX_NAMED]:
-            yield (
-                f"tap {name}: {counted(tap.frames, 'frame')}, {tap.only:,} that no other tap has, {tap.missed:,} missed"
-            )
-        if len(named) > MAX_NAMED:
-            yield f"further taps: {len(named) - MAX_NAMED:,}"
-        if found.forgotten:
-            frames = counted(found.forgotten, "frame")
-            yield f"limit: {frames} could not be compared with all others, so that copies may be left"
+        if self.taps is not None:
+            yield from self.taps.told()
 
     def unopened(self) -> str | None:
         """The message where the keys decrypted nothing."""

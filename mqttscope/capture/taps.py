@@ -22,6 +22,7 @@ from typing import BinaryIO, Final, cast
 from mqttscope.capture.files import STDIN, Part, find_captures, open_capture
 from mqttscope.capture.read import NO_FRAME
 from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.duplicates import Deduplication, Identity, Tap, identity_of
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.segment import FIN, SYN, ports
@@ -34,6 +35,8 @@ ENOUGH: Final = 50
 """So many equal segments measure a difference of clocks."""
 LEAST: Final = 3
 """Fewer of them measure nothing."""
+MAX_NAMED: Final = 5
+"""Taps that are named in sentences; further ones are counted."""
 SHOWN_NS: Final = 1_000_000
 """Smaller corrections of times are not worth a word: frames need as much from one tap to the other."""
 MAX_COMPARED: Final = 4
@@ -68,6 +71,34 @@ class Taps:
         """The taps, each with what tells it apart from the others."""
         taps = self.deduplication.taps()
         return [(_name(one, [other for other in taps if other.capture == one.capture]), one) for one in taps]
+
+    def told(self) -> Iterator[str]:
+        """What each tap has captured, and what it lost, in sentences."""
+        for one in self.corrected():
+            words = "ahead of" if one.ahead_ns > 0 else "behind"
+            yield (
+                f"the clock of {utf8(one.name)} is {abs(one.ahead_ns) / 1e9:,.3f} s {words} that of"
+                f" {utf8(self._first(one))}: its times are corrected"
+            )
+        found, named = self.deduplication, self.named()
+        if not found.copies:
+            yield f"no copy among {counted(found.frames, 'frame')} with TCP: nothing was captured twice"
+            return
+        are = "is a copy and was" if found.copies == 1 else "are copies and were"
+        yield f"{found.copies:,} of {counted(found.frames, 'frame')} with TCP {are} left out"
+        for name, tap in named[:MAX_NAMED]:
+            yield (
+                f"tap {name}: {counted(tap.frames, 'frame')}, {tap.only:,} that no other tap has, {tap.missed:,} missed"
+            )
+        if len(named) > MAX_NAMED:
+            yield f"further taps: {len(named) - MAX_NAMED:,}"
+        if found.forgotten:
+            frames = counted(found.forgotten, "frame")
+            yield f"limit: {frames} could not be compared with all others, so that copies may be left"
+
+    def _first(self, source: Source) -> str:
+        """The capture whose clock is that of another."""
+        return next(one.name for one in self.sources if one.like == source.like and not one.ahead_ns)
 
     def corrected(self) -> list[Source]:
         """The captures whose times were corrected by so much that it shows."""
