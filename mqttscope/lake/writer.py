@@ -269,6 +269,7 @@ def option_words(options: LakeOptions) -> dict[str, str]:
         "longest packet": str(reading.max_packet_bytes),
         "detection on every port": "on" if reading.detect else "off",
         "decryption": "on" if reading.decrypting else "off",
+        "--deduplicate": "on" if options.deduplicate else "off",
         "version of the tables": f"{SCHEMA_VERSION}.{STATE_VERSION}",
         _RULES: "\n".join(_rule_words(rule) for rule in options.rules),
     }

@@ -239,13 +239,14 @@ class Deduplication:
         return True
 
     def taps(self) -> list[Tap]:
-        """The taps that have shown the same connections, once all frames have come."""
+        """The taps that have shown the same connections, in the order in which they began, once all frames have come."""
         while self._queue:
             self._settle(self._queue.popleft())
         for direction in self._directions.values():
             self._sum_up(direction)
         self._directions.clear()
-        return [self._taps[key] for key in sorted(self._taps)]
+        began = {where: at for at, where in enumerate(self._spans)}
+        return [self._taps[key] for key in sorted(self._taps, key=lambda key: (began[key[:2]], *key[2:]))]
 
     def _unite(self, one: bytes, other: bytes) -> None:
         """Two taps show the same under different tags."""
