@@ -239,7 +239,7 @@ class Deduplication:
         return True
 
     def taps(self) -> list[Tap]:
-        """The taps that have shown the same connections, in the order in which they began, once all frames have come."""
+        """The taps that have shown the same connections, in the order in which they began; once all frames came."""
         while self._queue:
             self._settle(self._queue.popleft())
         for direction in self._directions.values():

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mqttscope.api.reading import Reading
+from mqttscope.capture import open_capture
 from mqttscope.capture import taps as module
 from mqttscope.capture.files import Part
 from mqttscope.capture.taps import Taps, open_taps
@@ -19,7 +21,7 @@ from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, GapEvent, MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
-from mqttscope.net.frame import CaptureError, Frame
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from tests.capture.doubled import SHIFT_NS, in_one, moved, recorded, two_taps, write
 from tests.conftest import ROOT
 from tests.each import each, sampled
@@ -171,28 +173,24 @@ def test_rotated_captures_of_two_taps_are_joined(tmp_path: Path) -> None:
 
 def test_only_captures_whose_time_has_come_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = recorded(QOS)
-    paths = [write(tmp_path / f"{at:02}.pcapng", frames[at : at + 5]) for at in range(0, len(frames), 5)]
+    paths = [str(write(tmp_path / f"{at:02}.pcapng", frames[at : at + 5])) for at in range(0, len(frames), 5)]
     opened: list[str] = []
-    original = module.open_capture
 
-    def noted(sources: Sequence[str], **given: object) -> object:
+    def noted(sources: Sequence[str], **given: Any) -> Iterator[Frame | CaptureNotice]:
         opened.append(sources[0])
-        return original(sources, **given)  # type: ignore[arg-type]
+        return open_capture(sources, **given)
 
-    monkeypatch.setattr(module, "measure", lambda captures, opener: None)
     monkeypatch.setattr(module, "open_capture", noted)
-    for source, path in zip(Taps().sources, paths, strict=False):
-        assert source.name == str(path)
-    items = open_taps([str(one) for one in paths], Taps())
+    items = open_taps(paths, Taps())
     next(items)
-    assert len(opened) == len(paths), "times are not known here, so that all are opened"
+    measured = len(opened)
+    assert opened[-1] == paths[0], "what was opened to measure clocks is closed"
+    for _ in frames[6:]:
+        next(items)
 
-    monkeypatch.undo()
-    monkeypatch.setattr(module, "open_capture", noted)
-    items = open_taps([str(one) for one in paths], Taps())
-    next(items)
-    assert opened[-2:] != [str(paths[0]), str(paths[1])]
-    assert opened[-1] == str(paths[0])
+    assert opened[measured:] == paths[1:-1], "the last one begins later"
+    assert len(list(items)) == 5
+    assert opened[measured:] == paths[1:]
 
 
 def test_standard_input_and_compressed_captures_are_taps_too(tmp_path: Path) -> None:
