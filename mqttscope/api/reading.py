@@ -55,8 +55,8 @@ class Reading:
     `segments` before anything comes out of it.
     """
 
-    joining: str = "deduplicate=True reads those of several taps as one"
-    """How captures are joined that several taps have made of the same traffic."""
+    joining: str = ""
+    """What is said of how captures are joined that several taps have made of the same traffic."""
     cannot_decrypt: type[ReadingError] = ReadingError
     """Raised where the keys cannot be used."""
     cannot_dissect: type[ReadingError] = ReadingError
@@ -182,12 +182,12 @@ class Reading:
         if len(overlapping) == 1:
             yield (
                 f"{names[0]} overlaps in time with an earlier capture and is read after it, so times go back;"
-                f" mergecap makes one of them, {self.joining}"
+                f" mergecap makes one of them{self.joining}"
             )
         elif names:
             yield (
                 f"{', '.join(names)}{more} overlap in time with earlier captures and are read after them, so"
-                f" times go back; mergecap makes one of them, {self.joining}"
+                f" times go back; mergecap makes one of them{self.joining}"
             )
         keys = self.unopened()
         if keys is not None:

@@ -33,7 +33,7 @@ class CannotDissectError(ReadingError, click.ClickException):
 class Reading(reading.Reading):
     """The captures of one run of a command."""
 
-    joining = "--deduplicate reads those of several taps as one"
+    joining = ", --deduplicate reads those of several taps as one"
     cannot_decrypt = CannotDecryptError
     cannot_dissect = CannotDissectError
 
