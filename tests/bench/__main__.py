@@ -17,7 +17,7 @@ import sys
 from tests.bench import compare
 
 STAGE_FRAMES = 250_000
-WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline", "growth")
+WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline", "quiet", "growth")
 
 
 def main() -> int:
