@@ -1,4 +1,6 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|quiet|growth]``: one, or the first two.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|quiet|growth]``: one, or two.
+
+Without a name these are the first two.
 
 compare, stages, generate: [--frames N]... [--rounds N]; generate: [--wrong SHARE] (of packets that break a rule)
 live: [--rate PER_SECOND] [--seconds N] [--lint]
