@@ -11,6 +11,15 @@ LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/t
 SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
 OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
 
+# What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
+# no results through a third process. What is new belongs to the last part by itself.
+PARTS := commands live bytes rest
+commands_TESTS := tests/cli
+live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/test_docs.py tests/transport
+bytes_TESTS := tests/corpus tests/dissect tests/lint tests/mqtt tests/net tests/report tests/session tests/stats
+rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/spark tests/__pycache__, \
+	$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/test_*.py))
+
 # Tests come in an order that is drawn, and with generated examples: `make test` draws the same ones each time, so that
 # what it says can be had again. `make test SEED=7` draws others, and so does pytest by itself.
 SEED ?= 1
@@ -22,7 +31,7 @@ WHICH := not long
 
 COMPILED := build/compiled
 COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/parallel tests/test_events.py \
-	tests/cli/test_sharing.py \
+	tests/cli/test_sharing.py tests/spark/test_compiled.py tests/spark/test_distribute.py \
 	$(addprefix tests/capture/test_,compressed.py files.py pcap.py pcapng.py read.py) \
 	$(addprefix tests/redact/test_,addresses.py credentials.py packets.py secrets.py values.py) \
 	$(addprefix tests/report/test_,base.py jsonl.py public.py) \
@@ -34,7 +43,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long test-lowest test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release compiled test-compiled
+.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release release-compiled compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -63,7 +72,7 @@ tools:
 test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
-	@$(MAKE) --no-print-directory --jobs=4 style test-spark test-lakes test-others
+	@$(MAKE) --no-print-directory --jobs=4 test-spark $(PARTS:%=test-%) test-lakes style
 
 test-long: dev tools
 	@$(MAKE) --no-print-directory --jobs=3 WHICH=long test-spark test-lakes test-others
@@ -77,6 +86,10 @@ test-spark: TESTS = $(SPARK_TESTS)
 test-lakes: TESTS = $(LAKE_TESTS)
 test-spark test-lakes:
 	@said=$$($(PYTEST) -q -m "$(WHICH)" $(TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
+
+# The same tests as those of `test-others`.
+$(PARTS:%=test-%): test-%:
+	@said=$$($(PYTEST) -q -p no:xdist -m "$(WHICH)" $(OTHERS) $($*_TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
 
 test-others:
 	@# So that tests are compiled once, not by each worker.
@@ -134,9 +147,11 @@ wheel: venv
 	MQTTSCOPE_COMPILED=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 ## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
-release: dev
+## release-compiled also compiles a wheel with each Python and tries it, which needs a C compiler and takes minutes.
+release-compiled: EVEN := --compiled
+release release-compiled: dev
 	@$(BIN)/python .ci/install_group.py release
-	@$(BIN)/python .ci/release.py dist
+	@$(BIN)/python .ci/release.py dist $(EVEN)
 
 # A tree of its own, so that the Python of this folder stays what it is.
 compiled: dev

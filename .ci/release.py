@@ -1,4 +1,4 @@
-"""Builds what is published, and tries it: ``release.py DIRECTORY``.
+"""Builds what is published, and tries it: ``release.py DIRECTORY [--compiled]``.
 
 A source archive and a wheel are built twice and have to be the same, byte for byte. The wheel is installed into an
 empty environment of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures
@@ -6,6 +6,10 @@ of the project there; then the source archive is installed in the same way. From
 list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything differs,
 fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the dependency
 group "release".
+
+With ``--compiled`` a compiled wheel is built by each of these Pythons, too, installed into another empty environment,
+and has to say the same about all captures of the project. That needs a C compiler, and takes minutes for each Python.
+These wheels stay here: the published ones come from machines whose libraries are old enough for everybody.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ PROJECT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 BIN = Path(sys.executable).parent
 CAPTURE = PROJECT / "captures" / "planted-violations" / "capture.pcapng"
+COMPARED = (("inspect", "--format", "jsonl"), ("lint", "--format", "json"), ("stats", "--format", "json"))
+"""Commands whose outputs a compiled wheel has to share with the pure one, byte for byte."""
 LICENCES = (
     "Apache Software License", "Apache-2.0", "BSD", "BSD License", "BSD-2-Clause", "BSD-3-Clause", "ISC License (ISCL)",
     "MIT", "MIT License", "MIT-0", "Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0", "PSF-2.0",
@@ -58,13 +64,18 @@ def built(directory: Path, moment: str) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.iterdir())}
 
 
-def tried(python: str, package: Path, directory: Path) -> Path:
-    """Install a package into an empty environment and use it; returns its Python."""
+def tried(python: str, package: Path, directory: Path, kind: str = "pure Python") -> Path:
+    """Install a package into an empty environment and use it; returns its Python.
+
+    ``kind``: what it has to say of itself.
+    """
     run(python, "-m", "venv", directory)
     inside = directory / "bin" / "python"
     run(inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package)
     program = directory / "bin" / "mqttscope"
     version = run(program, "--version").strip()
+    if not version.endswith(f"({kind})"):
+        sys.exit(f"{package.name} is not {kind} with {python}: {version}")
     lines = run(program, "inspect", CAPTURE, "--format", "jsonl").splitlines()
     if sum("type" in json.loads(line) for line in lines) < 10:
         sys.exit(f"{package.name} reads no packets with {python}")
@@ -77,7 +88,30 @@ def tried(python: str, package: Path, directory: Path) -> Path:
     return inside
 
 
-def main(target: Path) -> None:
+def compiled(python: str, pure: Path, folder: Path) -> None:
+    """Compile a wheel with a Python, and try it beside the pure one, whose Python is given."""
+    name = Path(python).name
+    maker, wheels = folder / f"{name}-compiling", folder / f"{name}-wheels"
+    run(python, "-m", "venv", maker)
+    run(
+        maker / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--wheel-dir", wheels, PROJECT, MQTTSCOPE_COMPILED="1",
+    )  # fmt: skip
+    (wheel,) = wheels.iterdir()
+    inside = tried(python, wheel, folder / f"{name}-compiled", "compiled")
+    for words in COMPARED:
+        if said(inside, *words) != said(pure, *words):
+            sys.exit(f"{wheel.name} says something else than pure Python: mqttscope {' '.join(words)} of all captures")
+
+
+def said(inside: Path, *words: str) -> tuple[int, bytes, bytes]:
+    """What a command says about all captures of the project: its exit code and its two outputs."""
+    captures = sorted(PROJECT.glob("captures/*/capture.pcapng"))
+    done = subprocess.run([inside.with_name("mqttscope"), *words, *captures], capture_output=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def main(target: Path, with_compiled: bool) -> None:
     """Everything, into a directory that is made from scratch."""
     moment = run("git", "log", "-1", "--format=%ct").strip()
     with tempfile.TemporaryDirectory() as scratch:
@@ -95,6 +129,9 @@ def main(target: Path) -> None:
         if not inside:
             sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
         tried(there[0], archive, folder / "from-source")
+        if with_compiled:
+            for python, pure in zip(there, inside, strict=True):
+                compiled(python, pure, folder)
         bom = folder / "mqttscope.cdx.json"
         run(BIN / "cyclonedx-py", "environment", inside[0], "--output-reproducible", "--of", "JSON", "-o", bom)
         run(BIN / "pip-licenses", "--python", inside[0], "--allow-only", ";".join(LICENCES), "--partial-match")
@@ -108,4 +145,4 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(Path(sys.argv[1]).resolve(), "--compiled" in sys.argv[2:])

@@ -1,8 +1,8 @@
 """Many small cases in one test: where a case costs less than what pytest spends on a test of its own.
 
 Every case runs, also after one that fails, and a failure names its case and the others that fail; `sampled` leaves most
-of them to the long tests.  A test that takes something which has to be new for each case (a folder, a patch) has
-parameters instead.
+of them to the long tests, and `some` does so with parameters.  A test that takes something which has to be new for each
+case (a folder, a patch) has parameters instead.
 """
 
 from __future__ import annotations
@@ -94,6 +94,11 @@ def sampled(names: str, cases: Iterable[Any], ids: Names = None, every: int = 8)
         return sampled_test
 
     return decorate
+
+
+def some(cases: Iterable[Any], every: int = 8) -> list[Any]:
+    """Parameters: ``make test`` runs every eighth, or those of another step, and ``make test-long`` the others."""
+    return [case if at % every == 0 else pytest.param(case, marks=pytest.mark.long) for at, case in enumerate(cases)]
 
 
 def _row(case: Any, size: int) -> tuple[Any, ...]:

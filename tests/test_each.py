@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from tests.each import each, sampled
+from tests.each import each, sampled, some
 
 
 def test_every_case_runs_and_those_that_fail_are_named() -> None:
@@ -78,3 +78,12 @@ def test_a_sample_and_the_others_are_tests_of_their_own() -> None:
     def never(one: int) -> None: ...
 
     assert never.pytestmark[0].args[1] == []  # type: ignore[attr-defined]
+
+
+def test_of_parameters_some_are_of_the_usual_tests() -> None:
+    made = some("abcde", 2)
+
+    assert [one for one in made if isinstance(one, str)] == ["a", "c", "e"]
+    others = [one for one in made if not isinstance(one, str)]
+    assert [one.values for one in others] == [("b",), ("d",)]
+    assert {mark.name for one in others for mark in one.marks} == {"long"}

@@ -291,7 +291,7 @@ class Source:
                 raise CaptureNotFoundError(f"{one} does not exist")
         self._filter = filter
         self._payloads: tuple[PayloadTable, ...] = ()
-        if payloads:
+        if payloads is not None and payloads != ():
             from mqttscope.api.payloads import read_payloads
 
             self._payloads = read_payloads(payloads)

@@ -13,7 +13,7 @@ from typing import Any, overload
 from mqttscope.api.captures import Path, Ports, Source
 from mqttscope.api.errors import ArgumentError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.lint.catalogue import all_rules, instances
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.catalogue import select as select_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -21,6 +21,7 @@ from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.rule_check import faults_of_declarations
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.redact.secrets import LENGTH
@@ -58,7 +59,8 @@ class Findings(Sequence[Finding]):
         return len(self._found)
 
     def __repr__(self) -> str:
-        return f"Findings({len(self)} of {len(self.by_rule)} rules in {self.packets} packets)"
+        rules = counted(len(self.by_rule), "rule")
+        return f"<{counted(len(self), 'finding')} by {rules} in {counted(self.packets, 'packet')}>"
 
     @property
     def by_rule(self) -> dict[str, list[Finding]]:
@@ -95,7 +97,7 @@ def lint(
     select: Iterable[str] = (),
     extend_select: Iterable[str] = (),
     ignore: Iterable[str] = (),
-    rules: Iterable[type[Rule]] = (),
+    rules: Iterable[type[Rule] | Rule] = (),
     profile: Path | None = None,
     complete: Iterable[str] = (),
     filter: str | None = None,  # noqa: A002 - the word of the option
@@ -109,7 +111,8 @@ def lint(
 
     ``captures``, ``filter``, ``keys``, ``ports``, ``version`` and ``raise_errors`` are as for `open`; a filter chooses
     findings by their packets.  ``select``, ``extend_select`` and ``ignore`` take codes, prefixes and names of rules as
-    ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules of one's own that run as well (docs/adding-a-rule.md).
+    ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules of one's own that run as well unless they
+    are ignored, as classes or as instances with settings (docs/adding-a-rule.md); the other three may name them.
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
     which the captures hold every connection.  No configuration file is read.
 
@@ -122,7 +125,8 @@ def lint(
         select=_names(select),
         extend_select=_names(extend_select),
         ignore=_names(ignore),
-        rules=[*_own(rules), *(() if profile is None else rules_of(load(str(profile), FilePath.cwd())))],
+        own=own_rules(rules),
+        rules=() if profile is None else rules_of(load(str(profile), FilePath.cwd())),
         complete=frozenset(complete),
         show_secrets=show_secrets,
     )
@@ -134,12 +138,13 @@ def judge(
     select: Sequence[str] = (),
     extend_select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    own: Sequence[Rule] = (),
     rules: Sequence[Rule] = (),
     complete: frozenset[str] = frozenset(),
     show_secrets: bool = False,
 ) -> Findings:
-    """As `lint`; ``rules`` run beside those that are selected."""
-    chosen = [*instances(select_rules(select, extend_select, ignore).values()), *rules]
+    """As `lint`; ``own`` are known to what selects and ignores, ``rules`` run in any case."""
+    chosen = [*chosen_rules(select, extend_select, ignore, own), *rules]
     reading = source.reading()
     judging = _Judging(Linter(chosen, complete=complete), source, show_secrets=show_secrets)
     for event in source.events(reading, source.dissector(reading), judging.feed):
@@ -168,12 +173,22 @@ class _Judging:
             self.found += (conceal(one, self._hiding) for one in found)
 
 
-def _own(rules: Iterable[type[Rule]]) -> list[Rule]:
+def chosen_rules(
+    select: Sequence[str], extend_select: Sequence[str], ignore: Sequence[str], own: Sequence[Rule]
+) -> list[Rule]:
+    """The rules that run, ready made; `UnknownRuleError` for a name that stands for none."""
+    made = {rule.code: rule for rule in own}
+    chosen = select_rules(select, extend_select, ignore, beside={code: type(rule) for code, rule in made.items()})
+    return [made.get(code) or rule() for code, rule in chosen.items()]
+
+
+def own_rules(rules: Iterable[type[Rule] | Rule]) -> list[Rule]:
     """Rules that were made elsewhere; `ArgumentError` says what one lacks that the engine relies on."""
     found: dict[str, Rule] = {}
-    for rule in rules:
-        if not (isinstance(rule, type) and issubclass(rule, Rule)):
-            raise ArgumentError(f"{rule!r} is no class of a rule")
+    for given in rules:
+        rule = given if isinstance(given, type) else type(given)
+        if not issubclass(rule, Rule):
+            raise ArgumentError(f"{given!r} is no rule: give its class, or an instance of that")
         code = getattr(rule, "code", None)
         faults = [] if isinstance(code, str) and code else ["it has no code, such as OWN101"]
         if not isinstance(getattr(rule, "severity", None), Severity):
@@ -183,7 +198,7 @@ def _own(rules: Iterable[type[Rule]]) -> list[Rule]:
         faults += faults_of_declarations(rule)
         if faults:
             raise ArgumentError(f"{rule.__name__}: {'; '.join(faults)}")
-        found[rule.code] = rule()
+        found[rule.code] = given if isinstance(given, Rule) else rule()
     return list(found.values())
 
 

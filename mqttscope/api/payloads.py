@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 GROUP = "mqttscope.payloads"
 """Entry points that decode payloads."""
 SHARED = "pyproject.toml"
+MAX_SHOWN = 60
+"""Characters of a wrong argument that a message shows."""
 Payloads = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 """The path of a configuration file, or tables."""
 
@@ -31,8 +33,22 @@ def read_payloads(payloads: Payloads) -> tuple[PayloadTable, ...]:
             return payload_tables(_document(path), lambda name: (path.parent / name).read_bytes())
         except PayloadConfigError as error:
             raise PayloadConfigError(f"{path}: {error}") from None
-    tables = [dict(one) if isinstance(one, Mapping) else one for one in payloads]
+    if isinstance(payloads, bytes | Mapping) or not isinstance(payloads, Iterable):
+        raise PayloadConfigError(_taken(payloads))
+    payloads = list(payloads)
+    if not all(isinstance(one, Mapping) for one in payloads):
+        raise PayloadConfigError(_taken(payloads))
+    tables = [dict(one) for one in payloads]
     return payload_tables({KEY: tables}, lambda name: Path(name).read_bytes())
+
+
+def _taken(payloads: object) -> str:
+    told = repr(payloads)
+    told = told if len(told) <= MAX_SHOWN else f"{told[:MAX_SHOWN]}..."
+    return (
+        f"payloads is {told}: it takes the path of a configuration file, or a list of tables such as"
+        ' {"topic": "plant/#", "format": "json"}'
+    )
 
 
 def decoders_of(tables: tuple[PayloadTable, ...]) -> Decoders | None:

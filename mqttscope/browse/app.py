@@ -28,6 +28,7 @@ from mqttscope.browse.details import (
     ladder_lines,
     payload_lines,
     remark_lines,
+    said_lines,
 )
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported
@@ -60,6 +61,7 @@ LEFT_AFTER_SECONDS: Final = 2.0
 MODES: Final = ("fields", "payload", "ladder", "found")
 LEAST_CONNECTIONS: Final = 4
 """Lines of the pane of connections, its title among them."""
+NOTHING_FOUND: Final = "no finding about this packet; ] goes to the next"
 NARROW: Final = 140
 """Below this many columns a row of bytes has 8 of them, so that fields have room for their values."""
 
@@ -457,12 +459,10 @@ class Browser(App[None]):
         cursor, lines = 0, made.lines
         self._remark = self.index.remark(row)
         if self.mode == "payload":
-            lines = payload_lines(made.event, view)
+            lines = payload_lines(made.event, view, self.index.lacks)
         elif self.mode == "found":
             found = self.index.findings.of_row(row)
-            lines = (
-                finding_lines(found, view) if found else [TreeLine("no finding about this packet; ] goes to the next")]
-            )
+            lines = finding_lines(found, view) if found else said_lines(NOTHING_FOUND, view)
         elif self.mode == "ladder":
             held = self.index.rows[row]
             if held.kind >= RowKind.ERROR:
@@ -506,8 +506,8 @@ class Browser(App[None]):
         self.prompt.ask("filter", "" if self.wanted is None else self.wanted.text)
 
     def action_ask_search(self) -> None:
-        """Ask for a text."""
-        self.prompt.ask("search", self.sought)
+        """Ask for a text; none is the one before."""
+        self.prompt.ask("search")
 
     def action_ask_packet(self) -> None:
         """Ask for the number of a packet."""
@@ -524,7 +524,7 @@ class Browser(App[None]):
         if event.asked == "filter":
             self.filter_by(text)
         elif event.asked == "search":
-            self.sought = event.text
+            self.sought = event.text or self.sought
             self._look(back=False)
         elif event.asked == "packet":
             number = text.removeprefix("#").replace(",", "")
@@ -732,7 +732,10 @@ class Browser(App[None]):
             self.say("there is nothing to write")
             return
         told = counted(len(rows), "marked packet") if self.marks else "this packet"
-        self.push_screen(ExportScreen(told, self._fault_of_name), lambda chosen: self._write(rows, chosen))
+        without = self.opened.no_frames if self.opened.write_frames is None else ""
+        self.push_screen(
+            ExportScreen(told, self._fault_of_name, without_frames=without), lambda chosen: self._write(rows, chosen)
+        )
 
     def _fault_of_name(self, name: str) -> str:
         if not name.strip() or "\0" in name:
@@ -751,9 +754,6 @@ class Browser(App[None]):
             return
         form, name = chosen
         if form == "pcapng":
-            if self.opened.write_frames is None:
-                self.say(self.opened.no_frames)
-                return
             self.say(f"writing {escape(name)}")
             numbers = [self.index.rows[row].number for row in rows if self.index.rows[row].kind <= RowKind.MALFORMED]
             self.run_worker(self._write_frames(numbers, name), group="write", exclusive=True)

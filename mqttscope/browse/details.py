@@ -83,19 +83,30 @@ def detail(index: Index, number: int, view: View) -> Detail:
 
 def remark_lines(remark: str, view: View) -> list[TreeLine]:
     """What has to be said of a row before it is shown."""
+    return said_lines(remark, view)
+
+
+def said_lines(told: str, view: View, style: str = "dim", place: tuple[int, int] = (-1, -1)) -> list[TreeLine]:
+    """A sentence in as many lines as it needs; ``place``: the bytes that it is about."""
     painter = Painter(view)
-    return [TreeLine(painter.paint(one, "dim")) for one in folded(painter.safe(remark), painter.width - 1)]
+    return [TreeLine(painter.paint(one, style), *place) for one in folded(painter.safe(told), painter.width - 1)]
 
 
-def payload_lines(event: Event, view: View) -> list[TreeLine]:
-    """The payload of an event as it may be shown, in the view that ``view.payload`` names."""
+def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
+    """The payload of an event as it may be shown, in the view that ``view.payload`` names.
+
+    ``lacks``: why no payloads are there at all, where that is so.
+    """
     painter = Painter(view)
     if not isinstance(event, PacketEvent) or not isinstance(event.packet, Publish):
-        return [TreeLine(painter.paint("no payload: this is no PUBLISH", "dim"))]
+        return said_lines("no payload: this is no PUBLISH", view)
     packet = event.packet
     start, end = len(packet.raw) - len(packet.payload), len(packet.raw)
     if hidden_of(event) and hides_payload(packet, event.connection.side(event.direction).doubt):
-        return [TreeLine(painter.paint("hidden: it may hold a password (--show-secrets)", "dim"), start, end)]
+        return said_lines("hidden: it may hold a password (--show-secrets)", view, place=(start, end))
+    size = counted(len(packet.payload) + packet.missing, "byte")
+    if packet.missing and not packet.payload:
+        return said_lines(f"{size}, none {view.held}" + (f": {lacks}" if lacks else ""), view)
     block = packet.properties
     shown = PayloadView(
         view.payload,
@@ -110,10 +121,10 @@ def payload_lines(event: Event, view: View) -> list[TreeLine]:
         missing=packet.missing,
         decoded=decoded_of(event),
     )
-    told = f"{counted(len(packet.payload), 'byte')} as {shown.label}"
-    out = [TreeLine(painter.paint(told, "dim"), start, end)]
+    told = f"{len(packet.payload):,} of {size} {view.held}" if packet.missing else size
+    out = said_lines(f"{told} as {shown.label}", view, place=(start, end))
     if shown.note:
-        out.append(TreeLine(painter.paint(painter.safe(shown.note), "note"), start, end))
+        out += said_lines(shown.note, view, "note", (start, end))
     at = start
     for text in islice(shown.body, MAX_PAYLOAD_LINES):
         size = 0

@@ -101,9 +101,14 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", priority=True)]
 
-    def __init__(self, told: str, exists: Callable[[str], str]) -> None:
-        """``told``: what is exported; ``exists`` says what is wrong with a file name, or nothing."""
+    def __init__(self, told: str, exists: Callable[[str], str], *, without_frames: str = "") -> None:
+        """``told``: what is exported; ``exists`` says what is wrong with a file name, or nothing.
+
+        ``without_frames``: why there are no frames to write, where there are none.
+        """
         super().__init__()
+        self._forms = tuple(one for one in FORMS if one != "pcapng" or not without_frames)
+        self._without_frames = without_frames
         self._told = told
         self._exists = exists
         self._warned = ""
@@ -111,10 +116,10 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
     def compose(self) -> ComposeResult:
         """Forms, and the name of the file."""
         with Vertical(id="export"):
-            yield OptionList(*FORMS, id="forms")
+            yield OptionList(*self._forms, id="forms")
             yield Static("file:", markup=False)
-            yield Input("packets.pcapng", id="file", compact=True, select_on_focus=False)
-            yield Static("", id="said", markup=False)
+            yield Input(f"packets.{ENDINGS[self._forms[0]]}", id="file", compact=True, select_on_focus=False)
+            yield Static(self._without_frames, id="said", markup=False)
 
     def on_mount(self) -> None:
         """Begin with the forms."""
@@ -127,7 +132,7 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
         """Another form: another end of the name."""
         name = self.query_one("#file", Input)
         stem = name.value.rpartition(".")[0] or name.value
-        name.value = f"{stem}.{ENDINGS[FORMS[event.option_index]]}"
+        name.value = f"{stem}.{ENDINGS[self._forms[event.option_index]]}"
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """The form is chosen: now the name."""
@@ -136,7 +141,7 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Write, where nothing stands against it."""
         event.stop()
-        form = FORMS[self.query_one("#forms", OptionList).highlighted or 0]
+        form = self._forms[self.query_one("#forms", OptionList).highlighted or 0]
         said = self._exists(event.value)
         if said and not (said.startswith("exists") and self._warned == event.value):
             self._warned = event.value

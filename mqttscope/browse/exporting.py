@@ -12,6 +12,7 @@ from mqttscope.browse.selection import as_shown
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.view import without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.escape import escape
@@ -85,7 +86,7 @@ def _mosquitto_pub(event: Event) -> Iterator[str]:
         return
     packet, topic = event.packet, event.topic or event.packet.topic_name
     if not topic or "\0" in topic:
-        yield "# its topic is not known"
+        yield f"# its topic {'has a null character' if topic else f'is {without_topic(packet)}'}"
         return
     host, port = _place(event.connection.server)
     words = ["mosquitto_pub", "-h", host, "-p", str(port), "-V", _VERSIONS[event.connection.version]]

@@ -75,7 +75,11 @@ class Tables(Protocol):
         """The same as tuples."""
 
     def number_connections(self) -> None:
-        """Make the table ``numbered`` of connections: ``connection_id`` and ``number``, in their order."""
+        """Make the table ``numbered`` of connections: ``connection_id``, ``number`` in their order, and ``in_capture``.
+
+        The same endpoints at the same time in two captures are two connections of one name; then ``in_capture`` says
+        in which capture their rows are.  It is null for all others, which may continue in any capture.
+        """
 
 
 class LakeConnections(Connections):
@@ -303,33 +307,35 @@ class _Exchanges:
         return (self._open.pop if ends else self._open.get)(key, MAX_COUNT)
 
 
-_LIGHT: Final = """
+_MINE: Final = "(in_capture is null or in_capture = capture)"
+"""Which of several connections of one name a row is of (`Tables.number_connections`)."""
+_STRETCH: Final = "timestamp_ns >= ? and timestamp_ns < ?"
+_LIGHT: Final = f"""
 select timestamp_ns, capture, frame, number, direction = 'server_to_client', stream_offset, type, length, version,
        version_known, packet_identifier, dup, qos, retain, header_flags, 3 as kind, packet_in_connection as nth
-from packets join numbered using (connection_id) where event = 'packet' and timestamp_ns >= ? and timestamp_ns < ?
+from packets join numbered using (connection_id) where {_MINE} and event = 'packet' and {_STRETCH}
 union all
 select timestamp_ns, capture, frame, number, direction = 'server_to_client', stream_offset, null, 0, version,
        version_known, null, null, null, null, null, 4, packet_in_connection
-from packets join numbered using (connection_id) where event <> 'packet' and timestamp_ns >= ? and timestamp_ns < ?
+from packets join numbered using (connection_id) where {_MINE} and event <> 'packet' and {_STRETCH}
 union all
 select timestamp_ns, capture, frame, number, direction = 'server_to_client', null, event, 0, version, version_known,
        null, null, null, null, null, 2, event_in_connection
-from gaps join numbered using (connection_id) where timestamp_ns >= ? and timestamp_ns < ?
+from gaps join numbered using (connection_id) where {_MINE} and {_STRETCH}
 union all
 select timestamp_ns, capture, frame, number, false, null, null, 0, version, version_known, null, null, null, null, null,
        1, 0
-from connections join numbered using (connection_id) where timestamp_ns >= ? and timestamp_ns < ?
+from connections join numbered using (connection_id) where {_MINE} and {_STRETCH}
 union all
 select closed_ns, closed_capture, closed_frame, number, false, null, closed_how, 0, version, version_known, null, null,
        null, null, null, 5, 0
 from connections join numbered using (connection_id)
-where closed_ns is not null and closed_ns >= ? and closed_ns < ?
+where {_MINE} and closed_ns is not null and closed_ns >= ? and closed_ns < ?
 order by timestamp_ns, capture, frame, kind, number, nth
 """
 """What happened in a stretch of time, in its order; kinds: opened, gaps, packets, malformed packets, closed."""
 _OPENED, _GAP, _PACKET, _MALFORMED, _CLOSED = range(1, 6)
 _PACKET_COLUMNS: Final = 15
-_STRETCH: Final = "timestamp_ns >= ? and timestamp_ns < ?"
 
 
 class LakeBuilder:
@@ -404,7 +410,7 @@ class LakeBuilder:
         while True:
             found = tables.rows(
                 'select * exclude ("timestamp", closed) from connections join numbered using (connection_id) '
-                "where number >= ? and number < ? order by number",
+                f"where {_MINE} and number >= ? and number < ? order by number",
                 (at, at + step),
             )
             for record in found:
@@ -445,10 +451,15 @@ class LakeBuilder:
             told = tables.rows(
                 f"select * exclude (\"timestamp\") from packets where event <> 'packet' and {_STRETCH}", place
             )
-            odd |= {(_MALFORMED, one["connection_id"], one["packet_in_connection"]): one for one in told}
+            odd |= {
+                (_MALFORMED, one["connection_id"], one["capture"], one["packet_in_connection"]): one for one in told
+            }
         if _GAP in kinds:
             told = tables.rows(f'select * exclude ("timestamp") from gaps where {_STRETCH}', place)
-            odd |= {(_GAP, one["connection_id"], one["event"], one["event_in_connection"]): one for one in told}
+            odd |= {
+                (_GAP, one["connection_id"], one["capture"], one["event"], one["event_in_connection"]): one
+                for one in told
+            }
         names = dict[int, str]()
         if odd:
             wanted = {one["connection_id"] for one in odd.values()}
@@ -468,10 +479,10 @@ class LakeBuilder:
                 rows[number, told_row[-1]] = index.feed_packet(told_row[:_PACKET_COLUMNS], count, root)
                 self.position += 1
             elif kind == _MALFORMED:
-                row = self._malformed(odd[kind, names[number], told_row[-1]], number)
+                row = self._malformed(odd[kind, names[number], told_row[1], told_row[-1]], number)
                 rows[number, told_row[-1]] = row
             elif kind == _GAP:
-                self._gap(odd[kind, names[number], told_row[6], told_row[-1]], number)
+                self._gap(odd[kind, names[number], told_row[1], told_row[6], told_row[-1]], number)
             else:
                 self._of_connection(kind, told_row)
         self._findings(place, rows)
@@ -523,7 +534,7 @@ class LakeBuilder:
     def _findings(self, place: tuple[int, int], rows: Mapping[tuple[int, int], int]) -> None:
         found = self._tables.rows(
             'select * exclude ("timestamp") from findings join numbered using (connection_id) '
-            f"where {_STRETCH} order by timestamp_ns, scope, finding_in_connection",
+            f"where {_MINE} and {_STRETCH} order by timestamp_ns, scope, finding_in_connection",
             place,
         )
         for at, record in enumerate(found):

@@ -85,6 +85,10 @@ class BrowseOptions:
         for name, value in (("--bpf", self.bpf), ("--write", self.target is not None)):
             if value and not self.interfaces:
                 raise click.UsageError(f"{name} needs -i")
+        if self.target is not None:
+            from mqttscope.cli.output import CAPTURE, refuse_name
+
+            refuse_name(self.target, "--write", CAPTURE)
         if len(self.selection.connection) > 1:
             raise click.UsageError("--connection names one connection here; --filter 'connection in {1, 2}' names more")
         if self.interfaces and (self.files.via is not None or self.files.keylog is not None):

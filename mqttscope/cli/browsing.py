@@ -168,6 +168,34 @@ def run_live(interfaces: tuple[str, ...], bpf: str, target: str | None, looking:
         )  # fmt: skip
 
 
+_CONNECTIONS = """
+create temp table if not exists found_connections as
+select connection_id, capture as in_capture, min(closed_capture) as closed_capture,
+       row_number() over (order by min(found_ns), min(found_capture), min(found_frame), connection_id, capture) - 1
+       as number, count(*) over (partition by connection_id) > 1 as alike
+from connections group by connection_id, capture
+"""
+"""Connections by their captures: two captures may have one of the same name, which are no parts of one connection."""
+_NUMBERED = """
+create temp table if not exists numbered as
+select connection_id, number, case when alike then in_capture end as in_capture from found_connections
+"""
+_CONTINUED = """
+insert into numbered
+select held.connection_id, arg_min(found.number, (held.capture is distinct from found.closed_capture, -found.number)),
+       held.capture
+from (
+  select connection_id, capture from packets union select connection_id, capture from gaps
+  union select connection_id, capture from findings
+) as held join found_connections as found using (connection_id)
+where found.alike and not exists (
+  select 1 from numbered where numbered.connection_id = held.connection_id and in_capture = held.capture
+)
+group by held.connection_id, held.capture
+"""
+"""Captures in which connections of equal names continue: of that which ended there, else of the latest."""
+
+
 class LakeTables:
     """The tables of a lake for one thread: `browse.lakes.Tables` by DuckDB."""
 
@@ -191,12 +219,11 @@ class LakeTables:
     def number_connections(self) -> None:
         """Make the table ``numbered``: connections in the order in which they were recognised."""
         with self._asking():
-            self._engine.connection.execute(
-                # Two captures of one flow may have rows of the same name.
-                "create temp table if not exists numbered as select connection_id, row_number() over "
-                "(order by min(found_ns), min(found_capture), min(found_frame), connection_id) - 1 as number "
-                "from connections group by connection_id"
-            )
+            ask = self._engine.connection.execute
+            ask(_CONNECTIONS)
+            ask(_NUMBERED)
+            if ask("select 1 from numbered where in_capture is not null limit 1").fetchone():
+                ask(_CONTINUED)
 
     def _ask(self, query: str, values: Sequence[Any]) -> DuckDBPyConnection:
         return self._engine.connection.execute(query, list(values))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.command import COMPARING, OUTPUT, SELECTION, argument, group, make_command, option, options
+from mqttscope.cli.command import (
+    COMPARING,
+    OUTPUT,
+    SELECTION,
+    argument,
+    group,
+    make_command,
+    on_command_line,
+    option,
+    options,
+)
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.options import (
     FileOptions,
     ProtocolOptions,
     colour_option,
-    comma_list,
+    comma_words,
     finite,
 )
 
@@ -26,27 +37,28 @@ if TYPE_CHECKING:
 # `replay.verify.captures` has the same, and takes a while to import.
 IGNORABLE = ("payload", "properties", "qos", "retain", "answers", "order", "close")
 COUNTABLE = ("packet-identifier", "topic-alias", "dup", "reason-string", "ping")
+FORMS_BY_NAME = {
+    ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "text", ".log": "text", ".md": "text",
+}  # fmt: skip
+"""Formats by the names of outputs; the lines of text can be read as Markdown."""
 STDIN = "-"
 
 
 def _words(known: tuple[str, ...]) -> Any:
     def read(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-        names = comma_list(context, parameter, value)
-        for one in names:
-            if one not in known:
-                raise click.BadParameter(f"{one!r} is not one of {', '.join(known)}", context, parameter)
-        return names
+        return comma_words(context, parameter, value, known)
 
     return read
 
 
 def _filters(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    from mqttscope.mqtt.topics import topic_filter_problem
+    from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 
     for one in value:
         problem = topic_filter_problem(one)
         if problem is not None:
-            raise click.BadParameter(f"{one!r} is no Topic Filter: {problem}", context, parameter)
+            told = FILTER_PROBLEMS[problem]
+            raise click.BadParameter(f"{one!r} is no Topic Filter: {told}", context, parameter)
     return value
 
 
@@ -86,8 +98,9 @@ class CompareOptions:
         help="Format of the report.",
     )  # fmt: skip
     output: str | None = option(
-        OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
-    )
+        OUTPUT, "--output", "-o", metavar="FILE",
+        help="Write the report to this file; FILE.json and FILE.jsonl in these formats. [default: standard output]",
+    )  # fmt: skip
     limit: int | None = option(
         OUTPUT, "--limit", type=click.IntRange(0), metavar="N",
         help="Show at most N differences; the exit code counts all. [default: 200 lines of text, all as JSON]",
@@ -98,6 +111,8 @@ class CompareOptions:
     def __post_init__(self) -> None:
         from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name
 
+        if "form" not in dict(on_command_line()):
+            object.__setattr__(self, "form", self._form_of_output())
         if self.a == self.b == STDIN:
             raise click.UsageError("standard input can be only one of the two captures")
         if self.output is not None:
@@ -105,6 +120,18 @@ class CompareOptions:
                 raise click.UsageError("--output needs the name of a file")
             refuse_inputs(self.output, (self.a, self.b))
             refuse_name(self.output, "--output", REPORT)
+
+    def _form_of_output(self) -> str:
+        """The format that the name of the output says; a usage error for one that there is not."""
+        from mqttscope.cli.output import REPORT_NAMES
+
+        suffix = os.path.splitext(self.output or "")[1].lower()
+        if suffix in REPORT_NAMES and suffix not in FORMS_BY_NAME:
+            raise click.UsageError(
+                f"--output: {self.output} is named like a format that compare does not write; it writes text, .json"
+                " and .jsonl"
+            )
+        return FORMS_BY_NAME.get(suffix, self.form)
 
     def settings(self) -> Settings:
         """What counts."""

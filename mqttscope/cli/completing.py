@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -23,8 +24,12 @@ MOST_PACKETS = 50_000
 MOST_BYTES = 4_000_000
 """What is read of packets."""
 MOST_WORDS = 500
+MOST_CHARACTERS = 200
+"""Longer words are not offered: a topic may have 65,535 bytes, and a list of such topics shows nothing else."""
 _SAFE = re.compile(r"[\w./:=,+@%-]+")
-"""A word that no shell needs quotes for; others are not offered."""
+"""A word that no shell needs quotes for; others are offered inside of quotes alone."""
+_QUOTED = {"'": re.compile(r"[^'\\*?\[\x00-\x1f\x7f]+"), '"': re.compile(r"[^\"$`!\\*?\[\x00-\x1f\x7f]+")}
+"""Words that mean themselves inside of quotes, also where the script of the shell looks for files of their names."""
 
 Words = Callable[[click.Context, str], Iterable[str]]
 
@@ -50,13 +55,28 @@ def interface_names(context: click.Context, parameter: click.Parameter, incomple
 
 def _guarded(found: Words, context: click.Context, incomplete: str) -> list[str]:
     listed: list[str] = []
+    safe = _QUOTED.get(_quote(), _SAFE)
     with suppress(MqttscopeError, OSError, ValueError):
         for word in found(context, incomplete):
-            if word.startswith(incomplete) and _SAFE.fullmatch(word) is not None and word not in listed:
+            if len(word) - len(incomplete) > MOST_CHARACTERS:
+                continue
+            if word.startswith(incomplete) and safe.fullmatch(word) is not None and word not in listed:
                 listed.append(word)
                 if len(listed) >= MOST_WORDS:
                     break
     return listed
+
+
+def _quote() -> str:
+    """The quote that the word stands in, as the shell says what is on the line; empty where it stands in none."""
+    lexer = shlex.shlex(os.environ.get("COMP_WORDS", ""), posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        for _ in lexer:
+            pass
+    except ValueError:
+        return str(lexer.state)
+    return ""
 
 
 def _last(incomplete: str, those: Iterable[str]) -> Iterator[str]:
@@ -65,8 +85,22 @@ def _last(incomplete: str, those: Iterable[str]) -> Iterator[str]:
     return (f"{before}{comma}{one}" for one in those)
 
 
-def _nothing(context: click.Context, incomplete: str) -> tuple[str, ...]:
-    return ()
+def _kinds(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.cli.redacting_options import KINDS
+
+    return _last(incomplete, KINDS)
+
+
+def _ignorable(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.cli.compare import IGNORABLE
+
+    return _last(incomplete, IGNORABLE)
+
+
+def _countable(context: click.Context, incomplete: str) -> Iterator[str]:
+    from mqttscope.cli.compare import COUNTABLE
+
+    return _last(incomplete, COUNTABLE)
 
 
 def _rules(context: click.Context, incomplete: str) -> Iterator[str]:
@@ -150,5 +184,10 @@ _BY_OPTION: dict[str, Words] = {
     "--ignore-topic": _topics,
 }
 """Name of an option -> what could be its value."""
-_OF_COMMANDS: dict[tuple[str, str], Words] = {("compare", "--ignore"): _nothing}
+_OF_COMMANDS: dict[tuple[str, str], Words] = {
+    ("compare", "--ignore"): _ignorable,
+    ("compare", "--count"): _countable,
+    ("redact", "--keep"): _kinds,
+    ("redact", "--blank"): _kinds,
+}
 """The same for options that mean something else in a command."""

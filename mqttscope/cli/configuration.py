@@ -1,11 +1,13 @@
 """Finds and reads the configuration file, and takes the decoders of payloads from it.
 
 It is ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from the working directory upwards, unless
-``--config`` names one.  What ``[lint]`` and ``[rules]`` say is checked by `linting_settings`.
+``--config`` names one.  Every command that reads it refuses tables that it does not know; what ``[lint]`` and
+``[rules]`` say is checked by `linting_settings`.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -14,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from mqttscope.payloads.decoders import Decoders
+    from mqttscope.payloads.decoders import Decoders, PayloadTable
 
 NAME = "mqttscope.toml"
 SHARED = "pyproject.toml"
 VARIABLE = "MQTTSCOPE_CONFIG"
+TABLES = ("lint", "rules", "payload")
+"""What a configuration can hold."""
 
 
 def find_configuration(start: Path) -> Path | None:
@@ -33,10 +37,17 @@ def find_configuration(start: Path) -> Path | None:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """What a configuration file holds; usage errors for what is no table of TOML."""
+    """What a configuration file holds; usage errors for what is no table of TOML, and for tables of other names."""
     document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
     if not isinstance(document, dict):
         raise click.UsageError(f"{path}: tool.mqttscope is not a table")
+    for key in document:
+        if key not in TABLES:
+            near = difflib.get_close_matches(key, TABLES, 1, 0.5)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise click.UsageError(
+                f"{path}: {key[:60]} is an unknown key; {hint}The tables are [lint], [rules] and [[payload]]."
+            )
     return document
 
 
@@ -65,18 +76,38 @@ def configured_payloads() -> Decoders | None:
     path = _source()
     if path is None:
         return None
-    document = read_document(path)
-    if "payload" not in document:
+    tables = checked_payloads(read_document(path), path)
+    if not tables:
         return None
     from mqttscope.api.payloads import payload_function
     from mqttscope.payloads.decoders import Decoders
+
+    return Decoders(tables, functions=payload_function)
+
+
+def checked_payloads(document: dict[str, Any], path: Path) -> tuple[PayloadTable, ...]:
+    """The ``[[payload]]`` tables of a configuration file; usage errors for what is wrong in them."""
+    if "payload" not in document:
+        return ()
     from mqttscope.payloads.settings import PayloadConfigError, payload_tables
 
     try:
-        tables = payload_tables(document, lambda name: (path.parent / name).read_bytes())
+        return payload_tables(document, lambda name: (path.parent / name).read_bytes())
     except PayloadConfigError as error:
         raise click.UsageError(f"{path}: {error}") from None
-    return Decoders(tables, functions=payload_function) if tables else None
+
+
+def warn_of_configuration() -> None:
+    """Say what is wrong with a configuration file of which the running command uses nothing.
+
+    Whoever wrote the file expects it to have an effect, and these commands have no option that names another.
+    """
+    from mqttscope.cli.output import warn
+
+    try:
+        configured_payloads()
+    except click.UsageError as error:
+        warn(error.message)
 
 
 def _source() -> Path | None:

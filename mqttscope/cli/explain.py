@@ -52,8 +52,7 @@ class ExplainOptions:
 
     def __post_init__(self) -> None:
         from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal
-        from mqttscope.filter.operators import FILTER_PROBLEMS
-        from mqttscope.mqtt.topics import topic_filter_problem
+        from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 
         if self.message is not None:
             problem = topic_filter_problem(self.message)
@@ -63,6 +62,8 @@ class ExplainOptions:
                 raise click.UsageError("--message goes with --client alone, not with --connection or --all")
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
+        if self.form != "text" and "time_format" in dict(on_command_line()):
+            raise click.UsageError(f"--time is for text: --format {self.form} has times in UTC")
         refuse_terminal(self.form, self.output)
         if self.output is not None:
             refuse_inputs(self.output, self.captures)
@@ -100,6 +101,7 @@ def command(given: ExplainOptions) -> int:
     file, a glob, a directory, or - for standard input.
     """
     from mqttscope.cli import advice
+    from mqttscope.cli.configuration import warn_of_configuration
     from mqttscope.cli.output import FileSink, Output, Watch, awaited, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
@@ -109,6 +111,7 @@ def command(given: ExplainOptions) -> int:
     from mqttscope.lint.engine import Linter
     from mqttscope.report.explanations.base import make_reporter
 
+    warn_of_configuration()
     view = make_view(
         colour=given.colour, time_format=given.time_format, payload="none", payload_limit=0, show_secrets=False
     )

@@ -77,6 +77,8 @@ class InspectOptions:
 
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
+        if self.form == HTML:
+            self._check_page()
         refuse_terminal(self.form, self.output)
         if self.spreadsheet and self.form != "csv":
             raise click.UsageError("--spreadsheet goes with --format csv")
@@ -85,6 +87,17 @@ class InspectOptions:
             refuse_name(self.output, "--output", REPORT)
             if self.write is not None and same_file(self.output, self.write):
                 raise click.UsageError("--output and --write name the same file")
+
+    def _check_page(self) -> None:
+        """A usage error for views that a page does not have."""
+        given, payload = dict(on_command_line()), self.view.payload
+        if "time_format" in given:
+            raise click.UsageError("--time is for text, tree and ladder: a page shows times in UTC")
+        if "payload" in given and payload not in ("auto", "protobuf", "sparkplug-b"):
+            raise click.UsageError(
+                f"--payload {payload} is for text, tree and ladder: a page shows payloads by their content, or decoded"
+                " (protobuf, sparkplug-b)"
+            )
 
     def reproducer(self) -> str | None:
         """The suffix of the reproducer that the output is; a format makes a report of it."""

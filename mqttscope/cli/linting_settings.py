@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.configuration import find_configuration, read_document
+from mqttscope.cli.configuration import checked_payloads, find_configuration, read_document
 from mqttscope.cli.options import FINDING_FORMATS, ConfigurationOptions, JudgingOptions, Port, ProtocolOptions, Version
 from mqttscope.cli.output import HTML, is_page, same_file
 from mqttscope.dissect import Options
@@ -305,6 +305,9 @@ def read_configuration(path: Path | None, *, own: bool = True) -> Config:
     document = read_document(path)
     try:
         use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
-        return parse(document)
+        made = parse(document)
     except ConfigError as error:
         raise click.UsageError(f"{path}: {error}") from None
+    # Decoders have no effect on findings; a file that other commands refuse is not sound all the same.
+    checked_payloads(document, path)
+    return made

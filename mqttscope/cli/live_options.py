@@ -57,6 +57,14 @@ class UnreachableError(MqttscopeError, click.ClickException):
     exit_code = EXIT_FAILED
 
 
+def refuse_capture_name(write: str | None) -> None:
+    """A usage error where ``--write`` names a file that is not called like pcapng."""
+    if write not in (None, "-"):
+        from mqttscope.cli.output import CAPTURE, refuse_name
+
+        refuse_name(write, "--write", CAPTURE)
+
+
 def target_of(url: str, label: str) -> Target:
     """The broker of a URL; a usage error that begins with ``label`` where it is none."""
     from mqttscope.transport.target import AddressError, parse_broker
@@ -316,6 +324,7 @@ class RunOptions:
         for name, path in (("output", self.output), ("write", self.write)):
             if path == "":
                 raise click.UsageError(f"--{name} needs the name of a file")
+        refuse_capture_name(self.write)
 
     def refuse_inputs(self, captures: tuple[str, ...]) -> None:
         """A usage error where the report would replace a capture that is read, or the recording."""
@@ -471,6 +480,7 @@ class ProxyOptions:
     def __post_init__(self) -> None:
         if self.write in ("", "-"):
             raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+        refuse_capture_name(self.write)
         if self.stop_on_finding and not self.lint:
             raise click.UsageError("--stop-on-finding needs the linter")
 
@@ -621,6 +631,7 @@ class MutateOptions:
             )
         if self.output is not None and self.form == "text":
             raise click.UsageError("--output with --write is for the list of flows: add --format json or jsonl")
+        refuse_capture_name(target)
         refuse_inputs(target, self.captures, option="--write")
 
     def _check_brokers(self) -> None:

@@ -280,6 +280,20 @@ def comma_list(context: click.Context, parameter: click.Parameter, value: tuple[
     return tuple(name.strip() for one in value for name in one.split(",") if name.strip())
 
 
+def comma_words(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...], known: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The same of known words; usage errors for others, and where the option is given and names none."""
+    names = comma_list(context, parameter, value)
+    allowed = ", ".join(known)
+    for one in names:
+        if one not in known:
+            raise click.BadParameter(f"{one!r} is not one of {allowed}", context, parameter)
+    if any(not one.strip(" ,") for one in value):
+        raise click.BadParameter(f"the value is empty; it names one or more of {allowed}", context, parameter)
+    return names
+
+
 def _codes(name: str, text: str) -> Any:
     variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
     return option(RULES, f"--{name}", multiple=True, callback=comma_list, metavar="CODES", envvar=variable, help=text)

@@ -394,6 +394,9 @@ def refuse_name(target: str, option: str, what: str) -> None:
             raise click.UsageError(
                 f"{option} writes a capture, and {target} is named like a report; call it .pcapng{instead}"
             )
+        if suffix == ".pcap":
+            # Readers that go by the name do not read pcapng.
+            raise click.UsageError(f"{option} writes pcapng, and {target} is named like pcap; call it .pcapng")
         if suffix in COMPRESSED_NAMES:
             raise click.UsageError(f"{option}: {target} would not be compressed; call it .pcapng")
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +20,7 @@ from mqttscope.capture.read import may_be_compressed
 from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import CannotWriteError, Output, Progress, ReadProgress, Watch, warn
+from mqttscope.cli.output import STDIN, CannotWriteError, Output, Progress, ReadProgress, Watch, warn
 from mqttscope.cli.redacting_options import RedactOptions
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -119,7 +121,8 @@ class RedactRun:
                     self._write_frames(run, cast(BinaryIO, file))
                     if self.secrets and plain:
                         file.flush()
-                        self.hits = self._looked_through(new)
+                        with open(new, "rb") as written:
+                            self.hits = self._looked_through(new, written)
                 if self.hits:
                     return False
                 if plain:
@@ -143,19 +146,19 @@ class RedactRun:
             for one in self.drops:
                 writer.write_drops(one.received, one.dropped)
 
-    def _looked_through(self, path: str) -> list[Hit]:
-        """What of the texts of ``--check`` is in a capture."""
+    def _looked_through(self, path: str, file: BinaryIO) -> list[Hit]:
+        """What of the texts of ``--check`` is in a capture; ``file`` is at its beginning, and can be read again."""
         check = Check(self.secrets, self.given.protocol.dissection())
-        with open(path, "rb") as file:
-            offset = 0
-            packed = False
-            while data := file.read(PIECE_BYTES):
-                packed = packed or (not offset and may_be_compressed(data))
-                check.take_bytes(data, offset)
-                offset += len(data)
-                if self.progress.due(0):
-                    self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} looked through")
-        for item in open_capture([path], seen=self._seen([path])):
+        offset = 0
+        packed = False
+        while data := file.read(PIECE_BYTES):
+            packed = packed or (not offset and may_be_compressed(data))
+            check.take_bytes(data, offset)
+            offset += len(data)
+            if self.progress.due(0):
+                self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} looked through")
+        file.seek(0)
+        for item in open_capture([path], stdin=file, seen=self._seen([path])):
             if isinstance(item, Frame):
                 if packed:
                     check.take_compressed(item)
@@ -167,18 +170,22 @@ class RedactRun:
     def _check_captures(self) -> int:
         """Look through captures that are there."""
         found: list[Hit] = []
-        for path in find_captures(self.given.captures):
+        others = [one for one in self.given.captures if one != STDIN]
+        paths: list[str | CaptureError] = [STDIN] if STDIN in self.given.captures else []
+        for path in [*paths, *(find_captures(others) if others else ())]:
             if isinstance(path, CaptureError):
                 self.watch.note(path)
                 continue
+            name = "standard input" if path == STDIN else utf8(path)
             try:
-                hits = self._looked_through(path)
+                with _spooled() if path == STDIN else open(path, "rb") as file:
+                    hits = self._looked_through(path, file)
             except (OSError, ValueError) as error:
-                warn(f"{utf8(path)}: cannot be read: {getattr(error, 'strerror', None) or error}")
+                warn(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}")
                 self.watch.errors += 1
                 continue
             for hit in hits[:MAX_TOLD]:
-                warn(f"{utf8(path)}: {_told(hit)}")
+                warn(f"{name}: {_told(hit)}")
             found += hits
         if found:
             return EXIT_FINDINGS
@@ -239,6 +246,20 @@ class RedactRun:
             "differing_packets": run.packets.differing + run.unfit,
         }
         return orjson.dumps(found) + b"\n"
+
+
+def _spooled() -> BinaryIO:
+    """What standard input holds, as a file that can be read twice; nobody else can open it."""
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    spool = cast(BinaryIO, tempfile.TemporaryFile(prefix="mqttscope-"))  # noqa: SIM115 - closed by the caller
+    try:
+        shutil.copyfileobj(sys.stdin.buffer, spool, PIECE_BYTES)
+        spool.seek(0)
+    except BaseException:
+        spool.close()
+        raise
+    return spool
 
 
 def _told(hit: Hit) -> str:

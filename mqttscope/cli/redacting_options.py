@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mqttscope.cli.command import CHECKING, OUTPUT, VALUES, group, option, options
-from mqttscope.cli.options import ProtocolOptions, captures_argument, comma_list
+from mqttscope.cli.options import ProtocolOptions, captures_argument, comma_words
 
 KINDS = (
     "passwords", "authentication", "user-names", "client-identifiers", "topics", "payloads", "correlation-data",
@@ -16,11 +16,7 @@ KINDS = (
 
 def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Kinds with commas between them."""
-    found = comma_list(context, parameter, value)
-    for name in found:
-        if name not in KINDS:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join(KINDS)}", context, parameter)
-    return found
+    return comma_words(context, parameter, value, KINDS)
 
 
 def _kinds(name: str, text: str) -> tuple[str, ...]:

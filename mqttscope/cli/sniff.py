@@ -148,10 +148,12 @@ class SniffOptions:
             )
 
     def _check_files(self) -> None:
-        from mqttscope.cli.output import same_file
+        from mqttscope.cli.output import CAPTURE, refuse_name, same_file
 
         if self.target in ("", "-"):
             raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+        if self.target is not None:
+            refuse_name(self.target, "--write", CAPTURE)
         keylog = self.keylog or os.environ.get("SSLKEYLOGFILE")
         if keylog is None:
             return

@@ -104,6 +104,7 @@ def command(given: StatsOptions) -> int:
     code 3 when one of them could not be read to its end.
     """
     from mqttscope.cli import advice
+    from mqttscope.cli.configuration import warn_of_configuration
     from mqttscope.cli.output import HTML, FileSink, Output, Watch, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, FastPath, dissect_segments
@@ -111,6 +112,8 @@ def command(given: StatsOptions) -> int:
 
     connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
     wanted = compile_filter(given.selection.expression)
+    if wanted is None or not wanted.asks_payloads:
+        warn_of_configuration()
     file = None if given.output is None else FileSink(given.output, given.captures)
     watch = Watch(progress=True)
     reading = Reading(given.captures, given.files)

@@ -6,6 +6,7 @@ from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
 from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.view import without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.redact.findings import masked
 from mqttscope.redact.packets import DISGUISED
@@ -66,6 +67,8 @@ def topic_of(event: PacketEvent) -> str:
     packet = event.packet
     if event.connection.doubtful or getattr(packet, "topic_name", "") in DISGUISED:
         return "(topic hidden)"
+    if not event.topic and isinstance(packet, packets.Publish):
+        return f"({without_topic(packet)} topic)"
     return "(unknown topic)" if event.topic is None else name(event.topic)
 
 

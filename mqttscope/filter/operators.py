@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from mqttscope.filter import literals
 from mqttscope.filter.fields import Get, split_endpoint
-from mqttscope.mqtt.topics import compile_filter, parse_shared, topic_filter_problem
+from mqttscope.mqtt.topics import FILTER_PROBLEMS, compile_filter, parse_shared, topic_filter_problem
 
 Test = Callable[[Any, Any], bool]
 Hit = Callable[[Any], bool]
@@ -175,20 +175,6 @@ def endpoint(written: str) -> str | None:
         return None
     host = literals.address(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-FILTER_PROBLEMS = {
-    "empty": "it is empty",
-    "too_long": "it is longer than 65535 bytes",
-    "null_character": "it contains the null character",
-    "hash_not_last": "# must be the last level",
-    "hash_not_alone": "# must be alone in its level",
-    "plus_not_alone": "+ must be alone in its level",
-    "share_name_missing": "$share/ must be followed by a share name",
-    "share_name_invalid": "the share name contains + or #",
-    "share_filter_missing": "the share name must be followed by a filter",
-}
-"""What is wrong with a Topic Filter, in words, by the names of `mqtt.topics.topic_filter_problem`."""
 
 
 def topic_matcher(topic_filter: str, *, filters: bool) -> Hit | str:

@@ -136,7 +136,7 @@ def tokenize(expression: str) -> list[Token]:
     while position < end:
         found = _TOKEN.match(expression, position)
         if found is None or (found.lastgroup == "member" and not (tokens and tokens[-1].ends_at(position, "]"))):
-            raise _strange(expression, position)
+            raise _strange(expression, position, tokens)
         if found.lastgroup != "space":
             assert found.lastgroup is not None
             tokens.append(Token(found.lastgroup, found[0], position))
@@ -160,8 +160,26 @@ def _around(expression: str, position: int) -> str:
     return head + (after[0] if after is not None else "")
 
 
-def _strange(expression: str, position: int) -> FilterError:
+def _names_a_field(tokens: list[Token], position: int) -> bool:
+    """Whether a field of something ends at a place: a name, or a bracket after one, that is no value."""
+    if not tokens or tokens[-1].position + len(tokens[-1].text) != position:
+        return False
+    if tokens[-1].text == "]":
+        return True
+    before = tokens[-2].keyword if len(tokens) > 1 else ""
+    return (
+        tokens[-1].kind == "word"
+        and tokens[-1].keyword not in RESERVED
+        and before not in (*SYMBOLS, *WORD_OPERATORS, "{", ",", "..")
+    )
+
+
+def _strange(expression: str, position: int, tokens: list[Token]) -> FilterError:
     character = expression[position]
+    if character == "." and _names_a_field(tokens, position):
+        field = "payload" if tokens[-1].text == "]" else tokens[-1].text
+        hint = f'for example: {field}.name, {field}["a name"] or {field}[0]'
+        return FilterError("expected a name after this dot", position, 1, expression=expression, hint=hint)
     if character in "\"'":
         message = f"the text that begins here has no closing {character}"
         return FilterError(message, position, 1, expression=expression)

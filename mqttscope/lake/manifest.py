@@ -92,6 +92,8 @@ class Manifest:
     """CRC-32 of each file; older lakes do not have them."""
     schema: int = 1
     """Version of the schemas of its tables (`lake.schemas`)."""
+    options: dict[str, str] = field(default_factory=dict)
+    """The options that rows depend on in words, by how a command spells them; older lakes do not have them."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
@@ -132,8 +134,14 @@ def load_manifest(written: bytes, path: Place) -> Manifest:
     except RecursionError:
         raise LakeError(f"{path} cannot be read: it is nested too deeply: the lake is damaged") from None
     except ValueError as error:
-        raise LakeError(f"{path} cannot be read: {error}") from None
+        # Neither UTF-8 nor JSON, and what a parser says of it helps nobody.
+        where = f" (character {error.pos})" if isinstance(error, json.JSONDecodeError) else ""
+        raise LakeError(
+            f"{path} cannot be read: it is not the JSON that was written{where}: the lake is damaged"
+        ) from None
     version = data.pop("format", None) if isinstance(data, dict) else None
+    if not isinstance(version, int):
+        raise LakeError(f"{path} is not the manifest of a lake, or is damaged")
     if version not in (FORMAT, EARLIER):
         raise LakeError(f"{path} has format {str(version)[:20]}, this program reads {FORMAT}")
     checksum = data.pop(_CHECKSUM, None)
@@ -163,6 +171,7 @@ def _is_well_formed(manifest: Manifest) -> bool:
         and _is_count(manifest.schema)
         and isinstance(manifest.group, str)
         and isinstance(manifest.settings, str)
+        and all(isinstance(one, str) for one in manifest.options.values())
         and (manifest.last_ns is None or type(manifest.last_ns) is int)
         and all(isinstance(name, str) for name in manifest.captures.values())
         and all(_are_files(one) for one in (*files, manifest.state_files, manifest.scope_state_files))
@@ -176,6 +185,7 @@ def _is_well_formed(manifest: Manifest) -> bool:
 def _all_lists(manifest: Manifest) -> bool:
     tables = (
         manifest.captures, manifest.files, manifest.open_files, manifest.streams, manifest.faulty, manifest.begins,
+        manifest.options,
         *_counts(manifest),
     )  # fmt: skip
     return all(isinstance(one, dict) for one in tables)

@@ -62,6 +62,7 @@ from mqttscope.lake.state import VERSION as STATE_VERSION
 from mqttscope.lake.state import dump
 from mqttscope.lake.store import Lake, Place, opened, place
 from mqttscope.lake.tables import LOOK, Collector, batch
+from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import CaptureError
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
         schema=SCHEMA_VERSION,
         group=options.group,
         settings=settings_digest(options),
+        options=option_words(options),
         captures=dict(before.captures),
         begins=dict(before.begins),
         faulty=dict(before.faulty),
@@ -249,6 +251,53 @@ def settings_digest(options: LakeOptions) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
+def option_words(options: LakeOptions) -> dict[str, str]:
+    """The same by option, in words, so that a difference can be named."""
+    reading = options.reading()
+    return {
+        "--port": ", ".join(f"{port}:{name}" for port, name in sorted(reading.ports.items())) or "none",
+        "--mqtt-version": "auto" if reading.version is None else str(reading.version),
+        "--payload-limit": str(options.payload_limit),
+        "--complete": ", ".join(sorted(options.complete)) or "none",
+        "length of secrets (SEC104)": str(options.secret_length),
+        "longest packet": str(reading.max_packet_bytes),
+        "detection on every port": "on" if reading.detect else "off",
+        "decryption": "on" if reading.decrypting else "off",
+        "version of the tables": f"{SCHEMA_VERSION}.{STATE_VERSION}",
+        _RULES: "\n".join(_rule_words(rule) for rule in options.rules),
+    }
+
+
+_RULES = "rules"
+_TOLD_RULES = 5
+"""Rules that the message about a difference names."""
+
+
+def _rule_words(rule: Rule) -> str:
+    return " ".join([rule.code, *(f"{name}={value!r}" for name, value in sorted(rule.set.items()))])
+
+
+def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What options were and are, where they differ; empty where that is not known."""
+    told = [
+        f"{name} was {before[name]} and is {value}"
+        for name, value in now.items()
+        if name != _RULES and before.get(name, value) != value
+    ]
+    old, new = (one.get(_RULES, "").splitlines() for one in (before, now))
+    if _RULES in before and old != new:
+        gone, come = [one for one in old if one not in new], [one for one in new if one not in old]
+        parts = [f"rules without {_named(gone)}"] if gone else []
+        parts += [f"rules with {_named(come)} in addition"] if come else []
+        told += parts or ["rules in another order"]
+    return "; ".join(told)
+
+
+def _named(rules: Sequence[str]) -> str:
+    more = len(rules) - _TOLD_RULES
+    return ", ".join(rules[:_TOLD_RULES]) + (f" and {more} more" if more > 0 else "")
+
+
 def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
@@ -266,6 +315,11 @@ def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
     if before.group != options.group:
         raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
     if before.settings != settings_digest(options):
+        told = _differences(before.options, option_words(options))
+        if told:
+            raise LakeError(
+                f"{root} was written with other options: {told}; ingest with the same ones, or take another folder"
+            )
         raise LakeError(f"{root} was written with other options, rules or schemas; take another folder")
 
 

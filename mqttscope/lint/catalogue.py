@@ -11,7 +11,7 @@ import difflib
 import importlib
 import pkgutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -105,7 +105,11 @@ def _clear() -> None:
 
 @cache
 def _by_slug() -> dict[str, str]:
-    return {rule.slug: code for code, rule in all_rules().items()}
+    return _slugs(all_rules())
+
+
+def _slugs(rules: Mapping[str, type[Rule]]) -> dict[str, str]:
+    return {rule.slug: code for code, rule in rules.items()}
 
 
 def find(name: str) -> type[Rule]:
@@ -116,20 +120,27 @@ def find(name: str) -> type[Rule]:
     return all_rules()[code]
 
 
-def expand(name: str) -> list[str]:
-    """Codes of a code, a prefix (``PUB``, ``PUB1``), a slug or ``ALL``; `UnknownRuleError` when it names none."""
+def expand(name: str, beside: Mapping[str, type[Rule]] | None = None) -> list[str]:
+    """Codes of a code, a prefix (``PUB``, ``PUB1``), a slug or ``ALL``; `UnknownRuleError` when it names none.
+
+    ``beside``: rules by code that are known for this once, beside those of the catalogue.
+    """
+    rules, slugs = all_rules(), _by_slug()
+    if beside:
+        rules, slugs = {**rules, **beside}, {**slugs, **_slugs(beside)}
     if name.upper() == ALL:
-        return list(all_rules())
-    slug = _by_slug().get(name.lower())
-    found = [slug] if slug else [code for code in all_rules() if code.startswith(name.upper())]
+        return list(rules)
+    slug = slugs.get(name.lower())
+    found = [slug] if slug else [code for code in rules if code.startswith(name.upper())]
     if not name or not found:
-        raise UnknownRuleError(_unknown(name))
+        raise UnknownRuleError(_unknown(name, rules, slugs))
     return found
 
 
-def _unknown(name: str) -> str:
-    prefixes = {code[:-3] for code in all_rules()}
-    known = [*all_rules(), *_by_slug(), *sorted(prefixes), ALL]
+def _unknown(name: str, rules: Mapping[str, type[Rule]] | None = None, slugs: Mapping[str, str] | None = None) -> str:
+    codes = all_rules() if rules is None else rules
+    prefixes = {code[:-3] for code in codes}
+    known = [*codes, *(_by_slug() if slugs is None else slugs), *sorted(prefixes), ALL]
     near = difflib.get_close_matches(name.upper(), known, 1, 0.5) or difflib.get_close_matches(
         name.lower(), known, 1, 0.5
     )
@@ -138,23 +149,30 @@ def _unknown(name: str) -> str:
 
 
 def select(
-    chosen: Sequence[str] = (), extended: Sequence[str] = (), ignored: Sequence[str] = ()
+    chosen: Sequence[str] = (),
+    extended: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+    *,
+    beside: Mapping[str, type[Rule]] | None = None,
 ) -> dict[str, type[Rule]]:
     """Rules by code after ``--select``, ``--extend-select`` and ``--ignore``.
 
     Without ``chosen`` all rules of the specifications.  Where a rule is both selected and ignored, the longer name
-    decides, and of equals the one that ignores.
+    decides, and of equals the one that ignores.  ``beside``: rules that are known for this once; they are selected
+    unless they are ignored.
     """
+    own = beside or {}
     if not (chosen or extended or ignored):
-        return dict(_usual())
-    rules = all_rules()
-    wanted = dict.fromkeys(() if chosen else _usual(), 0)
+        return {**_usual(), **own}
+    rules = {**all_rules(), **own}
+    wanted = dict.fromkeys([*(() if chosen else _usual()), *own], 0)
+    slugs = _slugs(own)
     for name in (*chosen, *extended):
-        for code in expand(name):
-            wanted[code] = max(wanted.get(code, 0), _weight(name))
+        for code in expand(name, own):
+            wanted[code] = max(wanted.get(code, 0), _weight(name, slugs))
     for name in ignored:
-        for code in expand(name):
-            if wanted.get(code, 99) <= _weight(name):
+        for code in expand(name, own):
+            if wanted.get(code, 99) <= _weight(name, slugs):
                 del wanted[code]
     return {code: rule for code, rule in rules.items() if code in wanted}
 
@@ -170,10 +188,10 @@ def _asked(rule: type[Rule]) -> bool:
     return rule.code.startswith("PRF")
 
 
-def _weight(name: str) -> int:
+def _weight(name: str, own: Mapping[str, str]) -> int:
     if name.upper() == ALL:
         return 0
-    return 6 if name.lower() in _by_slug() else len(name)
+    return 6 if name.lower() in _by_slug() or name.lower() in own else len(name)
 
 
 def instances(rules: Iterable[type[Rule]], settings: dict[str, dict[str, Any]] | None = None) -> list[Rule]:

@@ -34,7 +34,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Pattern
-from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 from mqttscope.net.segment import read_endpoint
 
 Table = dict[str, Any]
@@ -257,7 +257,7 @@ def _server(value: str) -> str:
 def _topic(value: str, path: str) -> None:
     problem = topic_filter_problem(value)
     if problem is not None:
-        raise ConfigError(f"{path}: {value!r} is no MQTT topic filter ({problem.replace('_', ' ')})")
+        raise ConfigError(f"{path}: {value!r} is no MQTT topic filter ({FILTER_PROBLEMS[problem]})")
 
 
 def _date(value: Any, path: str) -> date | None:

@@ -19,6 +19,18 @@ SHARE: Final = "$share"
 """First level that marks the Topic Filter of a Shared Subscription (5.0 4.8.2)."""
 MAX_PATTERN_LEVELS: Final = 64
 """Wildcard filters of more levels are matched level by level; building a pattern for them costs more than it gains."""
+FILTER_PROBLEMS: Final = {
+    "empty": "it is empty",
+    "too_long": "it is longer than 65535 bytes",
+    "null_character": "it contains the null character",
+    "hash_not_last": "# must be the last level",
+    "hash_not_alone": "# must be alone in its level",
+    "plus_not_alone": "+ must be alone in its level",
+    "share_name_missing": "$share/ must be followed by a share name",
+    "share_name_invalid": "the share name contains + or #",
+    "share_filter_missing": "the share name must be followed by a filter",
+}
+"""What is wrong with a Topic Filter, in words, by the names that `topic_filter_problem` gives."""
 
 
 def utf8_length(text: str) -> int:

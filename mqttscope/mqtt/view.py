@@ -268,3 +268,9 @@ def _rows(fields: tuple[Field, ...], version: ProtocolVersion) -> _Rows:
 _FIELDS: Final[dict[int, dict[int, _Rows]]] = {
     version: {kind: _rows(members_of(kind), version) for kind in PacketType} for version in ProtocolVersion
 }
+
+
+def without_topic(packet: Publish) -> str:
+    """Why a PUBLISH has no topic, in a word: it is ``empty``, or ``unknown`` where its alias was not seen to be set."""
+    alias = None if packet.properties is None else packet.properties.topic_alias
+    return "empty" if alias is None and not packet.topic_name else "unknown"

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 from mqttscope.payloads.compressed import FORMATS as COMPRESSIONS
 from mqttscope.payloads.decoders import FORMATS, PayloadTable
 from mqttscope.payloads.protobuf import DescriptorError, MessageType
@@ -58,17 +58,23 @@ def payload_tables(document: Mapping[str, Any], read: Callable[[str], bytes]) ->
 def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> PayloadTable:
     for key in row:
         if key not in _KEYS:
-            raise PayloadConfigError(f"{path}: {_slip(key, _KEYS, 'an unknown key')}")
+            raise PayloadConfigError(f"{path}: {_slip(key, _KEYS, 'an unknown key')} The keys are {', '.join(_KEYS)}.")
     words = {key: _word(row[key], f"{path}: {key}") for key in _KEYS if key in row and key != "compression"}
     topic = words.get("topic")
     if topic is None:
         raise PayloadConfigError(f"{path} has no topic: the Topic Filter of the payloads it is for")
     problem = topic_filter_problem(topic)
     if problem is not None:
-        raise PayloadConfigError(f"{path}: {topic!r} is no Topic Filter ({problem.replace('_', ' ')})")
+        raise PayloadConfigError(f"{path}: {topic!r} is no Topic Filter ({FILTER_PROBLEMS[problem]})")
     name, decoder = words.get("format", ""), words.get("decoder", "")
     if bool(name) == bool(decoder):
         raise PayloadConfigError(f"{path} needs a format ({', '.join(FORMATS)}) or a decoder, and one of them alone")
+    if decoder in FORMATS:
+        # A slip that would otherwise show every payload as not decoded.
+        raise PayloadConfigError(
+            f"{path}: decoder is {decoder!r}, which is a format: write format = {decoder!r}"
+            " (a decoder is an entry point of an installed package)"
+        )
     if name and name not in FORMATS:
         raise PayloadConfigError(f"{path}: format: {_slip(name, FORMATS, 'not one of ' + ', '.join(FORMATS))}")
     compression = _compression(row.get("compression", []), path)
@@ -122,4 +128,4 @@ def _word(value: Any, path: str) -> str:
 
 def _slip(name: str, known: tuple[str, ...], what: str) -> str:
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"{name[:60]} is {what}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"{name[:60]} is {what}" + (f"; did you mean {near[0]}?" if near else ".")

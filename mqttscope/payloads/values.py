@@ -8,6 +8,7 @@ CBOR (RFC 8949 section 8), `as_json` makes of it what JSON can hold.
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from mqttscope.redact.secrets import NAME_OF_CREDENTIAL, SHORTEST, without_token
 
 MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""
+NOT_JSON = "it is not JSON"
 MAX_STRUCTURED_BYTES = 16_384
 """Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
 MAX_DEPTH = 40
@@ -96,7 +98,32 @@ def from_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except (orjson.JSONDecodeError, RecursionError):
-        raise UndecodableError("it is not JSON") from None
+        raise UndecodableError(json_problem(data)) from None
+
+
+def json_problem(data: bytes) -> str:
+    """Why bytes that `is_json` refuses have no value: they are no JSON text (RFC 8259), or JSON without one."""
+    beyond = False
+
+    def number(digits: str) -> float:
+        nonlocal beyond
+        beyond = beyond or math.isinf(float(digits))
+        return 0.0
+
+    try:
+        json.loads(data.decode(), parse_int=number, parse_float=number, parse_constant=_no_constant)
+    except RecursionError:
+        return "it is nested deeper than about 1,000 levels, which is not read as JSON"
+    except ValueError:
+        return NOT_JSON
+    if beyond:
+        return "it is JSON with a number beyond the range of double precision"
+    return "it is JSON with one half of a surrogate pair in a text, which is no character"
+
+
+def _no_constant(name: str) -> float:
+    """Python reads NaN and Infinity, which are no JSON."""
+    raise ValueError(name)
 
 
 def from_cbor(data: bytes) -> Any:

@@ -27,6 +27,7 @@ from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Subscribe
+from mqttscope.mqtt.view import without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import Segment
 from mqttscope.redact.credentials import starred_name
@@ -161,7 +162,7 @@ def _says(entry: Entry, *, show_secrets: bool) -> str:
         return short(text if show_secrets else starred_name(text))
 
     if isinstance(packet, Publish):
-        topic = "an unknown topic" if entry.topic is None else name(entry.topic)
+        topic = name(entry.topic) if entry.topic else f"an {without_topic(packet)} topic"
         return f"{kind} QoS {packet.qos} to {topic}"
     if isinstance(packet, Subscribe):
         return f"{kind} to {', '.join(name(one.topic_filter) for one in packet.subscriptions[:3])}"

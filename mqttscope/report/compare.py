@@ -18,7 +18,7 @@ from typing import Any
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
-from mqttscope.mqtt.view import text
+from mqttscope.mqtt.view import text, without_topic
 from mqttscope.redact.findings import masked
 from mqttscope.replay.verify.captures import A, B, CaptureDifference, CaptureDifferenceKind, Comparison, Counts
 from mqttscope.replay.verify.difference import reason_text
@@ -213,7 +213,7 @@ def _about(difference: CaptureDifference) -> str | None:
         return None
     packet = entry.packet
     if isinstance(packet, Publish):
-        return "an unknown topic" if entry.topic is None else entry.topic
+        return entry.topic or f"an {without_topic(packet)} topic"
     if isinstance(packet, Subscribe):
         return ", ".join(one.topic_filter for one in packet.subscriptions)
     return ", ".join(packet.topic_filters) if isinstance(packet, Unsubscribe) else None

@@ -17,11 +17,13 @@ from mqttscope.payloads.compressed import FIRST_BYTES, unpack
 from mqttscope.payloads.decoders import DECODED_KINDS, Decoded, by_content_type
 from mqttscope.payloads.values import (
     MAX_JSON_BYTES,
+    NOT_JSON,
     UndecodableError,
     compact,
     from_cbor,
     from_msgpack,
     is_json,
+    json_problem,
     pretty,
     simplified,
     text_of,
@@ -224,9 +226,9 @@ class PayloadView:
                 whole = data.decode()
                 return Shown("json", "json", iter([_compacted(whole)]) if one_line else indented(whole))
             if not cut_off and (asked or wanted == "json") and not notes:
-                notes.append(_NOT_JSON if asked else "the content type says JSON, it is not")
+                notes.append(_without_value(data, asked=asked))
         elif wanted == "json" and not notes:
-            notes.append(_NOT_JSON if asked else "the content type says JSON, it is not")
+            notes.append(_without_value(data, asked=asked))
         if text is None and wanted == "text" and asked:
             text = data[: self.limit].decode("utf-8", "surrogateescape")
         if text is None:
@@ -246,8 +248,13 @@ class PayloadView:
 
 
 _NAMES = {"cbor": "CBOR", "msgpack": "MessagePack"}
-_NOT_JSON = "it is not JSON"
 _NOT_UTF8 = "payload_format_indicator says UTF-8, it is not"
+
+
+def _without_value(data: bytes, *, asked: bool) -> str:
+    """Why data are not shown as JSON, though the user or the content type says that they are."""
+    problem = json_problem(data) if len(data) <= MAX_JSON_BYTES else NOT_JSON
+    return problem if asked or problem != NOT_JSON else "the content type says JSON, it is not"
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -84,9 +85,36 @@ def test_a_rule_of_ones_own_runs_beside_the_others() -> None:
     assert "of the rule" in findings.failed["OWN102"]
 
 
+def test_a_rule_of_ones_own_is_selected_by_its_names() -> None:
+    for named in ("OWN", "OWN101", "short-topic"):
+        assert mqttscope.lint(VIOLATIONS, rules=[ShortTopic], select=named).rules == ["OWN101"], named
+        assert "OWN101" not in mqttscope.lint(VIOLATIONS, rules=[ShortTopic], ignore=named).rules, named
+    assert mqttscope.lint(VIOLATIONS, rules=[ShortTopic], select=["PUB101"]).rules == ["OWN101", "PUB101"]
+    both = mqttscope.lint(VIOLATIONS, rules=[ShortTopic, Fails], select=["PUB101"], ignore=["OWN", "fails"])
+    assert both.rules == ["PUB101"]
+    assert repr(mqttscope.lint(VIOLATIONS, select=["PUB101"])) == "<1 finding by 1 rule in 32 packets>"
+    with pytest.raises(mqttscope.UnknownRuleError, match="did you mean OWN101"):
+        mqttscope.lint(VIOLATIONS, rules=[ShortTopic], select=["OWN1011"])
+    with pytest.raises(mqttscope.UnknownRuleError):
+        mqttscope.lint(VIOLATIONS, select=["OWN101"])
+
+
+def test_a_rule_of_ones_own_may_bring_settings() -> None:
+    class LongTopic(ShortTopic):
+        code = "OWN103"
+        settings: ClassVar = {"most": 100}
+
+        def check(self, packet: Publish, at: RuleContext) -> Reports:
+            return self.report("topic_name", "long") if len(packet.topic_name) > self.set["most"] else None
+
+    assert len(mqttscope.lint(VIOLATIONS, rules=[LongTopic], select="OWN")) == 0
+    assert len(mqttscope.lint(VIOLATIONS, rules=[LongTopic({"most": 5})], select="OWN")) > 0
+
+
 def test_what_a_rule_of_ones_own_lacks_is_said() -> None:
     wrong = {
-        "is no class of a rule": ShortTopic(),
+        "'rules/ours.py' is no rule": "rules/ours.py",
+        "<class 'int'> is no rule": int,
         "PUB101 is the code of another rule": type("Taken", (ShortTopic,), {"code": "PUB101"}),
         "OWN101 is the code of another rule": type("Twice", (ShortTopic,), {}),
         "sender has to be": type("Sent", (ShortTopic,), {"code": "OWN103", "sender": "client"}),
@@ -94,6 +122,8 @@ def test_what_a_rule_of_ones_own_lacks_is_said() -> None:
     for said, rule in wrong.items():
         with pytest.raises(mqttscope.ArgumentError, match=said):
             mqttscope.lint(VIOLATIONS, rules=[ShortTopic, rule])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="is no rule"):
+        mqttscope.Proxy("mqtt://127.0.0.1:9", rules=["rules/ours.py"])  # type: ignore[list-item]
 
 
 def test_secrets_are_hidden_unless_they_are_asked_for() -> None:

@@ -43,7 +43,11 @@ def test_payloads_are_decoded_by_topic(tmp_path: Path) -> None:
     [
         ([{"topic": "a", "format": "jsn"}], "did you mean json?"),
         ([{"format": "json"}], "has no topic"),
-        (["json"], "payload"),
+        (["json"], "payloads is ['json']: it takes the path of a configuration file, or a list of tables such as"),
+        (3, "payloads is 3: it takes"),
+        (0, "payloads is 0: it takes"),
+        (b"a.toml", "payloads is b'a.toml': it takes"),
+        ({"topic": "a", "format": "json"}, "payloads is {'topic': 'a', 'format': 'json'}: it takes"),
         ("nowhere.toml", "nowhere.toml: No such file"),
     ],
 )

@@ -15,6 +15,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import MAX_PLACES, Finding
 from tests.bench.adversarial import KINDS, Kind, generate
 from tests.bench.growth import LEAST_SECONDS, NOISE_SECONDS, Growth
+from tests.each import some
 
 SMALL = 24
 WITHOUT_MQTT = ("half_open",)
@@ -29,7 +30,7 @@ def linted(path: Path) -> tuple[int, list[Finding]]:
     return packets, found
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", some(KINDS), ids=lambda kind: kind.__name__)
 def test_a_kind_is_the_same_each_time_and_no_rule_fails(kind: Kind, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("first", "second", "larger")]
     frames = [generate(kind, count, path) for path, count in zip(paths, (SMALL, SMALL, 8 * SMALL), strict=True)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.browse.app import MODES
+from mqttscope.browse.app import MODES, NOTHING_FOUND
 from mqttscope.browse.dialogs import KEYS
 from mqttscope.report.base import View
 from tests.browse.driving import Driver, drive
@@ -180,7 +180,13 @@ def test_searching_and_findings() -> None:
         assert browser.packets.cursor > first
         await at.press("N")
         assert browser.packets.cursor == first
-        await at.press("slash", "ctrl+u")
+        # A search begins with an empty line; nothing in it is the text before.
+        await at.press("slash")
+        assert browser.prompt.input.value == ""
+        await at.press("enter")
+        assert "found: plant/7" in at.status
+        assert browser.packets.cursor > first
+        await at.press("slash")
         await at.type("not there")
         await at.press("enter")
         await at.until("is in no topic and no payload")
@@ -290,6 +296,16 @@ def test_sizes_and_no_colour() -> None:
         drive(steps, QOS, view=View(colour=True, time="iso"))
     finally:
         os.environ.pop("NO_COLOR", None)
+
+
+def test_sentences_are_wrapped_in_a_narrow_pane() -> None:
+    async def steps(at: Driver) -> None:
+        await at.press("4")
+        lines = [line[:40].strip() for line in at.screen]
+        start = next(number for number, line in enumerate(lines) if "no finding about" in line)
+        assert " ".join(lines[start : start + 2]) == NOTHING_FOUND
+
+    drive(steps, QOS, size=(80, 24))
 
 
 def test_what_cannot_be_read_is_said() -> None:

@@ -12,9 +12,11 @@ import pytest
 from mqttscope.browse.exporting import ENDINGS, FORMS, exported
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import RowKind
+from mqttscope.events import PacketEvent
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import Properties
 from mqttscope.report.base import View
 from tests.browse.made import built, capture
 from tests.cli.running import inspected
@@ -98,6 +100,21 @@ def test_commands_that_publish_again(tmp_path: Path) -> None:
         assert words[-1] == "-s"
         assert words[words.index("-V") + 1] == "5"
     assert "-D publish content-type" in script
+
+
+@pytest.mark.parametrize(
+    ("alias", "told"), [(None, "# its topic is empty"), (4, "# its topic is unknown")], ids=["empty", "unknown"]
+)
+def test_a_message_without_a_topic(alias: int | None, told: str) -> None:
+    index = built(capture("v311-qos"))
+    row = next(at for at in packets(index) if index.rows[at].header >> 4 == 3)
+    event = index.event(row)
+    assert isinstance(event, PacketEvent)
+    assert isinstance(event.packet, Publish)
+    event.topic, event.packet.topic_name, event.packet.properties = None, "", Properties(topic_alias=alias)
+    index.event = lambda number: event  # type: ignore[assignment, method-assign, misc]
+
+    assert list(exported(index, [row], "mosquitto_pub", VIEW))[-1] == told
 
 
 @pytest.mark.parametrize("topic", ["a'; touch /nothing; '", "$(id)", "`id`", "-h evil", "a\nb"])

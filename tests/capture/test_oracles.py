@@ -143,6 +143,7 @@ def tshark_fields(path: Path) -> list[str]:
     return ran.stdout.decode().splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.tshark
 def test_tshark_reads_the_same_times_and_lengths() -> None:
     rows = [row["file"] for row in index() if row["file"].startswith("container-pcapng")]

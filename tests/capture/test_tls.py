@@ -25,6 +25,7 @@ from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import ACK, SYN, Segment, endpoints
 from tests.dissect.secure import TLS_1_2, TLS_1_3, Secure, SecureTalk, write
 from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SUBACK, SUBSCRIBE, Talk, connect, only, wire
+from tests.each import some
 from tests.net.framing import frame as websocket_frame
 from tests.net.framing import request, response
 
@@ -101,7 +102,7 @@ def converse(talk: Talk | SecureTalk) -> None:
 
 
 @VERSIONS
-@pytest.mark.parametrize("chunk", [0, 7, 1_000])
+@pytest.mark.parametrize("chunk", some([7, 0, 1_000]))
 def test_the_same_packets_as_without_tls(version: ssl.TLSVersion, chunk: int, tmp_path: Path) -> None:
     """Several packets in a record, packets over several records, records over segments, several of them in one."""
     secure, talk, plain = Secure(version), Talk(port=8883).handshake(), Talk().handshake()
@@ -152,7 +153,7 @@ def test_resumed_sessions_and_ports_nobody_knows(version: ssl.TLSVersion, tmp_pa
     assert [event.connection.number for event in only(events, ConnectionClosed)] == [0, 1]
 
 
-@pytest.mark.parametrize("alpn", ["mqtt", "http/1.1", "h2", ""])
+@pytest.mark.parametrize("alpn", some(["h2", "http/1.1", "mqtt", ""]))
 def test_names_of_protocols_change_nothing(alpn: str, tmp_path: Path) -> None:
     """tshark has dissectors for them, which would keep bytes for themselves."""
     secure, talk, plain = Secure(alpn=alpn), Talk(port=443).handshake(), Talk().handshake()
@@ -195,6 +196,7 @@ def test_what_is_no_mqtt_inside_is_left_alone(tmp_path: Path) -> None:
     assert read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes()) == []
 
 
+@pytest.mark.long
 @VERSIONS
 def test_lost_records_are_a_gap_and_no_packets_are_made_up(version: ssl.TLSVersion, tmp_path: Path) -> None:
     secure, talk = Secure(version), Talk(port=8883).handshake()

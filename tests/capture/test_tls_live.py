@@ -19,6 +19,7 @@ from mqttscope.net.segment import ACK, FIN, SYN, Segment
 from tests.capture.test_tls import VERSIONS, converse, raw, read
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import CONNACK, PINGREQ, Talk, connect, only, wire
+from tests.each import some
 from tests.net.framing import frame as websocket_frame
 from tests.net.framing import request, response
 
@@ -116,7 +117,7 @@ def test_resumed_sessions_and_ports_that_are_used_again(version: ssl.TLSVersion)
     assert len(only(found, ConnectionClosed)) == 2
 
 
-@pytest.mark.parametrize("alpn", ["mqtt", "http/1.1", "h2"])
+@pytest.mark.parametrize("alpn", some(["h2", "http/1.1", "mqtt"]))
 def test_names_of_protocols_change_nothing(alpn: str) -> None:
     secure, plain = Secure(alpn=alpn), Talk().handshake()
     converse(plain)

@@ -242,6 +242,7 @@ def test_snap_lengths(length: int) -> None:
     assert counted[0] == counted[1]
 
 
+@pytest.mark.long
 def test_frames_cut_at_every_byte() -> None:
     """Whatever is left of a tunnel: no more than our own walk finds, and nothing raises."""
     frames: list[Frame] = []
@@ -300,6 +301,7 @@ def test_link_types_that_nobody_knows() -> None:
     assert skipped == {"unsupported_link_type": 2}
 
 
+@pytest.mark.long
 def test_few_frames_are_on_the_way() -> None:
     pulled, most = 0, 0
 

@@ -37,6 +37,8 @@ SECONDS = 60
         (("--lake", "l", "--select", "PUB"), 2, "--select and --lake exclude each other"),
         (("--lake", "l", "--no-lint"), 2, "--no-lint and --lake exclude each other"),
         (("--lake", "ftp://l/l"), 2, "is no place for a lake"),
+        (("--lake", ""), 2, "the name of the folder is empty"),
+        (("-i", "lo", "--write", "x.pcap"), 2, "--write writes pcapng, and x.pcap is named like pcap"),
         (("--lake", "l"), 3, "browse needs a terminal"),
         (("-",), 2, "standard input is the keyboard here"),
         ((QOS, "-i", "lo"), 2, "captures and -i exclude each other"),

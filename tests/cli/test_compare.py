@@ -24,12 +24,15 @@ QOS, OLD = capture("v5-qos"), capture("v311-qos")
         (("-", "-"), "standard input can be only one of the two captures"),
         ((QOS, OLD, "--ignore", "times"), "'times' is not one of payload, properties"),
         ((QOS, OLD, "--count", "payload"), "'payload' is not one of packet-identifier"),
-        ((QOS, OLD, "--ignore-topic", "a/#/b"), "'a/#/b' is no Topic Filter"),
+        ((QOS, OLD, "--ignore-topic", "a/#/b"), "'a/#/b' is no Topic Filter: # must be the last level"),
         ((QOS, OLD, "--timing", "-1"), "--timing"),
         ((QOS, OLD, "--timing", "nan"), "--timing"),
         ((QOS, OLD, "--output", str(OLD)), "is a capture that is read"),
         ((QOS, OLD, "--output", "new.pcapng"), "is named like a capture"),
         ((QOS, OLD, "--output", ""), "--output needs the name of a file"),
+        ((QOS, OLD, "--output", "c.html"), "c.html is named like a format that compare does not write; it writes text"),
+        ((QOS, OLD, "--output", "c.csv"), "c.csv is named like a format"),
+        ((QOS, OLD, "--ignore", ""), "the value is empty; it names one or more of payload, "),
     ],
 )
 def test_what_makes_no_sense_is_said(options: tuple[str | Path, ...], said: str) -> None:
@@ -37,6 +40,16 @@ def test_what_makes_no_sense_is_said(options: tuple[str | Path, ...], said: str)
 
     assert (done.code, done.text) == (2, "")
     assert said in done.err
+
+
+def test_the_name_of_the_output_says_the_format(tmp_path: Path) -> None:
+    for name, first in (("c.json", b'{"schema":1,'), ("c.JSONL", b'{"schema":1,"event"'), ("c.txt", b""), ("c", b"")):
+        invoke("compare", QOS, OLD, "--output", tmp_path / name)
+        written = (tmp_path / name).read_bytes()
+        assert written.startswith(first), name
+        assert (b'"schema":1' in written) == bool(first), name
+    invoke("compare", QOS, OLD, "--output", tmp_path / "d.json", "--format", "text")
+    assert b'"schema":1' not in (tmp_path / "d.json").read_bytes()
 
 
 def test_the_words_are_those_of_the_engine() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import live
-from mqttscope.cli import completing
+from mqttscope.cli import compare, completing
+from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import capture, environment, run
 from tests.conftest import ROOT
 
@@ -33,7 +34,13 @@ def test_rules() -> None:
     assert "ACK,PUB101" in offered("lint", "--ignore", "ACK,PUB1")
     assert "qos-exceeds-maximum" in offered("lint", "--extend-select", "qos-e")
     assert "CON212" in offered("rules", "CON2")
-    assert offered("compare", "--ignore", "") == []
+
+
+def test_what_compare_and_redact_take() -> None:
+    assert offered("compare", "--ignore", "") == list(compare.IGNORABLE)
+    assert offered("compare", "--count", "topic-alias,d") == ["topic-alias,dup"]
+    assert offered("redact", QOS, "--keep", "to") == ["topics"]
+    assert offered("redact", QOS, "--blank", "topics,pay") == ["topics,payloads"]
 
 
 def test_mutations_begin_with_packets_and_fields() -> None:
@@ -44,6 +51,24 @@ def test_mutations_begin_with_packets_and_fields() -> None:
 def test_words_of_filters() -> None:
     assert {"topic", "topic_alias"} <= set(offered("inspect", "--filter", "top"))
     assert "reason_code" in offered("inspect", "-f", "reason")
+
+
+def test_words_of_filters_after_the_first() -> None:
+    assert offered("inspect", "--filter", "'publish a") == ["publish and"]
+    assert "qos == 1 and topic" in offered("inspect", "-f", "'qos == 1 and to")
+    assert 'topic == "a/b" or reason_code' in offered("inspect", "-f", """'topic == "a/b" or reason""")
+    assert "qos == 1 and topic" in offered("inspect", "-f", '"qos == 1 and to')
+    # What the quotes do not keep from the shell is not offered; nor is more than one word without quotes.
+    assert offered("inspect", "-f", """'topic == "*" and to""") == []
+    assert offered("inspect", "-f", '"topic == $HOME and to') == []
+    assert offered("inspect", "-f", "qos\\ ==\\ 1\\ and\\ to") == []
+
+
+def test_very_long_topics_are_left_out(tmp_path: Path) -> None:
+    topics = ("a/" + "b" * 50_000, "a/c", "a/" + "d" * 200)
+    steps = (client(Publish(topic_name=one, payload=b"x")) for one in topics)
+    path = write_capture(tmp_path / "a.pcapng", *opened(), *steps)
+    assert offered("explain", path, "--message", "a") == ["a/c"]
 
 
 def test_clients_and_topics_are_those_of_the_capture_on_the_line() -> None:
@@ -100,9 +125,11 @@ def test_bash_offers_them(tmp_path: Path) -> None:
     script = (
         f"source {ROOT}/completions/mqttscope.bash\n"
         f"COMP_WORDS=(mqttscope explain {QOS} --client se); COMP_CWORD=4\n"
+        '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"; COMPREPLY=()\n'
+        'COMP_WORDS=(mqttscope inspect --filter "\'qos == 1 and topic_alias_m"); COMP_CWORD=3\n'
         '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
     )
     env = environment({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, check=False)
 
-    assert (done.stdout, done.stderr) == ("sensor-1\n", "")
+    assert (done.stdout, done.stderr) == ("sensor-1\nqos == 1 and topic_alias_maximum\n", "")

@@ -180,6 +180,29 @@ def test_tables_that_cannot_be_are_usage_errors(text: str, told: str, configured
     assert invoke("inspect", configured, "--no-config").code == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[[payload]]\ntopic = "#"\ndecoder = "json"', "[[payload]] number 1: decoder is 'json', which is a format"),
+        ('[[payload]]\ntopic = "#"\nformat = "xml"', "format: xml is not one of text, json, cbor"),
+        ('[[payload]]\ntopic = "#"\nfromat = "json"', "did you mean format? The keys are topic, format"),
+        ('[[payloads]]\ntopic = "#"', "payloads is an unknown key; did you mean payload? The tables are [lint]"),
+    ],
+)
+def test_every_command_says_the_same_of_a_configuration(text: str, told: str, configured: Path, tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").write_text(text, "utf-8")
+    for command in ("inspect", "lint", "browse"):
+        done = invoke(command, configured)
+        assert (done.code, told in done.err, "mqttscope.toml" in done.err) == (2, True, True), command
+    # Commands that use nothing of it say it as well.
+    for command in ("stats", "explain"):
+        done = invoke(command, configured)
+        assert (done.code, done.err.count(told), "mqttscope.toml" in done.err) == (0, 1, True), command
+        assert done.text
+    done = invoke("stats", configured, "-f", "payload.t > 40")
+    assert (done.code, told in done.err) == (2, True)
+
+
 def test_lint_goes_by_a_configuration_with_payloads(configured: Path) -> None:
     assert read_configuration(Path("mqttscope.toml")) == Config()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import CAPTURES, capture, decoded, inspected, invoke, without
-from tests.each import each
+from tests.each import each, some
 
 V5 = ("--mqtt-version", "5.0")
 WITH_WILL = (
@@ -208,7 +208,7 @@ EVENTS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=CAPTURES, ids=lambda path: str(path.parent.name))
+@pytest.fixture(scope="module", params=some(CAPTURES, 4), ids=lambda path: str(path.parent.name))
 def lines(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     return inspected(request.param).lines
 

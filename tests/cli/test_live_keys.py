@@ -15,6 +15,7 @@ from tests.capture.test_tls import converse
 from tests.cli.running import Done, inspected, invoke, without
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk, Tape
+from tests.each import some
 from tests.live import replace_dumpcap
 
 pytestmark = pytest.mark.tshark
@@ -35,7 +36,7 @@ def sniffed(
     return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
 
 
-@pytest.mark.parametrize("variable", [False, True])
+@pytest.mark.parametrize("variable", some([False, True]))
 def test_packets_inside_tls(variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are those of inspect; what is written is what was captured."""
     keys, target = str(tmp_path / "keys.txt"), tmp_path / "w.pcapng"

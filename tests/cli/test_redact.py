@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import stat
@@ -168,6 +169,9 @@ def test_nothing_to_share(tmp_path: Path) -> None:
         ([QOS, "-o", "x.pcapng", "--check-file", "missing"], "--check-file: missing: No such file"),
         ([QOS, "-o", "x.pcapng", "--check-file", os.devnull], "has no text in it"),
         ([QOS, "-o", "x.json"], "named like a report"),
+        ([QOS, "-o", "x.pcap"], "--output writes pcapng, and x.pcap is named like pcap; call it .pcapng"),
+        ([QOS, "-o", "x.pcapng", "--keep", ""], "--keep': the value is empty; it names one or more of passwords, "),
+        ([QOS, "-o", "x.pcapng", "--blank", ","], "--blank': the value is empty"),
         ([QOS, "-o", QOS], "is a capture that is read"),
         ([QOS, "-o", "/missing/folder/x.pcapng"], "/missing/folder/x.pcapng: No such file or directory"),
         ([QOS, "--check", SECRET, "--report"], "needs --output FILE"),
@@ -179,6 +183,20 @@ def test_what_contradicts_itself_is_a_usage_error(arguments: list[str | Path], w
     assert done.code == 2
     assert words in done.err
     assert not Path("x.pcapng").exists()
+
+
+def test_standard_input_is_looked_through(tmp_path: Path) -> None:
+    for name, secret, told in (("as it is", "plant/line1", 1), ("compressed", "plant/line1", 1), ("clean", SECRET, 0)):
+        given = QOS.read_bytes() if name != "compressed" else gzip.compress(QOS.read_bytes())
+        done = redact("-", "--check", secret, given=given)
+        assert (done.code, "standard input: text 1 of --check is there" in done.err) == (told, bool(told)), name
+    # Beside a file, and named twice.
+    done = redact("-", QOS, "-", "--check", "plant/line1", given=b"")
+    assert done.code == 1
+    assert f"{QOS}: text 1 of --check is there" in done.err
+    assert done.err.count("-: ") == 1, done.err
+    empty = redact("-", "--check", SECRET, given=b"")
+    assert empty.code == 3
 
 
 def test_the_program_and_a_device_as_output() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.running import capture, environment, invoke
 
 WITHOUT_POSIX = """
-import asyncio, click, ctypes, getpass, os, rich.console, signal, shutil, subprocess, sys, tempfile, uuid
+import asyncio, click, ctypes, getpass, os, rich.console, signal, shutil, subprocess, sys, tempfile, uuid, zoneinfo
 # All these are as they are on this system; what comes after is as it would be on Windows.
 sys.platform = "win32"
 for name in ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):

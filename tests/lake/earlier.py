@@ -26,7 +26,7 @@ def make_earlier(lake: Path, *, schema: int = 2) -> None:
             names[place] = f"open/{token}"
             for known in ("sizes", "rows", "checksums"):
                 data[known][names[place]] = data[known].pop(name)
-    del data["versions"], data["checksum"]
+    del data["versions"], data["checksum"], data["options"]
     if schema == 1:
         _make_first(lake, data)
     data |= {"format": EARLIER, "retired": {}}

@@ -16,12 +16,14 @@ pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttsco
 import pyarrow.parquet as pq
 
 from mqttscope.capture import PcapngWriter, fingerprint, open_capture
+from mqttscope.dissect import Options
 from mqttscope.lake import commit, files
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, TABLES
 from mqttscope.lake.writer import Ingested, read_table, write_lake
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
@@ -331,8 +333,15 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
         write_lake([SEVERAL[1]], lake, LakeOptions(group="b"))
     with pytest.raises(LakeError, match="other options"):
         write_lake([SEVERAL[1]], lake, LakeOptions(group="a", payload_limit=3))
-    with pytest.raises(LakeError, match="other options"):
-        write_lake([SEVERAL[1]], lake, LakeOptions(group="a", complete=frozenset({"10.0.0.2:1883"})))
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"complete": frozenset({"10.0.0.2:1883"})}, "--complete was none and is 10.0.0.2:1883;"),
+        ({"dissect": Options({1884: "ws"})}, "--port was none and is 1884:ws;"),
+        ({"rules": tuple(rule(None) for rule in all_rules().values()), "secret_length": 9},
+         r"\(SEC104\) was \d+ and is 9; rules with \w+, .* and \d+ more in addition;"),
+    )  # fmt: skip
+    for changed, told in changes:
+        with pytest.raises(LakeError, match=f"other options: .*{told}"):
+            write_lake([SEVERAL[1]], lake, LakeOptions(group="a", **changed))
     with pytest.raises(LakeError, match="no table 'nonsense'"):
         read_table(lake, "nonsense")
     manifest = json.loads((lake / "manifest.json").read_text())

@@ -56,6 +56,21 @@ TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefgh"
 
 
 @each(
+    "data, told",
+    [
+        (b"1e999", "JSON with a number beyond the range"), (b'{"a": -' + b"9" * 5_000 + b"}", "beyond the range"),
+        (rb'["\ud800"]', "JSON with one half of a surrogate pair"), (rb'{"\udc00": 1}', "JSON with one half"),
+        (b"[" * 1_100 + b"]" * 1_100, "nested deeper than about 1,000 levels"), (b"[NaN]", "not JSON"),
+        (b"[" * 990 + b"1e999" + b"]" * 990, "nested deeper|beyond"), (b"[1e999", "not JSON"),
+        (b'"\xed\xa0\x80"', "not JSON"), (b"", "not JSON"),
+    ],
+)  # fmt: skip
+def test_what_is_json_without_a_value_is_not_called_no_json(data: bytes, told: str) -> None:
+    with pytest.raises(UndecodableError, match=told):
+        from_json(data)
+
+
+@each(
     "value, shown",
     [
         ({"password": "hunter2"}, '{"password":"*******"}'),

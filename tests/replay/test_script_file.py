@@ -97,6 +97,14 @@ def test_what_cannot_be_written(said: str, told: str) -> None:
         script_file(script)
 
 
+def test_topics_that_are_not_there() -> None:
+    (script,) = record("dev > connect\ndev < connack\ndev < publish - a\ndev < publish - a topic_alias=3")
+
+    assert [one.says for one in script_file(script).steps[2:]] == [
+        "PUBLISH QoS 0 to an empty topic", "PUBLISH QoS 0 to an unknown topic",
+    ]  # fmt: skip
+
+
 def test_what_the_capture_lacks() -> None:
     (script,) = record("dev > connect\ndev < connack\ndev > lost 10\ndev > publish a b\ndev < publish a c")
     served, said = script.entries[3], script.entries[2]

@@ -96,6 +96,8 @@ def test_an_indicator_that_lies_is_told_where_there_is_room() -> None:
         ("none", b"ab", "(2 bytes)"),
         ("json", b'[1, "x"]', '[1,"x"]'),
         ("json", b"nope", "nope (4 bytes; it is not JSON)"),
+        ("json", b"[NaN]", "[NaN] (5 bytes; it is not JSON)"),
+        ("json", b"1e999", "1e999 (5 bytes; it is JSON with a number beyond the range of double precision)"),
         ("msgpack", msgpack.packb([1, b"\xff", {"k": None}]), "msgpack: [1,h'ff',{\"k\":null}]"),
         ("cbor", cbor2.dumps([1.5, True, b"x"]), "cbor: [1.5,true,h'78']"),
         ("cbor", b"\x01\x02", "0x0102 (2 bytes; not shown as CBOR: the value ends at byte 1 of 2)"),

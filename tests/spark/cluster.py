@@ -165,13 +165,20 @@ class Ingest:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def run_job(folder: Path, python: str, configuration: dict[str, str], ingests: list[Ingest]) -> dict[str, Any]:
-    """Run `tests.spark.cluster_job` as a program of its own, which knows this package; returns what it found."""
+def run_job(
+    folder: Path, python: str, configuration: dict[str, str], ingests: list[Ingest], installed: Path | None = None
+) -> dict[str, Any]:
+    """Run `tests.spark.cluster_job` as a program of its own, which knows this package; returns what it found.
+
+    ``installed``: a tree whose package the workers have too, as where it is installed.
+    """
     settings = {"configuration": configuration, "ingests": [asdict(one) for one in ingests]}
     script = Path(__file__).with_name("cluster_job.py")
+    shared = {"PYTHONPATH": str(installed)} if installed else {}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", script, ROOT, json.dumps(settings)],
-        cwd=folder, env=environment(PYSPARK_PYTHON=python), capture_output=True, text=True, timeout=JOB_S, check=False,
+        [sys.executable, "-W", "ignore", script, installed or ROOT, json.dumps(settings)],
+        cwd=folder, env=environment(PYSPARK_PYTHON=python, **shared),
+        capture_output=True, text=True, timeout=JOB_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -182,7 +189,7 @@ def check_job(found: dict[str, Any], python: str) -> None:
     """Whether the package came by the zip, and what was missing and interrupted was dealt with."""
     assert found["shipped"] == [True, False]
     (path,) = found["paths"]
-    assert re.search(r"/mqttscope-[\d.]+-[0-9a-f]{12}\.zip/mqttscope/__init__\.py$", path)
+    assert re.search(r"/mqttscope-[\d.]+-[0-9a-f]{12}\.zip/mqttscope/mqtt/codec\.py$", path)
     assert found["missing"].startswith("executors lack packages that mqttscope needs: no_such_package on ")
     assert f", {python}). Install them" in found["missing"]
     # The tasks would have continued for minutes.

@@ -36,13 +36,13 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def paths(spark: SparkSession) -> list[str]:
-    """Where executors have the package from."""
+    """Where executors have a module of the package from, one that may be compiled."""
     from pyspark.sql.functions import udf
 
     def where(_: int) -> str:
-        import mqttscope
+        from mqttscope.mqtt import codec
 
-        return str(mqttscope.__file__)
+        return str(codec.__file__)
 
     return sorted({row[0] for row in spark.range(0, 4, 1, 4).select(udf(where)("id")).collect()})
 

@@ -376,5 +376,5 @@ def test_what_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
         once(spark, folder, lake)
     put(folder / "a.pcap", pcap(frames(3)))
     write_lake([folder / "a.pcap"], lake, options())
-    with pytest.raises(LakeError, match="was written with other options, rules or schemas; take another folder"):
+    with pytest.raises(LakeError, match=r"was written with other options: --payload-limit was \d+ and is 7;"):
         once(spark, folder, lake, options=LakeOptions(payload_limit=7))

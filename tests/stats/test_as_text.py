@@ -13,7 +13,7 @@ from mqttscope.report.base import View
 from mqttscope.stats.as_json import TABLES, document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
-from tests.each import each, sampled
+from tests.each import sampled
 from tests.stats.talk import NAMES, S2C, SECOND, Talk, statistics_of
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -84,7 +84,7 @@ def test_no_line_is_wider_than_the_terminal(name: str) -> None:
         assert max(map(cell_len, text.splitlines())) <= width
 
 
-@each("name", NAMES)
+@sampled("name", NAMES)
 def test_a_terminal_without_unicode_gets_ascii_of_the_same_width(name: str) -> None:
     text = render(statistics_of(name), view(80, unicode=False)).decode()
 

@@ -90,6 +90,8 @@ def _is_uri(value: str) -> bool:
 
 
 def _folder(context: click.Context, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("the name of the folder is empty", context)
     try:
         os.path.abspath(value).encode()
     except UnicodeEncodeError:

@@ -115,7 +115,7 @@ def command(given: ReportOptions) -> int:
 
 
 def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
-    from mqttscope.mqtt.topics import topic_filter_problem
+    from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
     from mqttscope.report.fleet.model import Asked
 
     for name, values in (("client", given.client), ("server", given.server), ("rule", given.rules)):
@@ -133,7 +133,7 @@ def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
     for one in given.topic:
         problem = topic_filter_problem(one)
         if problem is not None:
-            raise click.UsageError(f"--topic: {one!r} is not a Topic Filter: {problem.replace('_', ' ')}")
+            raise click.UsageError(f"--topic: {one!r} is not a Topic Filter: {FILTER_PROBLEMS[problem]}")
     codes = [code.strip() for one in given.rules for code in one.split(",") if code.strip()]
     _known_rules(codes)
     lists = {"client": list(given.client), "topic": list(given.topic), "server": list(given.server), "rule": codes}

@@ -24,7 +24,15 @@ from dataclasses import dataclass, field, replace
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.topics import MAX_TOPIC_BYTES, SHARE, matches, topic_filter_problem, topic_name_problem, utf8_length
+from mqttscope.mqtt.topics import (
+    FILTER_PROBLEMS,
+    MAX_TOPIC_BYTES,
+    SHARE,
+    matches,
+    topic_filter_problem,
+    topic_name_problem,
+    utf8_length,
+)
 from mqttscope.replay.rewrite.links import (
     Change,
     Changes,
@@ -69,7 +77,7 @@ class TopicMapping:
         for side in (self.source, self.target):
             problem = topic_filter_problem(side, shared=False)
             if problem is not None:
-                raise RewriteError(f"topic mapping {self}: {side!r} is not a Topic Filter ({problem})")
+                raise RewriteError(f"topic mapping {self}: {side!r} is not a Topic Filter ({FILTER_PROBLEMS[problem]})")
             if side.split("/")[0] == SHARE:
                 raise RewriteError(f"topic mapping {self}: leave out $share and the ShareName, they are kept")
         if _wildcards(self.source) != _wildcards(self.target):

@@ -34,7 +34,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.fields import BITS, Field, fields_of
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.properties import EMPTY, Properties, Property
-from mqttscope.mqtt.topics import topic_filter_problem, topic_name_problem, utf8_length
+from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem, topic_name_problem, utf8_length
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, U8
 from mqttscope.replay.rewrite.links import Changes, RewriteError, client_entries, copy_scripts, rename, say
 from mqttscope.replay.rewrite.names import (
@@ -580,15 +580,14 @@ def _plain(target: Target, text: str) -> str:
 
 
 def _text(target: Target, text: str) -> str:
-    problem = None
     if target.name in _NAMES:
         problem = topic_name_problem(text)
-        allowed = "a Topic Name"
+        if problem is not None:
+            raise _wrong(target, text, f"a Topic Name ({problem.replace('_', ' ')})")
     elif target.name == "topic_filter":
         problem = topic_filter_problem(text)
-        allowed = "a Topic Filter"
-    if problem is not None:
-        raise _wrong(target, text, f"{allowed} ({problem.replace('_', ' ')})")
+        if problem is not None:
+            raise _wrong(target, text, f"a Topic Filter ({FILTER_PROBLEMS[problem]})")
     return _plain(target, text)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.view import without_topic
 from mqttscope.replay.script import Entry, Script
 
 MAX_TOLD = 60
@@ -261,5 +262,5 @@ def described(entry: Entry) -> str:
     """``PUBLISH to 'a/b'``."""
     told = entry.type.upper()
     if isinstance(entry.packet, Publish):
-        return f"{told} to {'an unknown topic' if entry.topic is None else short(entry.topic)}"
+        return f"{told} to {short(entry.topic) if entry.topic else f'an {without_topic(entry.packet)} topic'}"
     return told

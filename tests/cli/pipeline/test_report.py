@@ -19,7 +19,7 @@ CLIENTS = ("office", "desk")
     [
         (["--since", "yesterday"], "--since: 'yesterday' is not a time"),
         (["--since", "2026-01-02", "--until", "2026-01-01"], "--since is not before --until"),
-        (["--topic", "a/#/b"], "--topic: 'a/#/b' is not a Topic Filter: hash not last"),
+        (["--topic", "a/#/b"], "--topic: 'a/#/b' is not a Topic Filter: # must be the last level"),
         (["--rule", "NIX"], "--rule: no rule has the slug 'NIX' or a code that begins with it"),
         (["--conf", "driver=1"], "a setting of Spark is called such as spark.driver.memory"),
         (["--client", ""], "--client: an empty pattern fits nothing"),

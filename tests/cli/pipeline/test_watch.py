@@ -54,7 +54,7 @@ def test_a_lake_that_is_not_to_be_written(tmp_path: Path) -> None:
     write_lake([ROOT / "captures" / "v5-qos" / "capture.pcapng"], lake, LakeOptions(payload_limit=9))
     code, message = run(tmp_path, "--lake", lake)
     assert code == 3
-    assert message.startswith(f"{lake} was written with other options, rules or schemas")
+    assert message.startswith(f"{lake} was written with other options: --payload-limit was 9 and is 0")
 
 
 def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

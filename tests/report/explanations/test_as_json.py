@@ -15,6 +15,7 @@ from mqttscope.explain.fates import Fate
 from mqttscope.explain.model import Cause, Certainty
 from tests.conftest import ROOT
 from tests.dev.schemas import closed, shipped
+from tests.each import some
 from tests.report.explanations.samples import report, traces
 
 SCHEMA = closed(shipped("explanations"))
@@ -33,7 +34,7 @@ def keys_of(schema: Any) -> Iterator[str]:
 VALIDATOR = validators.validator_for(SCHEMA)(SCHEMA)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES))
 def test_every_document_is_of_the_schema(name: str) -> None:
     VALIDATOR.validate(json.loads(report("json", name, every=True)))
 

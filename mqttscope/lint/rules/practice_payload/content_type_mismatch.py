@@ -156,9 +156,12 @@ def _mismatch(content_type: str, payload: bytes) -> str:
         return ""
     if kind == "application/json" or kind.endswith("+json"):
         try:
-            json.loads(payload)
-        except (ValueError, RecursionError):
+            # Integers of thousands of digits are JSON, and no integers of Python.
+            json.loads(payload, parse_int=str)
+        except ValueError:
             return "does not parse as JSON"
+        except RecursionError:
+            return ""
     elif kind.startswith("text/"):
         charset = re.search(r"charset\s*=\s*\"?([\w.:-]*)", parameters)
         if charset is None or charset[1] in _UNICODE:
