@@ -74,17 +74,13 @@ class Carried:
         return cls(root, before, generation, concerned, index.filter(pc.invert(chosen)))
 
     def take_flows(self) -> list[str]:
-        """Write the state of flows that the batch concerns into files of their own, and what remains into others.
-
-        Returns the former.
-        """
+        """Bring the state of flows that the batch concerns into files of their own; returns these."""
         known = pa.array(self.concerned["flow"].unique().to_pylist(), pa.binary())
 
         def is_taken(rows: pa.Table) -> pa.Array:
             return pc.is_in(rows["flow"], value_set=known)
 
         self.state_files, taken = self._without(STATE.name, self.before.state_files, ("flow",), is_taken, keep=True)
-        self.files += taken
         return taken
 
     def take_keys(self, found: Iterable[str], now_ns: int | None) -> tuple[list[str], list[str]]:
@@ -102,7 +98,6 @@ class Carried:
 
         names = self.before.scope_state_files
         kept, taken = self._without(SCOPE_STATE.name, names, ("key",), is_taken, keep=True)
-        self.files += taken
         return taken, kept
 
     def take_others(self) -> tuple[list[str], list[str]]:
@@ -171,12 +166,14 @@ class Carried:
     ) -> tuple[list[str], list[str]]:
         """Files with the rows that are not taken, and with ``keep`` those with the others.
 
-        ``is_taken`` decides by these columns.  Files with no row that is taken stay, unless there are many small ones.
+        ``is_taken`` decides by these columns.  Files of which nothing is taken stay, unless there are many small ones,
+        and so do those of which everything is.
         """
         table, names = kind.removeprefix(OPEN), list(names)
         small = [name for name in names if self.before.rows.get(name, ROWS) * 2 < ROWS]
         merged = frozenset(small if len(small) > MANY else ())
         left: list[str] = []
+        gone: list[str] = []
         taken, rest = LakeFiles(self.root, self.generation, ROWS), LakeFiles(self.root, self.generation, ROWS)
         with taken, rest:
             for name in names:
@@ -184,13 +181,18 @@ class Carried:
                 if name not in merged and not pc.any(mask).as_py():
                     left.append(name)
                     continue
+                if pc.all(mask).as_py():
+                    gone.append(name)
+                    continue
                 rows = _read(self.root, [name], table, _SCHEMAS[table].names)
                 parts = ((taken, rows.filter(mask)) if keep else None, (rest, rows.filter(pc.invert(mask))))
                 for files, some in filter(None, parts):
                     for one in some.to_batches():
                         files.write(kind, one)
         self.checksums |= rest.checksums
-        return left + rest.names.get(kind, []), taken.names.get(kind, [])
+        written = taken.names.get(kind, [])
+        self.files += written
+        return left + rest.names.get(kind, []), gone + written
 
 
 def _read(root: Place, names: Iterable[str], table: str, columns: Iterable[str]) -> pa.Table:

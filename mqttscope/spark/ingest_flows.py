@@ -118,7 +118,7 @@ def fold(
         if by_time and before.state_files:
             rows = kept(rows)
             held.callback(rows.unpersist)
-            carried = _carried(rows.coalesce(1) if partitions == 1 else rows, work, before)
+            carried = _carried(rows, work, before)
         if carried is not None:
             held.callback(carried.forget)
         states = before.state_files if carried is None else carried.take_flows()
