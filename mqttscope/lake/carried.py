@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +26,6 @@ import pyarrow.parquet as pq
 from mqttscope.lake.files import LakeFiles, reading
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import FINDINGS, FLOW_KEYS, INTERNAL, OPEN, SCOPE_STATE, STATE, TABLES
-from mqttscope.lake.store import Place, opened
 
 ROWS = 1_024
 """So many rows has a file of what is still open, at most, where batches follow each other."""
@@ -40,7 +41,7 @@ _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.
 class Carried:
     """The division of what a lake remembers into what a batch concerns and what it does not."""
 
-    root: Place
+    root: Path
     before: Manifest
     generation: int
     concerned: pa.Table
@@ -58,14 +59,14 @@ class Carried:
 
     @classmethod
     def of(
-        cls, root: Place, before: Manifest, generation: int, flows: Collection[bytes], now_ns: int | None
+        cls, root: Path, before: Manifest, generation: int, flows: Collection[bytes], now_ns: int | None
     ) -> Carried | None:
         """Divide flows; ``None`` where that does not pay, as a batch concerns half of them or more.
 
         ``flows``: those with segments in the batch.  ``now_ns``: how far time has come with it.  `LakeError` where a
         file cannot be read.
         """
-        index = _read(root, before.state_files, STATE.name, _INDEX)
+        index = _indexes(root, before.state_files, STATE.name, _INDEX)
         chosen = pc.or_(_in(index["flow"], flows, pa.binary()), _is_due(index, now_ns))
         chosen = pc.or_(chosen, pc.is_null(index["connections"]))
         concerned = index.filter(chosen)
@@ -80,7 +81,7 @@ class Carried:
         def is_taken(rows: pa.Table) -> pa.Array:
             return pc.is_in(rows["flow"], value_set=known)
 
-        self.state_files, taken = self._without(STATE.name, self.before.state_files, ("flow",), is_taken, keep=True)
+        self.state_files, taken = self._without(STATE.name, self.before.state_files, _INDEX, is_taken, keep=True)
         return taken
 
     def take_keys(self, found: Iterable[str], now_ns: int | None) -> tuple[list[str], list[str]]:
@@ -88,7 +89,7 @@ class Carried:
 
         Returns the files with what rules remember of them, and the files with what they remember of others.
         """
-        index = _read(self.root, self.before.scope_state_files, SCOPE_STATE.name, _KEYS)
+        index = _indexes(self.root, self.before.scope_state_files, SCOPE_STATE.name, _KEYS)
         due = index.filter(_is_due(index, now_ns))["key"].to_pylist()
         self.keys = frozenset([*found, *due, *_flat(self.concerned["keys"])])
         known = pa.array(sorted(self.keys), pa.string())
@@ -97,7 +98,7 @@ class Carried:
             return pc.is_in(rows["key"], value_set=known)
 
         names = self.before.scope_state_files
-        kept, taken = self._without(SCOPE_STATE.name, names, ("key",), is_taken, keep=True)
+        kept, taken = self._without(SCOPE_STATE.name, names, _KEYS, is_taken, keep=True)
         return taken, kept
 
     def take_others(self) -> tuple[list[str], list[str]]:
@@ -124,7 +125,7 @@ class Carried:
         return named, [
             name
             for name in self.state_files
-            if not wanted.isdisjoint(_read(self.root, [name], STATE.name, ("flow",))["flow"].to_pylist())
+            if not wanted.isdisjoint(_index(self.root, name, STATE.name, _INDEX)["flow"].to_pylist())
         ]
 
     def open_files(self) -> dict[str, list[str]]:
@@ -177,14 +178,14 @@ class Carried:
         taken, rest = LakeFiles(self.root, self.generation, ROWS), LakeFiles(self.root, self.generation, ROWS)
         with taken, rest:
             for name in names:
-                mask = is_taken(_read(self.root, [name], table, columns))
+                mask = is_taken(_index(self.root, name, table, columns))
                 if name not in merged and not pc.any(mask).as_py():
                     left.append(name)
                     continue
                 if pc.all(mask).as_py():
                     gone.append(name)
                     continue
-                rows = _read(self.root, [name], table, _SCHEMAS[table].names)
+                rows = _rows(self.root, name, table, _SCHEMAS[table].names)
                 parts = ((taken, rows.filter(mask)) if keep else None, (rest, rows.filter(pc.invert(mask))))
                 for files, some in filter(None, parts):
                     for one in some.to_batches():
@@ -195,23 +196,29 @@ class Carried:
         return left + rest.names.get(kind, []), gone + written
 
 
-def _read(root: Place, names: Iterable[str], table: str, columns: Iterable[str]) -> pa.Table:
-    """Columns of files of a table; those that a file of an earlier release does not have are null."""
+@lru_cache(maxsize=2_048)
+def _index(root: Path, name: str, table: str, columns: tuple[str, ...]) -> pa.Table:
+    """A few columns of a file, kept for the next batch: what has a name is never written again."""
+    return _rows(root, name, table, columns)
+
+
+def _indexes(root: Path, names: Iterable[str], table: str, columns: tuple[str, ...]) -> pa.Table:
     schema = pa.schema([_SCHEMAS[table].field(name) for name in columns])
-    found = []
-    for name in names:
-        with reading(root / name):
-            file = pq.ParquetFile(opened(root / name))
-            known = [one for one in schema.names if one in file.schema_arrow.names]
-            rows = file.read(columns=known, use_threads=False)
-            arrays = [
-                rows[one].cast(schema.field(one).type)
-                if one in known
-                else pa.nulls(rows.num_rows, schema.field(one).type)
-                for one in schema.names
-            ]
-            found.append(pa.Table.from_arrays(arrays, schema=schema))
-    return pa.concat_tables(found) if found else schema.empty_table()
+    return pa.concat_tables([schema.empty_table(), *(_index(root, name, table, columns) for name in names)])
+
+
+def _rows(root: Path, name: str, table: str, columns: Iterable[str]) -> pa.Table:
+    """Columns of a file of a table; those that a file of an earlier release does not have are null."""
+    schema = pa.schema([_SCHEMAS[table].field(one) for one in columns])
+    with reading(root / name):
+        file = pq.ParquetFile(root / name, page_checksum_verification=True)
+        known = [one for one in schema.names if one in file.schema_arrow.names]
+        rows = file.read(columns=known, use_threads=False)
+    arrays = [
+        rows[one].cast(schema.field(one).type) if one in known else pa.nulls(rows.num_rows, schema.field(one).type)
+        for one in schema.names
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _in(column: pa.ChunkedArray, values: Collection[bytes], kind: pa.DataType) -> pa.ChunkedArray:
