@@ -57,9 +57,9 @@ CONFORMS = PREAMBLE + (
 )
 
 
-def run(folder: Path, test: str, *, port: int = 1, settings: str = "") -> str:
+def run(folder: Path, test: str, *, port: int = 1, settings: str = "", conftest: str = CONFTEST) -> str:
     """What pytest says of a test file; of all plugins it has just this one."""
-    (folder / "conftest.py").write_text(CONFTEST.format(port=port))
+    (folder / "conftest.py").write_text(conftest.replace("{port}", str(port)))
     (folder / "test_it.py").write_text(test)
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = --strict-markers --strict-config\n{settings}\n")
     alone = environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
@@ -71,11 +71,12 @@ def run(folder: Path, test: str, *, port: int = 1, settings: str = "") -> str:
 
 
 @pytest.mark.broker
-def test_the_examples_of_the_page_work(tmp_path: Path, broker: rig.Broker) -> None:
+def test_the_examples_of_the_page_work(tmp_path: Path) -> None:
     (tmp_path / "site.pcapng").write_bytes(capture("v311-qos").read_bytes())
     tests = [one for one in EXAMPLES if "def test_the_device" in one]
     assert len(tests) == 3
-    said = run(tmp_path, "\n\n".join(tests), port=broker.port)
+    (conftest,) = [one for one in EXAMPLES if "def broker_port" in one]
+    said = run(tmp_path, "\n\n".join(tests), conftest=conftest)
 
     assert "3 passed" in said, said
 

@@ -94,6 +94,8 @@ class Relation:
         return chosen
 
     def _known(self, columns: Sequence[str] | None) -> None:
+        if isinstance(columns, str):
+            raise ArgumentError(f"columns are a list, as [{columns!r}]")
         known = set(self.columns) if columns is not None else set()
         for one in columns or ():
             if one not in known:

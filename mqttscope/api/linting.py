@@ -122,9 +122,9 @@ def lint(
     source = Source(captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors)
     return judge(
         source,
-        select=_names(select),
-        extend_select=_names(extend_select),
-        ignore=_names(ignore),
+        select=names_of(select),
+        extend_select=names_of(extend_select),
+        ignore=names_of(ignore),
         own=own_rules(rules),
         rules=() if profile is None else rules_of(load(str(profile), FilePath.cwd())),
         complete=frozenset(complete),
@@ -202,5 +202,6 @@ def own_rules(rules: Iterable[type[Rule] | Rule]) -> list[Rule]:
     return list(found.values())
 
 
-def _names(given: Iterable[str]) -> tuple[str, ...]:
+def names_of(given: Iterable[str]) -> tuple[str, ...]:
+    """Names of rules; a text alone is one."""
     return (given,) if isinstance(given, str) else tuple(given)

@@ -104,9 +104,9 @@ def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
     start, end = len(packet.raw) - len(packet.payload), len(packet.raw)
     if hidden_of(event) and hides_payload(packet, event.connection.side(event.direction).doubt):
         return said_lines("hidden: it may hold a password (--show-secrets)", view, place=(start, end))
-    size = counted(len(packet.payload) + packet.missing, "byte")
+    whole = counted(len(packet.payload) + packet.missing, "byte")
     if packet.missing and not packet.payload:
-        return said_lines(f"{size}, none {view.held}" + (f": {lacks}" if lacks else ""), view)
+        return said_lines(f"{whole}, none {view.held}" + (f": {lacks}" if lacks else ""), view)
     block = packet.properties
     shown = PayloadView(
         view.payload,
@@ -121,7 +121,7 @@ def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
         missing=packet.missing,
         decoded=decoded_of(event),
     )
-    told = f"{len(packet.payload):,} of {size} {view.held}" if packet.missing else size
+    told = f"{len(packet.payload):,} of {whole} {view.held}" if packet.missing else whole
     out = said_lines(f"{told} as {shown.label}", view, place=(start, end))
     if shown.note:
         out += said_lines(shown.note, view, "note", (start, end))

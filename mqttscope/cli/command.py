@@ -51,15 +51,17 @@ _COLUMN = 30
 class Option(click.Option):
     """An option that ``--help`` lists in a section."""
 
-    def __init__(self, *declarations: Any, section: str, **settings: Any) -> None:
+    def __init__(self, *declarations: Any, section: str, listed: tuple[str, ...] = (), **settings: Any) -> None:
+        """``listed``: the words of which the value is a list with commas."""
         super().__init__(*declarations, **settings)
         self.section = section
+        self.listed = listed
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """What could be the value: words that `completing` knows, or what click offers for the type."""
-        from mqttscope.cli.completing import words
+        from mqttscope.cli.completing import words, words_of_list
 
-        found = words(ctx, self.opts, incomplete)
+        found = words_of_list(ctx, self.listed, incomplete) if self.listed else words(ctx, self.opts, incomplete)
         return super().shell_complete(ctx, incomplete) if found is None else [CompletionItem(one) for one in found]
 
 

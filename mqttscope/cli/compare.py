@@ -78,11 +78,11 @@ class CompareOptions:
         help="Leave out messages whose topic matches this Topic Filter; may be repeated.",
     )  # fmt: skip
     ignore: tuple[str, ...] = option(
-        COMPARING, "--ignore", multiple=True, metavar="WHAT", callback=_words(IGNORABLE),
+        COMPARING, "--ignore", multiple=True, metavar="WHAT", callback=_words(IGNORABLE), listed=IGNORABLE,
         help=f"Do not compare this: {', '.join(IGNORABLE)}.",
     )  # fmt: skip
     count: tuple[str, ...] = option(
-        COMPARING, "--count", multiple=True, metavar="WHAT", callback=_words(COUNTABLE),
+        COMPARING, "--count", multiple=True, metavar="WHAT", callback=_words(COUNTABLE), listed=COUNTABLE,
         help=f"Compare this as well: {', '.join(COUNTABLE)}.",
     )  # fmt: skip
     tolerance: float | None = option(

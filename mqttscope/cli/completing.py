@@ -37,10 +37,15 @@ Words = Callable[[click.Context, str], Iterable[str]]
 def words(context: click.Context, options: Iterable[str], incomplete: str) -> list[str] | None:
     """Words for the value of an option by one of its names; ``None`` for an option that has none."""
     for name in options:
-        found = _OF_COMMANDS.get((context.info_name or "", name), _BY_OPTION.get(name))
+        found = _BY_OPTION.get(name)
         if found is not None:
             return _guarded(found, context, incomplete)
     return None
+
+
+def words_of_list(context: click.Context, listed: tuple[str, ...], incomplete: str) -> list[str]:
+    """Words for the last entry of a value that is a list of these, with commas."""
+    return _guarded(lambda _, word: _last(word, listed), context, incomplete)
 
 
 def rule_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -75,7 +80,8 @@ def _quote() -> str:
         for _ in lexer:
             pass
     except ValueError:
-        return str(lexer.state)
+        # What it was in when the line ended; its type declares no attribute for that.
+        return str(vars(lexer)["state"])
     return ""
 
 
@@ -83,24 +89,6 @@ def _last(incomplete: str, those: Iterable[str]) -> Iterator[str]:
     """Words for the last entry of a list with commas."""
     before, comma, _ = incomplete.rpartition(",")
     return (f"{before}{comma}{one}" for one in those)
-
-
-def _kinds(context: click.Context, incomplete: str) -> Iterator[str]:
-    from mqttscope.cli.redacting_options import KINDS
-
-    return _last(incomplete, KINDS)
-
-
-def _ignorable(context: click.Context, incomplete: str) -> Iterator[str]:
-    from mqttscope.cli.compare import IGNORABLE
-
-    return _last(incomplete, IGNORABLE)
-
-
-def _countable(context: click.Context, incomplete: str) -> Iterator[str]:
-    from mqttscope.cli.compare import COUNTABLE
-
-    return _last(incomplete, COUNTABLE)
 
 
 def _rules(context: click.Context, incomplete: str) -> Iterator[str]:
@@ -184,10 +172,3 @@ _BY_OPTION: dict[str, Words] = {
     "--ignore-topic": _topics,
 }
 """Name of an option -> what could be its value."""
-_OF_COMMANDS: dict[tuple[str, str], Words] = {
-    ("compare", "--ignore"): _ignorable,
-    ("compare", "--count"): _countable,
-    ("redact", "--keep"): _kinds,
-    ("redact", "--blank"): _kinds,
-}
-"""The same for options that mean something else in a command."""

@@ -6,7 +6,6 @@ rules.  Files and packages run as parts of this program, so that nothing is load
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import os
 import re
@@ -127,20 +126,6 @@ def refuse_on_spark(rules: Iterable[Rule]) -> None:
             f"Spark runs the rules of mqttscope alone, and its workers do not have {', '.join(own)}: let this process"
             " judge (--engine local), or --ignore them"
         )
-
-
-def let_be_remembered(rules: Iterable[Rule]) -> None:
-    """Let a lake write down what these rules remember."""
-    from mqttscope.lake.state import allow
-
-    for rule in rules:
-        if not type(rule).is_ours():
-            module = sys.modules[type(rule).__module__]
-            for one in vars(module).values():
-                if isinstance(one, type) and dataclasses.is_dataclass(one) and one.__module__ == module.__name__:
-                    allow(one)
-            if rule.Memory is not None:
-                allow(rule.Memory)
 
 
 def _module_name(path: Path) -> str:

@@ -20,7 +20,9 @@ def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[
 
 
 def _kinds(name: str, text: str) -> tuple[str, ...]:
-    made: tuple[str, ...] = option(VALUES, name, multiple=True, callback=read_kinds, metavar="KINDS", help=text)
+    made: tuple[str, ...] = option(
+        VALUES, name, multiple=True, callback=read_kinds, listed=KINDS, metavar="KINDS", help=text
+    )
     return made
 
 

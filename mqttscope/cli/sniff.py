@@ -152,15 +152,13 @@ class SniffOptions:
 
         if self.target in ("", "-"):
             raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
-        if self.target is not None:
-            refuse_name(self.target, "--write", CAPTURE)
         keylog = self.keylog or os.environ.get("SSLKEYLOGFILE")
-        if keylog is None:
-            return
         outputs = (("--output", one.partition("=")[2] or one) for one in self.outputs)
         for name, path in (("--write", self.target), *outputs):
-            if path is not None and same_file(path, keylog):
+            if None not in (path, keylog) and same_file(str(path), str(keylog)):
                 raise click.UsageError(f"{name}: {path} is the key log")
+        if self.target is not None:
+            refuse_name(self.target, "--write", CAPTURE)
 
     def _check_linting(self) -> None:
         """Options of the linter change nothing where nothing is linted."""

@@ -57,7 +57,7 @@ class StatsOptions:
         help="Format of the report.",
     )  # fmt: skip
     tables: tuple[str, ...] = option(
-        OUTPUT, "--by", callback=read_tables, default=",".join(TABLES), value=TABLES, show_default=True,
+        OUTPUT, "--by", callback=read_tables, listed=TABLES, default=",".join(TABLES), value=TABLES, show_default=True,
         metavar="TABLE,...", help="Tables to show.",
     )  # fmt: skip
     top: int | None = option(

@@ -10,7 +10,8 @@ lake       a folder of tables with a record of what was ingested (`writer`)
 
 Tables need pyarrow, state msgspec, commits deltalake (``pip install 'mqttscope[lake]'``).
 
-`open` reads a lake, and is a part of the library (docs/library.md): it is loaded when it is asked for.
+`ingest` makes a lake and `open` reads it.  Both are parts of the library (docs/library.md), loaded when they are asked
+for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mqttscope.api.ingesting import Ingested, ingest
     from mqttscope.api.lakes import (
         Lake,
         LakeError,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004
     )
 
-__all__ = ["Lake", "LakeError", "Relation", "open"]
+__all__ = ["Ingested", "Lake", "LakeError", "Relation", "ingest", "open"]
 
 
 def __getattr__(name: str) -> Any:
@@ -34,7 +36,8 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module 'mqttscope.lake' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module("mqttscope.api.lakes"), name)
+    home = "ingesting" if name.lower().startswith("ingest") else "lakes"
+    found = globals()[name] = getattr(import_module(f"mqttscope.api.{home}"), name)
     return found
 
 

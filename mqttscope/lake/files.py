@@ -205,7 +205,9 @@ class LakeFiles:
         file = _Summed(self._root / path)
         names.append(path)
         try:
-            writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True, **_encoding(schema))
+            writer = pq.ParquetWriter(
+                file, schema, compression="zstd", write_page_checksum=True, **_encoding(schema.remove_metadata())
+            )
         except BaseException:
             file.close()
             raise
@@ -226,7 +228,8 @@ class LakeFiles:
 def _encoding(schema: pa.Schema) -> dict[str, Any]:
     """How the columns of a table are encoded: a dictionary for what recurs, differences for what rises.
 
-    By default Parquet makes a dictionary for everything, and gives up where that becomes too large.
+    By default Parquet makes a dictionary for everything, and gives up where that becomes too large.  The schema
+    has no metadata: with that it has no hash in pyarrow 18.
     """
     return {
         "use_dictionary": [

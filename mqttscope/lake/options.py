@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, is_dataclass, replace
 
 from mqttscope.dissect.options import Options
 from mqttscope.lint.context import WIDE
@@ -54,3 +56,17 @@ class LakeOptions:
         """
         scopes = {rule.scope for rule in self.wide_rules()}
         return next((scope for scope in (Scope.BROKER, Scope.SESSION) if scope in scopes), None)
+
+
+def let_be_remembered(rules: Iterable[Rule]) -> None:
+    """Let a lake write down what rules that come from elsewhere remember; `ImportError` without msgspec."""
+    from mqttscope.lake.state import allow
+
+    for rule in rules:
+        if not type(rule).is_ours():
+            module = sys.modules[type(rule).__module__]
+            for one in vars(module).values():
+                if isinstance(one, type) and is_dataclass(one) and one.__module__ == module.__name__:
+                    allow(one)
+            if rule.Memory is not None:
+                allow(rule.Memory)

@@ -104,6 +104,9 @@ def test_wrong_names(folder: Path) -> None:
         for relation in (lake.packets, lake.top_talkers):
             with pytest.raises(mqttscope.ArgumentError, match="there is no column 'x'; there are "):
                 relation.to_arrow(["x"])
+            for name in ("to_arrow", "to_pandas", "to_polars"):
+                with pytest.raises(mqttscope.ArgumentError, match=r"columns are a list, as \['frame'\]"):
+                    getattr(relation, name)("frame")
     with pytest.raises(AttributeError, match=r"'mqttscope\.lake' has no attribute 'opne'"):
         _ = mqttscope.lake.opne
     for path, told in ((folder / "no", "does not exist"), (folder.parent, "holds no lake")):

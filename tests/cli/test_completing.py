@@ -36,11 +36,12 @@ def test_rules() -> None:
     assert "CON212" in offered("rules", "CON2")
 
 
-def test_what_compare_and_redact_take() -> None:
+def test_lists_with_commas() -> None:
     assert offered("compare", "--ignore", "") == list(compare.IGNORABLE)
     assert offered("compare", "--count", "topic-alias,d") == ["topic-alias,dup"]
     assert offered("redact", QOS, "--keep", "to") == ["topics"]
     assert offered("redact", QOS, "--blank", "topics,pay") == ["topics,payloads"]
+    assert offered("stats", QOS, "--by", "client,t") == ["client,topic"]
 
 
 def test_mutations_begin_with_packets_and_fields() -> None:

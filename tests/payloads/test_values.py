@@ -42,6 +42,7 @@ def test_formats_become_values() -> None:
     [
         (from_text, b"\xff"), (from_text, b"\0"), (from_json, b"{"), (from_json, b"[" * 5_000),
         (from_json, b" " * ((1 << 20) + 1)), (from_cbor, b""), (from_cbor, b"\x01\x02"), (from_cbor, b"\x81" * 9_000),
+        (from_cbor, b"\xff"), (from_cbor, b"\x81\xff"),
         (from_cbor, b"\x5b" + b"\xff" * 8), (from_cbor, b"\0" * 20_000), (from_msgpack, b"\xc1"),
         (from_msgpack, b"\x91" * 9_000), (from_msgpack, b"\xdd\xff\xff\xff\xff"), (from_msgpack, b"\0" * 20_000),
     ],

@@ -140,7 +140,6 @@ class RowOptions:
     def lake(self, extra: str = LAKE_EXTRA) -> LakeOptions:
         """The same with the configuration; `PipelineFailedError` names ``extra`` where packages are missing."""
         from mqttscope.cli.linting_settings import resolve
-        from mqttscope.cli.own_rules import let_be_remembered
         from mqttscope.cli.spark_session import PipelineFailedError
 
         judging = JudgingOptions(
@@ -148,7 +147,7 @@ class RowOptions:
         )  # fmt: skip
         found = resolve(judging, protocol=self.protocol)
         try:
-            from mqttscope.lake.options import LakeOptions
+            from mqttscope.lake.options import LakeOptions, let_be_remembered
 
             let_be_remembered(found.rules)
         except ImportError as error:

@@ -1,0 +1,127 @@
+"""Captures into a lake, from a program or a notebook: what ``mqttscope pipeline ingest`` does in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from os import fspath
+from pathlib import Path as FilePath
+
+from mqttscope.api.captures import Path, Ports
+from mqttscope.api.errors import ArgumentError, optional_package
+from mqttscope.api.lakes import EXTRA
+from mqttscope.api.linting import chosen_rules, names_of, own_rules
+from mqttscope.api.reading import CaptureNotFoundError, read_ports, read_version
+from mqttscope.capture.files import NOTHING_THERE
+from mqttscope.dissect.options import Options
+from mqttscope.lake.store import place
+from mqttscope.lint.profile import load, rules_of
+from mqttscope.lint.rule import Rule
+from mqttscope.net.frame import CaptureError
+
+
+@dataclass(slots=True)
+class Ingested:
+    """What an ingest did, and what the lake holds now."""
+
+    generation: int
+    """The generation of the lake, which `open` reads."""
+    captures: list[str] = field(default_factory=list)
+    """Captures that were read."""
+    grown: list[str] = field(default_factory=list)
+    """Those of them that were in already when they were shorter: only what follows was read."""
+    known: list[str] = field(default_factory=list)
+    """Captures that were in already, by their content and whatever their names."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of each table of the lake that has any."""
+    findings: dict[str, int] = field(default_factory=dict)
+    """New findings by severity."""
+    open_connections: int = 0
+    """Connections that no capture shows the end of: the next ingest continues them."""
+    out_of_order: list[str] = field(default_factory=list)
+    """Captures that begin before the end of what the lake held: connections are not joined over that."""
+    errors: list[CaptureError] = field(default_factory=list)
+    """What could not be read: everything else of these captures is in the lake."""
+
+
+def ingest(
+    *captures: Path,
+    lake: Path,
+    select: Iterable[str] = (),
+    extend_select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    rules: Iterable[type[Rule] | Rule] = (),
+    profile: Path | None = None,
+    complete: Iterable[str] = (),
+    ports: Ports = (),
+    version: str | None = None,
+    payload_limit: int = 0,
+    group: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> Ingested:
+    """Take captures into a lake, which is made where there is none: decode and lint them, and write all tables.
+
+    ``captures``: files, globs and directories; those that are in already are not read again.  ``lake``: its folder, or
+    its place in a store, of which ``settings`` are, as for `open`.  ``payload_limit``: bytes of each payload that are
+    kept.  ``group``: name of the site; a lake holds one.  The other arguments are those of `mqttscope.lint`; each
+    ingest into a lake takes the same ones.  No configuration file is read.
+
+    `CaptureNotFoundError` where a name stands for no capture, `LakeError` where the lake cannot be written or was made
+    with other settings, `ArgumentError`, `UnknownRuleError` and `ProfileError` for arguments, and `MissingPackageError`
+    without the packages of ``mqttscope[lake]``.  Nothing has changed then.
+    """
+    if not captures:
+        raise TypeError("name at least one capture, as ingest('a.pcapng', lake='lake')")
+    names = [fspath(one) for one in captures]
+    if payload_limit < 0:
+        raise ArgumentError(f"payload_limit is a number of bytes, and {payload_limit} is none")
+    for package in ("pyarrow", "msgspec", "deltalake"):
+        optional_package(package, EXTRA)
+    from mqttscope.capture.locations import NoCapturesError, find, local_path
+    from mqttscope.lake.manifest import read_manifest
+    from mqttscope.lake.options import LakeOptions, let_be_remembered
+    from mqttscope.lake.summary import summarize
+    from mqttscope.lake.writer import write_lake
+
+    chosen = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), own_rules(rules))
+    chosen += () if profile is None else rules_of(load(str(profile), FilePath.cwd()))
+    let_be_remembered(chosen)
+    options = LakeOptions(
+        dissect=Options(ports=read_ports(ports), version=read_version(version)),
+        group=group,
+        payload_limit=payload_limit,
+        rules=tuple(chosen),
+        complete=frozenset(complete),
+    )
+    for name in names:
+        if local_path(name) is None:
+            raise ArgumentError(f"{name} is in a store, from which only Spark reads captures: copy it to a folder")
+    root = place(fspath(lake), settings or {})
+    try:
+        found = find(names)
+    except NoCapturesError as error:
+        raise CaptureNotFoundError(str(error)) from None
+    faults = {one.name: one.fault for one in found if one.fault is not None}
+    for name, fault in faults.items():
+        if fault in NOTHING_THERE:
+            raise CaptureNotFoundError(f"{name} {fault}")
+    before = read_manifest(root)
+    done = write_lake([one.name for one in found if one.fault is None], root, options, faults=faults)
+    made = summarize(root, before, done)
+    unopened = {**faults, **done.faults}
+    said = {(one.capture, one.message) for one in made.errors}
+    errors = [CaptureError(name, why) for name, why in unopened.items() if (name, why) not in said]
+    return Ingested(
+        generation=made.generation,
+        captures=done.captures,
+        grown=done.grown,
+        known=done.known,
+        rows=made.rows,
+        findings=made.findings,
+        open_connections=made.open_connections,
+        out_of_order=done.out_of_order,
+        errors=[*errors, *made.errors, *(one for one in done.known_errors if one not in made.errors)],
+    )
+
+
+__all__ = ["Ingested", "ingest"]
