@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import click
 
@@ -65,6 +66,6 @@ def test_defaults_of_rules_are_what_a_configuration_may_say() -> None:
     assert {code for code, _, _ in found} == {code for code, rule in all_rules().items() if rule.settings}
     tables = "\n".join(f"[rules.{code}]\n{name} = {value}" for code, name, value in dict.fromkeys(found))
     for code, name, value in found:
-        document = generate.tomllib.loads(f"[rules.{code}]\n{name} = {value}")
+        document = tomllib.loads(f"[rules.{code}]\n{name} = {value}")
         assert parse(document).settings[code] == document["rules"][code]
     assert "[rules.TOP104]\nlevels = " in tables
