@@ -126,7 +126,8 @@ class LakeFiles:
     On an error they are taken away again.
     """
 
-    def __init__(self, root: Lake, generation: int) -> None:
+    def __init__(self, root: Lake, generation: int, rows_of_open: int = ROWS_PER_FILE) -> None:
+        """``rows_of_open``: so many rows at most has a file of what is still open."""
         self.names: dict[str, list[str]] = {}
         """Paths relative to the lake, by kind: a table, ``open/`` and a table, or something internal."""
         self.rows: dict[str, int] = {}
@@ -135,15 +136,21 @@ class LakeFiles:
         """CRC-32 of each file that is complete."""
         self._root = place(root)
         self._generation = generation
+        self._rows_of_open = rows_of_open
         self._token = uuid4().hex[:12]
         self._parts: dict[str, _Part] = {}
 
     def write(self, kind: str, found: pa.RecordBatch) -> None:
         """Add rows to the file of a kind."""
+        is_open = kind in (STATE.name, SCOPE_STATE.name) or kind.startswith(OPEN)
+        most = self._rows_of_open if is_open else ROWS_PER_FILE
         with writing(self._root):
-            self._write(kind, found)
+            while found.num_rows > (room := most - (self._parts[kind].rows if kind in self._parts else 0)) and is_open:
+                self._write(kind, found.slice(0, room), most)
+                found = found.slice(room)
+            self._write(kind, found, most)
 
-    def _write(self, kind: str, found: pa.RecordBatch) -> None:
+    def _write(self, kind: str, found: pa.RecordBatch, most: int) -> None:
         part = self._parts.get(kind) or self._begin(kind, found.schema)
         part.waiting.append(found)
         part.waiting_rows += found.num_rows
@@ -152,7 +159,7 @@ class LakeFiles:
         self.rows[kind] = self.rows.get(kind, 0) + found.num_rows
         if part.waiting_rows >= GROUP_ROWS or part.waiting_bytes >= GROUP_BYTES:
             part.flush()
-        if part.rows >= ROWS_PER_FILE:
+        if part.rows >= most:
             self._end(kind)
 
     def adopt(self, names: Mapping[str, list[str]], rows: Mapping[str, int], checksums: Mapping[str, int]) -> None:

@@ -36,13 +36,14 @@ from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.memory import FlowMemory, Late, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import PUBLIC, forget_secrets
-from mqttscope.lake.schemas import FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
+from mqttscope.lake.schemas import EVENT_TABLES, FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
 from mqttscope.lake.state import StateError, dump, load
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lake.tracker import KeyMemory
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Fragment, Segment, flow_key, group_key
+from mqttscope.session.history import NEVER_NS
 
 SEGMENT_COLUMNS = (
     "kind", "flow", "timestamp_ns", "file", "frame", "direction", "sequence", "acknowledgment", "flags", "window",
@@ -61,6 +62,10 @@ capture whose times go back keep their order."""
 SEGMENT, STATE_KIND, KEY_STATE = "segment", "state", "key_state"
 """Kinds of rows: a segment, and what was remembered of a flow, or of the connections of a key (`cross_kernel`)."""
 _KINDS = (SEGMENT, STATE_KIND, KEY_STATE)
+STATE_KNOWN = 3
+"""Columns of `schemas.STATE` that do not depend on what else is known of a flow."""
+OF_CONNECTIONS = frozenset(EVENT_TABLES) - {"ingest_errors"}
+"""Tables whose rows begin with the connection."""
 _BEFORE_ALL_NS = -1 << 63
 _T = TypeVar("_T")
 
@@ -118,9 +123,10 @@ def kernel(
         for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
             for name, found in collector.batches():
                 yield event_batch(name, found)
-        states += map(state_row, memories)
         for memory in memories:
-            unfinished.feed(memory)
+            # Before its memory is used up.
+            row, due_ns = state_row(memory), due_of(memory)
+            states.append((*row[:STATE_KNOWN], due_ns, *unfinished.follow(memory)))
         for name, found in unfinished.batches():
             yield event_batch(name, found)
         if len(states) >= options.batch_rows:
@@ -164,7 +170,10 @@ def cross_kernel(
                 forget_secrets(memory.flow)
             remembered_here = collector.key_memory(open_connections(memories))
             if remembered_here is not None:
-                states.append((key.decode(), dump(remembered_here, shown=PUBLIC)))
+                due_ns = min(
+                    (at for one in remembered_here.open.values() for at in one.asked.values()), default=NEVER_NS
+                )
+                states.append((key.decode(), dump(remembered_here, shown=PUBLIC), due_ns))
             collector.note_drops({*dropping, *(drops or {})})
             unfinished = Unfinished(collector)
             for memory in sorted(memories, key=begun):
@@ -353,6 +362,17 @@ class Unfinished:
         for event in ending.close():
             collector.feed(event)
 
+    def follow(self, memory: FlowMemory) -> tuple[list[str], list[str]]:
+        """The same; returns the keys by which it is judged with others, and the connections that its rows are of."""
+        rows = self.collector.rows
+        before = {name: len(found) for name, found in rows.items()}
+        self.feed(memory)
+        keys = {row[1] for row in rows[FLOW_KEYS.name][before[FLOW_KEYS.name] :]}
+        connections = {
+            row[0] for name, found in rows.items() if name in OF_CONNECTIONS for row in found[before[name] :]
+        }
+        return sorted(keys), sorted(connections)
+
     def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Take the rows of kinds that have enough for a batch, or all: ``open/<table>`` and ``flow_keys``."""
         for name, found in self.collector.batches(everything=everything):
@@ -360,9 +380,16 @@ class Unfinished:
 
 
 def state_row(memory: FlowMemory) -> tuple[Any, ...]:
-    """The row of what is remembered of a flow."""
+    """The row of what is remembered of a flow, without what `Unfinished.follow` says."""
     forget_secrets(memory.flow)
-    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, dump(memory, compress=False, shown=PUBLIC)
+    state = dump(memory, compress=False, shown=PUBLIC)
+    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, state, None, None, None
+
+
+def due_of(memory: FlowMemory) -> int:
+    """Capture time before which nothing happens to a flow or its parts while no segments of it come."""
+    flow = memory.flow
+    return min(flow.check_ns, flow.kept_until_ns, *(due_of(one) for one in memory.parts), NEVER_NS)
 
 
 def whole_segments(fragments: Iterable[Fragment]) -> Iterator[Segment]:

@@ -262,8 +262,13 @@ STATE = TableSchema(
     "state",
     "What a flow that is still open remembers, for the next ingest (`lake.state`)",
     ("flow",),
-    (Column("flow", X), Column("last_ns", L), Column("state", X)),
-)
+    (
+        Column("flow", X), Column("last_ns", L), Column("state", X),
+        Column("due_ns", L, "time before which nothing happens to it by itself; null where that is not known"),
+        Column("keys", pa.list_(S), "with which other connections it is judged"),
+        Column("connections", pa.list_(S), "whose rows say what is known so far of it"),
+    ),
+)  # fmt: skip
 FLOW_KEYS = TableSchema(
     "flow_keys",
     "Which flows the rules that look beyond one connection need together (`lake.keys.stage_key`)",
@@ -274,8 +279,11 @@ SCOPE_STATE = TableSchema(
     "scope_state",
     "What the rules that look beyond one connection remember of a key, for the next ingest (`lake.memory`)",
     ("key",),
-    (Column("key", S), Column("state", X)),
-)
+    (
+        Column("key", S), Column("state", X),
+        Column("due_ns", L, "time before which no rule asks by itself; null where that is not known"),
+    ),
+)  # fmt: skip
 INTERNAL = (STATE, FLOW_KEYS, SCOPE_STATE)
 RISING = frozenset(
     (

@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from mqttscope.lake.files import LakeFiles, add_files
+from mqttscope.lake.carried import Carried
+from mqttscope.lake.files import LakeFiles, add_files, reading
 from mqttscope.lake.kernel import KEY_STATE, ORDER, ORDER_BY_TIME, SEGMENT_COLUMNS, STATE_KIND, cross_kernel, errors_of
 from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError, Manifest
@@ -36,6 +39,7 @@ from mqttscope.spark.ingest_tasks import (
     Work,
     clocked,
     ends_of,
+    files_of,
     first_drops,
     fold_flows,
     smaller,
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 
 NOTE_COLUMNS = ("message", "offset", "count", "notice")
 """Columns of rows that are no segments."""
+_LOOKED = ("kind", "capture", "timestamp_ns", "message", "count")
+"""What is looked at of rows without a flow, before anything is done."""
 _STATE_DDL = "flow binary, last_ns bigint, state binary"
 
 
@@ -101,15 +107,23 @@ def fold(
     Nothing counts before the caller has committed ``after`` (`lake.files.commit`); what a fold that fails leaves behind
     is taken away then.  Raises what Spark raises.
     """
-    root = root.resolve()
+    root, rows = root.resolve(), as_input(rows)
     again = options.widest() is not None
     dropping = frozenset(dropping_captures(root, before))
     work = Work(
         str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time
     )
-    flows = by_flow(_with_states(spark, as_input(rows), root, before), partitions)
-    flows = flows.sortWithinPartitions(*(ORDER_BY_TIME if by_time else ORDER))
     with ExitStack() as held:
+        carried = None
+        if by_time and before.state_files:
+            rows = kept(rows)
+            held.callback(rows.unpersist)
+            carried = _carried(rows, work, before)
+        if carried is not None:
+            held.callback(carried.forget)
+        states = before.state_files if carried is None else carried.take_flows()
+        flows = by_flow(_with_states(spark, rows, root, states), partitions)
+        flows = flows.sortWithinPartitions(*(ORDER_BY_TIME if by_time else ORDER))
         if again:
             # The second stage reads them once more.
             flows = kept(flows)
@@ -119,6 +133,7 @@ def fold(
         if done.fragmented:
             return done
         after.open_files, after.state_files, after.scope_state_files = {}, [], []
+        known = before.scope_state_files
         # Without any row there is no task.
         same = reports[0] if reports else TaskReport()
         wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
@@ -126,10 +141,20 @@ def fold(
         reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
         if again:
             keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
-            reports += cross_connection_stage(spark, flows, root, before, work, keys, same.aside, partitions)
+            judged = flows
+            if carried is not None:
+                known, after.scope_state_files = carried.take_keys(_keys_in(root, keys), _now_ns(same.aside, work))
+                named, others = carried.take_others()
+                keys += named
+                judged = _with_states(spark, flows, root, others)
+            reports += cross_connection_stage(spark, judged, root, known, work, keys, same.aside, partitions)
+        if carried is not None:
+            after.state_files, after.open_files = carried.state_files, carried.open_files()
+            after.checksums |= carried.checksums
     for one in reports:
         take(one, after, done)
     done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
+    done.open_flows += carried.others.num_rows if carried is not None else 0
     done.read, done.ends = same.noted(READ), list(ends_of(same.noted(SUMMARY)))
     for one in reports:
         done.skipped.update(one.skipped)
@@ -161,13 +186,43 @@ def as_input(rows: DataFrame) -> DataFrame:
     return rows.select(*columns, f.lit(1).alias("kind_order"))
 
 
-def _with_states(spark: SparkSession, known: DataFrame, root: Path, before: Manifest) -> DataFrame:
-    """The rows, and before those of each flow what is remembered of it."""
+def _carried(rows: DataFrame, work: Work, before: Manifest) -> Carried | None:
+    """What rows leave as it is of what a lake remembers; ``None`` where they may concern everything."""
     from pyspark.sql import functions as f
 
-    if not before.state_files:
+    aside = f.col("flow").isNull()
+    looked = rows.select("flow", *(f.when(aside, f.col(name)).alias(name) for name in _LOOKED)).distinct().toArrow()
+    of_flows = pc.is_valid(looked["flow"])
+    found: list[dict[str, Any]] = looked.filter(pc.invert(of_flows)).to_pylist()
+    if work.stops_at_fragments and any(row["kind"] == SUMMARY and row["count"] for row in found):
+        return None
+    if not work.dropping.issuperset(row["capture"] for row in found if row["kind"] == DROPS):
+        # What is known of any connection of the capture may be less certain from now on.
+        return None
+    flows = frozenset(looked["flow"].filter(of_flows).to_pylist())
+    return Carried.of(Path(work.root), before, work.generation, flows, _now_ns(found, work))
+
+
+def _now_ns(aside: Iterable[dict[str, Any]], work: Work) -> int | None:
+    return watermark(aside, work.watermark_ns)
+
+
+def _keys_in(root: Path, names: Iterable[str]) -> set[str]:
+    """The keys in files of ``flow_keys``."""
+    found: set[str] = set()
+    for name in names:
+        with reading(root / name):
+            found.update(pq.read_table(root / name, columns=["key"], partitioning=None)["key"].to_pylist())
+    return found
+
+
+def _with_states(spark: SparkSession, known: DataFrame, root: Path, files: Sequence[str]) -> DataFrame:
+    """The rows, and before those of each flow what is remembered of it in these files."""
+    from pyspark.sql import functions as f
+
+    if not files:
         return known
-    states = spark.read.schema(_STATE_DDL).parquet(*parquet_paths(root, before.state_files))
+    states = spark.read.schema(_STATE_DDL).parquet(*parquet_paths(root, files))
     values: dict[str, Column] = {"kind": f.lit(STATE_KIND), "flow": f.col("flow"), "payload": f.col("state")}
     values |= {name: f.lit(0) for name in ("timestamp_ns", "clock_ns", "file", "frame", "kind_order")}
     return known.unionByName(
@@ -250,7 +305,7 @@ def cross_connection_stage(
     spark: SparkSession,
     rows: DataFrame,
     root: Path,
-    before: Manifest,
+    known: Sequence[str],
     work: Work,
     keys: Sequence[str],
     aside: Sequence[dict[str, Any]],
@@ -258,15 +313,16 @@ def cross_connection_stage(
 ) -> list[TaskReport]:
     """Run the rules that look beyond one connection; gives the reports of the tasks.
 
-    ``rows``: the input of the first stage, what the lake remembers of flows included.  ``keys``: files of
-    ``flow_keys``, which are removed afterwards.  ``aside``: rows that belong to no flow.
+    ``rows``: the input of the first stage, what the lake remembers of flows included.  ``known``: files with what it
+    remembers of keys.  ``keys``: files of ``flow_keys``, which are removed afterwards.  ``aside``: rows that belong to
+    no flow.
     """
     parts = []
     if keys:
         found = spark.read.schema(_FLOW_KEYS_DDL).parquet(*parquet_paths(root, keys))
         parts.append(by_key(rows, found))
-    if before.scope_state_files:
-        parts.append(_key_states(spark, root, before))
+    if known:
+        parts.append(_key_states(spark, root, known))
     reports: list[TaskReport] = []
     if parts:
         order = ORDER_BY_TIME if work.by_time else ORDER
@@ -288,11 +344,11 @@ def by_key(rows: DataFrame, flow_keys: DataFrame) -> DataFrame:
     return joined.select(*(columns.get(name, f.col(name)) for name in (*SEGMENT_COLUMNS, "kind_order")))
 
 
-def _key_states(spark: SparkSession, root: Path, before: Manifest) -> DataFrame:
+def _key_states(spark: SparkSession, root: Path, files: Sequence[str]) -> DataFrame:
     """What rules remember of keys, as rows that come before all others of a key."""
     from pyspark.sql import functions as f
 
-    states = spark.read.schema(_STATES_DDL).parquet(*parquet_paths(root, before.scope_state_files))
+    states = spark.read.schema(_STATES_DDL).parquet(*parquet_paths(root, files))
     values = {"kind": f.lit(KEY_STATE), "flow": f.encode("key", "utf-8"), "payload": f.col("state")}
     values |= {name: f.lit(0) for name in ("timestamp_ns", "clock_ns", "file", "frame")}
     values["kind_order"] = f.lit(-1)
@@ -306,7 +362,7 @@ def _key_states(spark: SparkSession, root: Path, before: Manifest) -> DataFrame:
 
 def ingest_keys(batches: Iterable[pa.RecordBatch], work: Work, asides: Asides) -> Iterator[pa.RecordBatch]:
     """Run the kernel over the sorted rows of all flows of some keys."""
-    with LakeFiles(work.root, work.generation) as files:
+    with files_of(work) as files:
         made = cross_kernel(
             clocked(smaller(batches), asides.summaries), work.options, more=work.more,
             watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.lake.files import LakeFiles
+from mqttscope.lake import carried
+from mqttscope.lake.files import ROWS_PER_FILE, LakeFiles
 from mqttscope.lake.kernel import SEGMENT, kernel
 from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
@@ -96,6 +97,11 @@ class TaskReport:
         return cls(**orjson.loads(text))
 
 
+def files_of(work: Work) -> LakeFiles:
+    """The files that a task writes: small ones of what is open where one batch follows the other."""
+    return LakeFiles(work.root, work.generation, carried.ROWS if work.by_time else ROWS_PER_FILE)
+
+
 def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
     """Run the kernel over the sorted rows of complete flows; what belongs to no flow comes first."""
     report = TaskReport()
@@ -121,7 +127,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     report.last_ns = max(times, default=None)
     watermark_ns = watermark(aside, work.watermark_ns)
     look = _Look(work, report)
-    with LakeFiles(work.root, work.generation) as files:
+    with files_of(work) as files:
         made = kernel(
             clocked(look.through(rest), summaries), work.options, more=work.more, watermark_ns=watermark_ns,
             dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else ends_of(summaries),

@@ -1,4 +1,6 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|growth]``: one, or the first two.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|quiet|growth]``: one, or two.
+
+Without a name these are the first two.
 
 compare, stages, generate: [--frames N]... [--rounds N]; generate: [--wrong SHARE] (of packets that break a rule)
 live: [--rate PER_SECOND] [--seconds N] [--lint]
@@ -6,6 +8,7 @@ soak: [--connections N] [--rate PER_SECOND]
 replay: [--messages N] [--rounds N]
 mutate: [--cases N] [--rounds N] [--reactions N] [--seeds N]
 pipeline: [--frames N [--frames N]]  (of many connections, of one giant connection; 0 for none)
+quiet: [--connections N]  (a watch with so many that are open)
 growth: [--kind NAME]... [--command NAME]... [--scale X]  (exit code 1 where one grows faster than n log n)
 """
 
@@ -17,7 +20,7 @@ import sys
 from tests.bench import compare
 
 STAGE_FRAMES = 250_000
-WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline", "growth")
+WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline", "quiet", "growth")
 
 
 def main() -> int:
@@ -66,6 +69,11 @@ def main() -> int:
 
         sizes = [*(options.frames or ()), *(pipeline.FRAMES, pipeline.GIANT_FRAMES)[len(options.frames or ()) :]]
         return 0 if pipeline.measure(compare.out, *sizes[:2]) else 1
+    if options.what == "quiet":
+        from tests.bench import quiet
+
+        counts = (options.connections,) if options.connections else quiet.CONNECTIONS
+        return 0 if quiet.measure(compare.out, counts) else 1
     if options.what == "growth":
         from tests.bench import growth
 

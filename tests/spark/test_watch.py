@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,19 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
+from mqttscope.lake.carried import Carried
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.lint.finding import Scope
+from mqttscope.spark import ingest_flows
 from mqttscope.spark import watch as module
 from mqttscope.spark.ingest import ingest
 from mqttscope.spark.session import running_session
 from mqttscope.spark.watch import Taken, Watcher, watch
+from tests.bench.quiet import Crowd
 from tests.lake.reading import options
 from tests.spark.collection import usual_options
 from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other, parts, rotated
@@ -134,6 +139,46 @@ def test_a_batch_that_comes_again_changes_nothing(
     (lake / "manifest.json").unlink()
     with pytest.raises(LakeError, match="is of another lake; remove it to read all captures from the beginning"):
         once(spark, folder, lake)
+
+
+def test_a_quiet_batch_reads_and_writes_what_it_concerns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    divided: list[tuple[int, int]] = []
+
+    class Noted(Carried):
+        def take_flows(self) -> list[str]:
+            divided.append((self.concerned.num_rows, self.others.num_rows))
+            return super().take_flows()
+
+    monkeypatch.setattr(ingest_flows, "Carried", Noted)
+    without = replace(options(), rules=tuple(rule for rule in options().rules if rule.scope is not Scope.BROKER))
+    with (folder / "tap.pcapng").open("wb") as file:
+        crowd = Crowd(file, 40)
+        told = once(spark, folder, lake, options=without)
+        crowd.ping(3)
+        told += once(spark, folder, lake, options=without)
+        before = read_manifest(lake)
+        crowd.ping(3)
+        told += once(spark, folder, lake, options=without)
+    after = read_manifest(lake)
+    new = set(after.state_files) - set(before.state_files)
+
+    assert divided == [(3, 37), (3, 37)]
+    assert [one.open_flows for one in told] == [40, 40, 40]
+    assert [after.rows[name] for name in new] == [3]
+    assert sum(after.rows[name] for name in after.open_files["connections"]) == 40
+    assert len(set(after.open_files["connections"]) - set(before.open_files["connections"])) == 1
+    assert {one.parent.name for one in lake.glob("*/*.parquet")}.isdisjoint({"flow_keys"})
+    write_lake([folder / "tap.pcapng"], tmp_path / "one", without)
+    assert tables(lake) == tables(tmp_path / "one")
+    # Whoever reads a lake in process continues with the same.
+    (folder / "later.pcapng").write_bytes(as_pcapng(frames_of("session-taken-over")))
+    for one in (lake, tmp_path / "one"):
+        write_lake([folder / "later.pcapng"], one, without)
+    assert tables(lake) == tables(tmp_path / "one")
 
 
 @pytest.mark.long
