@@ -258,24 +258,25 @@ class Rule:
     @classmethod
     def paragraphs(cls) -> list[str]:
         """The docstring by paragraphs, each on one line: what, why, what instead."""
-        return [re.sub(r"\s+", " ", part).strip() for part in (cls.__doc__ or _written(cls)).split("\n\n")]
+        text = cls.__doc__ or _written(cls.__module__, cls.__name__)
+        return [re.sub(r"\s+", " ", part).strip() for part in text.split("\n\n")]
 
 
 @cache
-def _written(rule: type[Rule]) -> str:
+def _written(where: str, name: str) -> str:
     """The docstring of a compiled rule: its library does not hold it, but the Python beside that does."""
     import ast
     from importlib.resources import files
 
-    if not rule.is_ours():
+    if not where.startswith(_HOME):
         return ""
-    package, _, module = rule.__module__.rpartition(".")
+    package, _, module = where.rpartition(".")
     try:
         source = files(package).joinpath(f"{module}.py").read_text("utf-8")
     except OSError:
         return ""
     for one in ast.parse(source).body:
-        if isinstance(one, ast.ClassDef) and one.name == rule.__name__:
+        if isinstance(one, ast.ClassDef) and one.name == name:
             return ast.get_docstring(one) or ""
     return ""
 
