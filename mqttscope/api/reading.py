@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mqttscope.api.errors import ArgumentError
 from mqttscope.capture import open_capture
@@ -22,6 +22,9 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import Fragments
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
 from mqttscope.net.segment import Segment
+
+if TYPE_CHECKING:
+    from mqttscope.capture.taps import Taps
 
 Tap = Callable[[Iterator[Frame | CaptureNotice]], Iterator[Frame | CaptureNotice]]
 MAX_NAMED = 5
@@ -52,6 +55,8 @@ class Reading:
     `segments` before anything comes out of it.
     """
 
+    joining: str = ""
+    """What is said of how captures are joined that several taps have made of the same traffic."""
     cannot_decrypt: type[ReadingError] = ReadingError
     """Raised where the keys cannot be used."""
     cannot_dissect: type[ReadingError] = ReadingError
@@ -65,11 +70,13 @@ class Reading:
         via: tuple[str, ...] | None = None,
         stdin: BinaryIO | None = None,
         fragments: Fragments | None = None,
+        deduplicate: bool = False,
     ) -> None:
         """``keylog``: a file with keys of TLS sessions (format of NSS).
 
         ``via``: preferences of tshark, where that is to dissect the frames.  ``fragments``: the table that reassembles
-        IP fragments, where the caller wants to see it.
+        IP fragments, where the caller wants to see it.  ``deduplicate``: several taps have captured the same traffic,
+        whose frames are read once, in the order of time.
         """
         self.captures = captures
         self.via = via
@@ -79,6 +86,9 @@ class Reading:
         """Records of TLS that were decrypted."""
         self.seen: Callable[[int], object] | None = None
         """Told how many bytes of the captures were read, whenever some were."""
+        self.deduplicate = deduplicate
+        self.taps: Taps | None = None
+        """What each tap has captured, where frames are read once and reading has begun."""
         self.order = CaptureOrder()
         """Which captures begin before the end of one that was read before."""
         self._fast_path: FastPath | None = None
@@ -105,7 +115,7 @@ class Reading:
     @property
     def takes_fast_path(self) -> bool:
         """Whether a fast path may take frames: nobody else has to see them."""
-        return self.keys is None and self.via is None
+        return self.keys is None and self.via is None and not self.deduplicate
 
     def segments(
         self, skipped: Counter[str], tap: Tap | None = None, fast_path: FastPath | None = None
@@ -122,11 +132,11 @@ class Reading:
                 self._spool = _spooled(self._stdin)
             except OSError as error:
                 raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
-        frames = self._open(self._fast_path, self.seen)
-        items = self._segments(frames if tap is None else tap(frames), skipped, self.fragments)
+        frames, self.taps = self._frames(self._fast_path, self.seen)
+        items = self._segments(frames if tap is None else tap(frames), self.taps, skipped, self.fragments)
         found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
         several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
-        yield from self._compared(found) if several else found
+        yield from self._compared(found) if several and not self.deduplicate else found
 
     def _compared(
         self, items: Iterator[Segment | CaptureNotice | Plaintext]
@@ -141,10 +151,17 @@ class Reading:
     def _segments(
         self,
         frames: Iterator[Frame | CaptureNotice],
+        taps: Taps | None,
         skipped: Counter[str] | None = None,
         fragments: Fragments | None = None,
     ) -> Iterator[Segment | CaptureNotice]:
         """The segments of frames, by the front end that was asked for."""
+        found = self._dissected(frames, skipped, fragments)
+        return found if taps is None else taps.deduplication.under_one_key(found)
+
+    def _dissected(
+        self, frames: Iterator[Frame | CaptureNotice], skipped: Counter[str] | None, fragments: Fragments | None
+    ) -> Iterator[Segment | CaptureNotice]:
         if self.via is None:
             return segments(frames, skipped, fragments)
         from mqttscope.capture.via_tshark import Dissection
@@ -156,7 +173,8 @@ class Reading:
             raise self.cannot_dissect(f"tshark cannot be started: {error.strerror or error}") from None
 
     def advice(self) -> Iterator[str]:
-        """The messages at the end: captures that overlap, keys that decrypted nothing."""
+        """The messages at the end: taps, captures that overlap, keys that decrypted nothing."""
+        yield from self.of_taps()
         overlapping = self.order.overlapping
         names = [utf8(one) for one in overlapping[:MAX_NAMED]]
         left = len(overlapping) - len(names)
@@ -164,16 +182,21 @@ class Reading:
         if len(overlapping) == 1:
             yield (
                 f"{names[0]} overlaps in time with an earlier capture and is read after it, so times go back;"
-                " mergecap makes one of them"
+                f" mergecap makes one of them{self.joining}"
             )
         elif names:
             yield (
                 f"{', '.join(names)}{more} overlap in time with earlier captures and are read after them, so"
-                " times go back; mergecap makes one of them"
+                f" times go back; mergecap makes one of them{self.joining}"
             )
         keys = self.unopened()
         if keys is not None:
             yield keys
+
+    def of_taps(self) -> Iterator[str]:
+        """The messages about what each tap has captured, and what it lost."""
+        if self.taps is not None:
+            yield from self.taps.told()
 
     def unopened(self) -> str | None:
         """The message where the keys decrypted nothing."""
@@ -181,15 +204,25 @@ class Reading:
             return None
         return f"no TLS record could be decrypted with the keys in {self._keylog}"
 
-    def _open(
+    def _frames(
         self, direct: FrameSink | None = None, seen: Callable[[int], object] | None = None
-    ) -> Iterator[Frame | CaptureNotice]:
-        if self._spool is None:
-            return open_capture(self.captures, stdin=self._stdin, direct=direct, seen=seen)
-        return open_capture(self.captures, stdin=open(self._spool.name, "rb"))
+    ) -> tuple[Iterator[Frame | CaptureNotice], Taps | None]:
+        """The frames from the beginning, and what is found out of taps meanwhile."""
+        stdin = self._stdin
+        if self._spool is not None:
+            stdin, seen = open(self._spool.name, "rb"), None  # noqa: SIM115 - open as long as the run
+        if not self.deduplicate:
+            return open_capture(self.captures, stdin=stdin, direct=direct, seen=seen), None
+        from mqttscope.capture.taps import Taps, open_taps
+
+        taps = Taps()
+        return open_taps(self.captures, taps, stdin=stdin, seen=seen), taps
+
+    def _frames_again(self) -> Iterator[Frame | CaptureNotice]:
+        return self._frames()[0]
 
     def _again(self) -> Iterator[Segment | CaptureNotice]:
-        return self._segments(self._open())
+        return self._segments(*self._frames())
 
     def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
         for item in items:
@@ -220,7 +253,7 @@ class Reading:
         from mqttscope.capture.tshark import MissingToolError
 
         try:
-            decryption = Decryption(self._open if self.via is None else self._again, keys)
+            decryption = Decryption(self._frames_again if self.via is None else self._again, keys)
         except MissingToolError as error:
             raise self.cannot_decrypt(str(error)) from None
         except OSError as error:

@@ -185,6 +185,7 @@ def read_pcap(
         frame.data = buffer[start:stop]
         frame.original_length = original_length
         frame.capture = capture
+        frame.interface = 0
         yield frame
         position = stop
     have = end - position

@@ -163,6 +163,7 @@ def read_pcapng(
                     frame.data = buffer[start:data_end]
                     frame.original_length = original
                     frame.capture = capture
+                    frame.interface = interface_id
                     yield frame
                     position = stop
                     continue
@@ -201,7 +202,8 @@ def read_pcapng(
             elif kind == _INTERFACE_DESCRIPTION:
                 interfaces.append(_interface(body, order))
             elif kind in _PACKET_BLOCKS:
-                interface, ticks, data, original = _PACKET_BLOCKS[kind](body, section)
+                index, ticks, data, original = _PACKET_BLOCKS[kind](body, section)
+                interface = section.interface(index)
                 if len(data) > frame_limit:
                     raise _DamagedBlockError(f"a frame claims {len(data)} bytes, more than the {frame_limit} possible")
                 if ticks is not None:
@@ -210,7 +212,7 @@ def read_pcapng(
                         timestamp, is_beyond = _far_time(ticks, interface)
                         beyond += is_beyond
                 number += 1
-                yield Frame(number, timestamp, interface.link_type, data, original, capture)
+                yield Frame(number, timestamp, interface.link_type, data, original, capture, index)
             elif kind == _INTERFACE_STATISTICS:
                 yield from _statistics(body, section, capture)
             elif kind == _DECRYPTION_SECRETS:
@@ -355,8 +357,8 @@ def _interface(body: bytes, order: str) -> Interface:
     return Interface(link_type, snap_length, 1_000_000_000 // common, unit // common, offset * 1_000_000_000)
 
 
-_Parts = tuple[Interface, int | None, bytes, int]
-"""What a packet block gives: the interface, ticks of its clock, captured bytes, length on the wire."""
+_Parts = tuple[int, int | None, bytes, int]
+"""What a packet block gives: the number of the interface, ticks of its clock, captured bytes, length on the wire."""
 
 
 def _enhanced_packet(body: bytes, section: _Section) -> _Parts:
@@ -364,7 +366,7 @@ def _enhanced_packet(body: bytes, section: _Section) -> _Parts:
     interface = section.interface(index)
     data, options = _captured(body, 20, captured)
     interface.dropped_between += _integers(options, section.order).get(_OPTION_DROP_COUNT, 0)
-    return interface, high << 32 | low, data, original
+    return index, high << 32 | low, data, original
 
 
 def _obsolete_packet(body: bytes, section: _Section) -> _Parts:
@@ -372,14 +374,14 @@ def _obsolete_packet(body: bytes, section: _Section) -> _Parts:
     interface = section.interface(index)
     if drops != _DROPS_UNKNOWN:
         interface.dropped_between += drops
-    return interface, high << 32 | low, _captured(body, 20, captured)[0], original
+    return index, high << 32 | low, _captured(body, 20, captured)[0], original
 
 
 def _simple_packet(body: bytes, section: _Section) -> _Parts:
     (original,) = _fields(section.order + "I", body, "a packet block")
     interface = section.interface(0)
     captured = min(original, interface.snap_length or original)
-    return interface, None, _captured(body, 4, captured)[0], original
+    return 0, None, _captured(body, 4, captured)[0], original
 
 
 def _captured(body: bytes, start: int, captured: int) -> tuple[bytes, bytes]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _NAMES = {"mqtt": "plain MQTT", "ws": "WebSocket", "tls": "TLS"}
 _READ = {"mqtt": "read as that", "ws": "read as that", "tls": "listed as that"}
 """By protocol, as `mqttscope.dissect.options` names them, which takes a while to import."""
+MANY_COPIES = 20
+"""From so many segments on that were captured twice, it is worth a word what to do about it."""
 _REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 
@@ -95,20 +97,27 @@ def discarded(dissector: OfConnections) -> str | None:
     )
 
 
-def of_connections(dissector: Dissector) -> Iterator[str]:
-    """The messages about the connections of a run: ports, discarded segments, copies, single directions, overlaps."""
+def of_connections(dissector: Dissector, *, deduplicates: bool = True) -> Iterator[str]:
+    """The messages about the connections of a run: ports, discarded segments, copies, single directions, overlaps.
+
+    ``deduplicates``: copies are left out already, or cannot be.
+    """
     yield from named_otherwise(dissector)
-    yield from counted_of_connections(dissector)
+    yield from counted_of_connections(dissector, deduplicates=deduplicates)
 
 
-def counted_of_connections(dissector: OfConnections) -> Iterator[str]:
+def counted_of_connections(dissector: OfConnections, *, deduplicates: bool = True) -> Iterator[str]:
     """The same without the ports."""
     lost = discarded(dissector)
     if lost is not None:
         yield lost
     if dissector.copied_segments:
         were = "was" if dissector.copied_segments == 1 else "were"
-        yield f"{counted(dissector.copied_segments, 'segment')} {were} captured twice (two taps or a mirrored port?)"
+        more = (
+            "" if deduplicates or dissector.copied_segments < MANY_COPIES else "; --deduplicate reads each frame once"
+        )
+        copied = counted(dissector.copied_segments, "segment")
+        yield f"{copied} {were} captured twice (two taps or a mirrored port?){more}"
     if dissector.one_sided:
         have = "has" if dissector.one_sided == 1 else "have"
         yield f"{counted(dissector.one_sided, 'connection')} {have} one direction only in the capture"

@@ -93,6 +93,8 @@ class BrowseOptions:
             raise click.UsageError("--connection names one connection here; --filter 'connection in {1, 2}' names more")
         if self.interfaces and (self.files.via is not None or self.files.keylog is not None):
             raise click.UsageError("-i takes neither --keylog nor --via")
+        if self.files.deduplicate and not self.captures:
+            raise click.UsageError("--deduplicate is for captures")
         if self.lake is not None:
             self._check_lake()
         elif self.settings_of_store:

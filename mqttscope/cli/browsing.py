@@ -83,7 +83,7 @@ class FrameExport:
         from mqttscope.cli.export import Export
 
         wanted = set(packets)
-        export = Export(self.captures, path)
+        export = Export(self.captures, path, deduplicate=self.files.deduplicate)
         reading = Reading(self.captures, self.files, export.stdin, export.fragments)
         dissector = Dissector(self.protocol.dissection(decrypting=reading.decrypting))
         for event in export.events(reading.segments(Counter()), dissector):
@@ -148,7 +148,7 @@ def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking
     export = FrameExport(captures, files, looking.protocol)
     return _show(
         looking, title, lambda dissector: CaptureSource(reading), export, decrypting=reading.decrypting,
-        size=sum(map(_size, paths)),
+        together=reading.deduplicate, size=sum(map(_size, paths)),
     )  # fmt: skip
 
 
@@ -294,13 +294,14 @@ def run_lake(place: Place, files: FileOptions, looking: Looking) -> int:
 
 def _show(
     looking: Looking, title: str, source: Callable[[Dissector], Source], export: FrameExport, *,
-    decrypting: bool = False, live: bool = False, size: int = 0,
+    decrypting: bool = False, together: bool = False, live: bool = False, size: int = 0,
 ) -> int:  # fmt: skip
     view, settings = looking.view, looking.settings
     linter = gate = None
     options = looking.protocol.dissection()
     if settings is not None:
-        linter, gate = Linter(settings.rules, complete=settings.complete), Gate(settings.policy(), rules=settings.rules)
+        linter = Linter(settings.rules, complete=settings.complete, together=together)
+        gate = Gate(settings.policy(), rules=settings.rules)
         view.secret_length = settings.secret_length
         options = settings.options
     options.decrypting = decrypting

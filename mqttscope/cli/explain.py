@@ -130,7 +130,9 @@ def command(given: ExplainOptions) -> int:
     events = watch.events(dissect_segments(segments, dissector=dissector))
     choice, linter = (
         Choice(given),
-        None if messages is not None else Linter([usual_rule(rule) for rule in select().values()]),
+        None
+        if messages is not None
+        else Linter([usual_rule(rule) for rule in select().values()], together=reading.deduplicate),
     )
     interrupt: KeyboardInterrupt | None = None
     try:
@@ -160,7 +162,8 @@ def command(given: ExplainOptions) -> int:
         file.close()
     if interrupt is not None:
         raise interrupt
-    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
+    told: list[str | None] = [*advice.of_connections(dissector, deduplicates=reading.deduplicate)]
+    told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if dissector.connections:
         told.append(

@@ -106,9 +106,11 @@ class Export:
     Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.
     """
 
-    def __init__(self, captures: Sequence[str], target: str) -> None:
+    def __init__(self, captures: Sequence[str], target: str, *, deduplicate: bool = False) -> None:
+        """``deduplicate``: the captures are read as those of several taps, and their frames written by time."""
         self.target = target
         self.captures = tuple(captures)
+        self.deduplicate = deduplicate
         self.fragments = _Parts()
         """The table of IP fragments to read the captures with."""
         self.left_out = 0
@@ -384,7 +386,7 @@ class Export:
                 os.fdopen(open_alone(self.target), "wb", buffering=1 << 18) as file,
                 PcapngWriter(file) as writer,
             ):
-                for read, frame in enumerate(open_capture(self.captures, stdin=self._spool)):
+                for read, frame in enumerate(self._frames()):
                     if isinstance(frame, Frame) and self._is_wanted(frame):
                         writer.write(frame)
                         self.frames += 1
@@ -396,6 +398,13 @@ class Export:
             progress.clear()
             if self._spool is not None:
                 self._spool.close()
+
+    def _frames(self) -> Iterator[Frame | CaptureNotice]:
+        if not self.deduplicate:
+            return open_capture(self.captures, stdin=self._spool)
+        from mqttscope.capture.taps import Taps, open_taps
+
+        return open_taps(self.captures, Taps(), stdin=self._spool)
 
     def advice(self) -> str | None:
         """The message at the end where a limit kept frames from being written."""

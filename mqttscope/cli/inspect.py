@@ -144,7 +144,7 @@ def command(given: InspectOptions) -> int:
     if given.write is not None:
         from mqttscope.cli.export import Export
 
-        export = Export(captures, given.write)
+        export = Export(captures, given.write, deduplicate=given.files.deduplicate)
     view = given.view.view(colour=given.colour)
     view.spreadsheet = given.spreadsheet
     decoders = view.payloads = view.decoders()
@@ -205,7 +205,8 @@ def command(given: InspectOptions) -> int:
             file.close()
         if export is not None:
             export.write()
-    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
+    told: list[str | None] = [*advice.of_connections(dissector, deduplicates=reading.deduplicate)]
+    told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if page is not None:
         told.append(page.cut())

@@ -81,7 +81,7 @@ class LintRun:
             updating=update_baseline,
             name=partial(client_name, hiding=Hiding(settings.secret_length)),
         )
-        self.linter = Linter(settings.rules, complete=settings.complete)
+        self.linter = Linter(settings.rules, complete=settings.complete, together=reading.deduplicate)
         settings.options.decrypting = reading.decrypting
         self.dissector = Dissector(settings.options)
         self.watch = Watch(progress=True)
@@ -339,7 +339,9 @@ class LintRun:
             warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
-        for told in filter(None, (*advice.of_connections(self.dissector), snapped, self.reading.unopened(), unread)):
+        of_connections = advice.of_connections(self.dissector, deduplicates=self.reading.deduplicate)
+        of_taps, unopened = self.reading.of_taps(), self.reading.unopened()
+        for told in filter(None, (*of_connections, *of_taps, snapped, unopened, unread)):
             warn(told)
         self.tell_rules()
 

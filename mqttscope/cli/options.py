@@ -185,6 +185,11 @@ class FileOptions:
         help="Preference that --via tshark sets in tshark; may be repeated.",
     )  # fmt: skip
 
+    deduplicate: bool = option(
+        READING, "--deduplicate", is_flag=True,
+        help="The captures are those of several taps: read each frame once, and report what each tap lost.",
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         if self.tshark_options and self.via is None:
             raise click.UsageError("--tshark-option needs --via tshark")

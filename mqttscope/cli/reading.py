@@ -33,6 +33,7 @@ class CannotDissectError(ReadingError, click.ClickException):
 class Reading(reading.Reading):
     """The captures of one run of a command."""
 
+    joining = ", --deduplicate reads those of several taps as one"
     cannot_decrypt = CannotDecryptError
     cannot_dissect = CannotDissectError
 
@@ -48,6 +49,7 @@ class Reading(reading.Reading):
             keylog=None if files is None else files.keylog,
             via=None if files is None else files.preferences,
             stdin=stdin,
+            deduplicate=files is not None and files.deduplicate,
             fragments=fragments,
         )
         variable = os.environ.get(KEYLOG_VARIABLE, "")

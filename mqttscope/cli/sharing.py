@@ -1,7 +1,8 @@
 """Runs a command on several processes: chooses how many, opens the captures for each, and reports the loss of one.
 
 What only one process can do runs in one, whatever ``--jobs`` says: standard input and pipes, which can be read once;
-TLS that is decrypted and frames that tshark dissects, where another program reads along.
+TLS that is decrypted and frames that tshark dissects, where another program reads along; and captures of several taps,
+whose frames are compared.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Sources:
     def divisible(self) -> bool:
         """Whether several processes can read them."""
         reading = self._reading
-        if not can_fork() or reading.decrypting or reading.via is not None:
+        if not can_fork() or reading.decrypting or reading.via is not None or reading.deduplicate:
             return False
         for name in find_captures(reading.captures):
             # What is wrong with a source is said once, and a name that comes twice is read twice.

@@ -138,6 +138,7 @@ def command(given: StatsOptions) -> int:
         if fast_path is not None:
             for name, counts in fast_path.counts.items():
                 statistics.add_frames(name, counts)
+    statistics.taps = reading.taps
     statistics.finish()
     sink: Any = Output() if file is None else file
     if given.form == HTML:
@@ -183,7 +184,8 @@ def command(given: StatsOptions) -> int:
         file.close()
     if interrupt is not None:
         raise interrupt
-    told = [*advice.of_connections(dissector), advice.snap_length(dissector, watch.skipped), *reading.advice()]
+    told: list[str | None] = [*advice.of_connections(dissector, deduplicates=reading.deduplicate)]
+    told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if dissector.connections:
         if given.form != "json":

@@ -6,7 +6,8 @@ when a file is out of date.
 The rules give one page each, their index and the conformance table; the tables that the state machines run by give
 ``docs/states.md``; the captures give ``docs/evidence.md`` and ``docs/captures.md``; click gives the completions,
 the manual pages and ``docs/cli.md``; the schemas of the tables give the list of their columns that questions use; the
-declarations of packets and reports give the JSON Schemas of outputs.
+declarations of packets and reports give the JSON Schemas of outputs; `reference` has the pages that are made of other
+tables in the code.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from click.shell_completion import FishComplete, ZshComplete
 from mqttscope import __version__
 from mqttscope.analysis.columns import FILE
 from mqttscope.cli.main import LazyGroup, group
-from mqttscope.dev import schemas
+from mqttscope.dev import reference, schemas
+from mqttscope.dev.reference import toml
 from mqttscope.dissect import flow_state
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
@@ -124,7 +126,7 @@ def page(rule: type[Rule]) -> str:
         out.append(f"| {known.key} | {known.section} | {markdown(known.summary)} | {where} |")
     if rule.settings:
         out += ["", "## Settings", "", "```toml", f"[rules.{rule.code}]"]
-        out += [f"{name} = {_toml(value)}" for name, value in rule.settings.items()]
+        out += [f"{name} = {toml(value)}" for name, value in rule.settings.items()]
         out.append("```")
     out += ["", "## Found", *(line for one in rule.bad for line in _example(rule, one))]
     out += ["", "## Fine", *(line for one in rule.good for line in _example(rule, one))]
@@ -133,19 +135,9 @@ def page(rule: type[Rule]) -> str:
 
 
 def _example(rule: type[Rule], one: Conversation) -> list[str]:
-    settings = ", ".join(f"`{name} = {_toml(value)}`" for name, value in one.settings.items())
+    settings = ", ".join(f"`{name} = {toml(value)}`" for name, value in one.settings.items())
     title = markdown(one.title) + (f" ({settings})" if settings else "")
     return ["", f"{title[:1].upper()}{title[1:]}:", "", "```text", *render(rule, one, View(width=WIDTH)), "```"]
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return str(value)
 
 
 def index(rules: list[type[Rule]]) -> str:
@@ -216,7 +208,7 @@ def seen(captures: Path) -> dict[str, list[tuple[str, str, str]]]:
     found: dict[str, list[tuple[str, str, str]]] = {}
     for path in sorted(captures.glob("*/about.toml")):
         for code, row in tomllib.loads(path.read_text("utf-8")).get("fires", {}).items():
-            changed = ", ".join(f"`{name} = {_toml(value)}`" for name, value in row.get("settings", {}).items())
+            changed = ", ".join(f"`{name} = {toml(value)}`" for name, value in row.get("settings", {}).items())
             told = markdown(row["how"]) + (f" ({changed})" if changed else "")
             found.setdefault(code, []).append((path.parent.name, row["blames"], told))
     return found
@@ -356,7 +348,7 @@ def command_names(inside: LazyGroup = group, *before: str) -> Iterator[tuple[str
             yield from command_names(found, *before, name)
 
 
-def reference() -> str:
+def commands() -> str:
     """The command reference, docs/cli.md."""
     parts = [
         "# Commands",
@@ -441,7 +433,10 @@ def generated() -> dict[Path, str]:
     return {
         **completions(),
         **manuals(),
-        ROOT / "docs" / "cli.md": reference(),
+        ROOT / "docs" / "cli.md": commands(),
+        ROOT / "docs" / "filter-fields.md": reference.filter_fields(),
+        ROOT / "docs" / "mutations.md": reference.mutations(),
+        ROOT / "docs" / "configuration.md": reference.configuration(find_command("lint")),
         FILE: list_of_columns(),
         **{ROOT / path: text for path, text in schemas.files().items()},
         ROOT / STATES_PAGE: states(),

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
+from mqttscope.capture.taps import Taps, open_taps
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.dissect.fast_path import FastPath
 from mqttscope.errors import MqttscopeError
@@ -36,6 +37,7 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lake.store import Place, opened
 from mqttscope.lake.tables import LOOK, Collector
 from mqttscope.lake.tracker import Exchanges
+from mqttscope.net.frame import CaptureNotice
 from mqttscope.net.segment import Segment
 
 STATE_ROWS: Final = 1_000
@@ -95,6 +97,8 @@ class Intake:
         """Captures that begin before the end of what earlier ingests read."""
         self.overlapping: set[str] = set()
         """Captures that begin before an earlier one of this ingest ends."""
+        self.taps: Taps | None = None
+        """What each tap has captured, where the captures are those of several."""
         self._segments = 0
         """Those that were not taken by the fast path."""
         self._now_ns: int = _BEFORE_ALL_NS
@@ -134,12 +138,18 @@ class Intake:
     def read(self, captures: Sequence[str], parts: Mapping[str, Part]) -> None:
         """Read captures, in the order of their first frames; ``parts``: what is to be read of each."""
         self._parts = list(parts.values())
-        found = segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
-        for event in dissect_segments(self._watch(found), dissector=self.dissector, more=True):
+        for event in dissect_segments(self._watch(self._open(captures, parts)), dissector=self.dissector, more=True):
             self._feed(event)
         self.out_of_order |= {name for name, one in self._path.counts.items() if one.first_ns < self._before_ns}
         for event in self.late.advance(self.now_ns):
             self.collector.feed(event)
+
+    def _open(self, captures: Sequence[str], parts: Mapping[str, Part]) -> Iterator[Segment | CaptureNotice]:
+        if not self.collector.options.deduplicate:
+            return segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
+        self.taps = Taps()
+        found = segments(open_taps(captures, self.taps, parts=parts), self.skipped)
+        return self.taps.deduplication.under_one_key(found)
 
     def read_beside(
         self, beside: Beside, captures: Sequence[str], parts: Mapping[str, Part], root: Place, generation: int,

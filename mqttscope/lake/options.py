@@ -35,6 +35,8 @@ class LakeOptions:
     secret_length: int = LENGTH
     """Characters from which on random text in a finding counts as a secret."""
     batch_rows: int = BATCH_ROWS
+    deduplicate: bool = False
+    """Captures that are ingested together are those of several taps: each frame is read once."""
 
     def reading(self) -> Options:
         """How the captures are read."""

@@ -73,7 +73,7 @@ class Collector:
             rules = options.wide_rules()
         found = options.narrow_rules() if rules is None else list(rules)
         # Whoever judges connections together later needs the history that the linter keeps, whatever rules run here.
-        self.linter = Linter(found, complete=options.complete) if options.rules else None
+        self.linter = Linter(found, complete=options.complete, together=options.deduplicate) if options.rules else None
         self.rows: dict[str, list[Values]] = {name: [] for name in (*EVENT_TABLES, FLOW_KEYS.name)}
         self.trackers: dict[int, Tracker] = {}
         """By the number of the connection."""

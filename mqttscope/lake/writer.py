@@ -68,6 +68,8 @@ from mqttscope.net.frame import CaptureError
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
+    from mqttscope.capture.taps import Taps
+
 _SUMS = ("topics", "clients", "sessions")
 _READ = ("messages", "connections", "ingest_errors")
 
@@ -94,6 +96,8 @@ class Ingested:
     """Captures that begin before the last segment of an earlier ingest: connections that both have are not joined."""
     overlapping: list[str] = field(default_factory=list)
     """Captures that begin before an earlier one of this ingest ends: they are read one after the other."""
+    taps: Taps | None = None
+    """What each tap has captured, where the captures are those of several."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures could not be opened any more, by name; they can be given again."""
 
@@ -248,6 +252,8 @@ def settings_digest(options: LakeOptions) -> str:
     told = repr((SCHEMA_VERSION, STATE_VERSION, options.reading(), options.payload_limit, rules, options.secret_length))
     if options.complete:
         told += repr(sorted(options.complete))
+    if options.deduplicate:
+        told += "deduplicate"
     return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -263,6 +269,7 @@ def option_words(options: LakeOptions) -> dict[str, str]:
         "longest packet": str(reading.max_packet_bytes),
         "detection on every port": "on" if reading.detect else "off",
         "decryption": "on" if reading.decrypting else "off",
+        "--deduplicate": "on" if options.deduplicate else "off",
         "version of the tables": f"{SCHEMA_VERSION}.{STATE_VERSION}",
         _RULES: "\n".join(_rule_words(rule) for rule in options.rules),
     }
@@ -414,7 +421,7 @@ def _read(
     after.last_ns = intake.last_ns
     done.skipped += intake.skipped
     done.out_of_order, done.open_flows = sorted(intake.out_of_order), len(memories)
-    done.overlapping = sorted(intake.overlapping)
+    done.overlapping, done.taps = sorted(intake.overlapping), intake.taps
     add_files(after, files.names, files.checksums)
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 

@@ -133,7 +133,7 @@ class AwaitingRule(Rule):
         )
         free = at.server.in_flight_peak < self.window(at)
         if (sent.publisher, at.client_name) in known.routes:
-            if is_read and free and sent.capture == at.event.capture:
+            if is_read and free and not at.is_apart(sent.capture):
                 return {}
         elif one.held.topic_filter != sent.topic:
             return None

@@ -58,6 +58,8 @@ class Memories:
     def __init__(self) -> None:
         self.forgotten = 0
         """Keys that had to make room."""
+        self.together = False
+        """All captures are those of taps of the same traffic."""
         self.open: dict[ConnectionKey, Connection] = {}
         """Connections that were seen and have not ended."""
         self._kept: Kept = {}
@@ -245,6 +247,13 @@ class RuleContext:
         self.event, self.topic, self._spans = event, topic, None
         self.version = self.connection.version
         self.timestamp_ns = event.timestamp_ns
+
+    def is_apart(self, capture: str, other: str | None = None) -> bool:
+        """Whether something may have passed unseen between a capture and ``other``, by default that of the event.
+
+        Captures of several taps that are read as one have no time between them.
+        """
+        return capture != (self.event.capture if other is None else other) and not self._memories.together
 
     @property
     def spans(self) -> SpanIndex:

@@ -91,10 +91,12 @@ class Linter:
         strict: bool = False,
         complete: frozenset[str] = frozenset(),
         thorough: bool = False,
+        together: bool = False,
     ) -> None:
         """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts.
 
         ``thorough``: ask rules about every packet, also where nothing can come of it, for tests.
+        ``together``: the captures are those of several taps, read as one.
         """
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
@@ -116,6 +118,7 @@ class Linter:
         self.dropping: set[str] = set()
         """Captures that report dropped frames."""
         self.memories = Memories()
+        self.memories.together = together
         self._withheld = Withheld()
         self._cited: dict[tuple[Any, ...], tuple[str, ...]] = {}
         """Statements with their version that a rule names for findings alike."""

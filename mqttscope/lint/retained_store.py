@@ -325,7 +325,7 @@ class RetainedStore(Watch):
         for name in names[: MAX_EXPECTED + 1]:
             kept = self.kept[name]
             fits = limit is None or kept.size + _OVERHEAD <= limit
-            if fits and kept.acknowledged and kept.until_ns > until_ns and kept.capture == at.event.capture:
+            if fits and kept.acknowledged and kept.until_ns > until_ns and not at.is_apart(kept.capture):
                 yield name, kept
 
     def closed(self, connection: Connection, at: RuleContext) -> None:

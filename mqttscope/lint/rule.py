@@ -15,6 +15,7 @@ import reprlib
 import traceback
 from collections.abc import Iterable, Iterator
 from enum import Flag, auto
+from functools import cache
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -257,7 +258,26 @@ class Rule:
     @classmethod
     def paragraphs(cls) -> list[str]:
         """The docstring by paragraphs, each on one line: what, why, what instead."""
-        return [re.sub(r"\s+", " ", part).strip() for part in (cls.__doc__ or "").split("\n\n")]
+        return [re.sub(r"\s+", " ", part).strip() for part in (cls.__doc__ or _written(cls)).split("\n\n")]
+
+
+@cache
+def _written(rule: type[Rule]) -> str:
+    """The docstring of a compiled rule: its library does not hold it, but the Python beside that does."""
+    import ast
+    from importlib.resources import files
+
+    if not rule.is_ours():
+        return ""
+    package, _, module = rule.__module__.rpartition(".")
+    try:
+        source = files(package).joinpath(f"{module}.py").read_text("utf-8")
+    except OSError:
+        return ""
+    for one in ast.parse(source).body:
+        if isinstance(one, ast.ClassDef) and one.name == rule.__name__:
+            return ast.get_docstring(one) or ""
+    return ""
 
 
 def _applies(where: str, sender: str, packet_type: str | None, field: str) -> bool:

@@ -263,7 +263,7 @@ class SessionModel(Model):
         """Decide what becomes of the session when it gets its next owner."""
         fresh = bool(connect.clean_start) or connack.session_present is False
         self.discarded_client_sent, self.discarded_server_sent, self.discarded_filters = {}, {}, {}
-        apart = same and self.capture != at.connection.capture
+        apart = same and at.is_apart(self.capture, at.connection.capture)
         self.before_apart = apart
         if not same:
             self.client_aliases, self.server_aliases = {}, {}

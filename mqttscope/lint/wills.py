@@ -239,7 +239,7 @@ class Wills(Watch):
         will = found[1]
         if will.twin or any(one.twin for one in again) or at.timestamp_ns <= self.unknown_ns:
             return None
-        if will.capture != at.event.capture or self.waits_behind_a_hole(at):
+        if at.is_apart(will.capture) or self.waits_behind_a_hole(at):
             return None
         return found
 

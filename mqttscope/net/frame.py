@@ -40,6 +40,8 @@ class Frame:
     """Length of the frame on the wire, in bytes."""
     capture: str
     """Name of the capture the frame was read from, as the user gave it."""
+    interface: int = 0
+    """Number of the interface in its section of a pcapng file; 0 in files that name none."""
 
 
 class FrameSink:

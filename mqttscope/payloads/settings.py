@@ -35,7 +35,7 @@ KEY: Final = "payload"
 """The key of the tables in a configuration."""
 MAX_TABLES: Final = 1_000
 MAX_COMPRESSIONS: Final = 4
-_KEYS: Final = ("topic", "format", "compression", "descriptor", "message", "decoder")
+KEYS: Final = ("topic", "format", "compression", "descriptor", "message", "decoder")
 
 
 class PayloadConfigError(MqttscopeError, ValueError):
@@ -57,9 +57,9 @@ def payload_tables(document: Mapping[str, Any], read: Callable[[str], bytes]) ->
 
 def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> PayloadTable:
     for key in row:
-        if key not in _KEYS:
-            raise PayloadConfigError(f"{path}: {_slip(key, _KEYS, 'an unknown key')} The keys are {', '.join(_KEYS)}.")
-    words = {key: _word(row[key], f"{path}: {key}") for key in _KEYS if key in row and key != "compression"}
+        if key not in KEYS:
+            raise PayloadConfigError(f"{path}: {_slip(key, KEYS, 'an unknown key')} The keys are {', '.join(KEYS)}.")
+    words = {key: _word(row[key], f"{path}: {key}") for key in KEYS if key in row and key != "compression"}
     topic = words.get("topic")
     if topic is None:
         raise PayloadConfigError(f"{path} has no topic: the Topic Filter of the payloads it is for")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.view import text
@@ -20,6 +20,9 @@ from mqttscope.stats.rows import (
     Traffic,
     Window,
 )
+
+if TYPE_CHECKING:
+    from mqttscope.capture.taps import Taps
 
 SCHEMA = 1
 TABLES = ("capture", "connection", "client", "topic")
@@ -131,6 +134,8 @@ def document(
     if "topic" in asked:
         duration = statistics.totals.duration_ns
         shown["topics"] = [topic(row, duration) for row in first("topic", statistics.topics.values())]
+    if statistics.taps is not None:
+        shown["taps"] = taps(statistics.taps)
     shown["totals"] = {
         **capture(statistics.totals),
         "captures": len(statistics.captures),
@@ -143,6 +148,28 @@ def document(
         "limits": statistics.limits,
     }
     return shown
+
+
+def taps(found: Taps) -> Shown:
+    """What each tap captured, and the clocks of the captures."""
+    return {
+        "frames": found.deduplication.frames,
+        "copies": found.deduplication.copies,
+        "clocks": [{"capture": text(one.name), "ahead_ns": one.ahead_ns} for one in found.sources if one.like],
+        "taps": [
+            {
+                "capture": text(one.capture),
+                "interface": one.interface,
+                "vlans": one.vlans,
+                "place": one.place + 1,
+                "frames": one.frames,
+                "copies": one.copies,
+                "only": one.only,
+                "missed": one.missed,
+            }
+            for one in found.deduplication.taps()
+        ],
+    }
 
 
 def _other(statistics: Statistics) -> Shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.net.segment import unread_groups
@@ -15,6 +15,9 @@ from mqttscope.stats import rows as at
 from mqttscope.stats.as_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
+
+if TYPE_CHECKING:
+    from mqttscope.capture.taps import Taps
 
 R = TypeVar("R")
 
@@ -48,6 +51,8 @@ def write_tables(
         return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
 
     totals = statistics.totals
+    if statistics.taps is not None:
+        taps_table(page, statistics.taps, top)
     if "capture" in asked:
         _types(page, totals.traffic)
         _publishes(page, totals.traffic)
@@ -316,6 +321,25 @@ def _more(page: Tables, shown: int, total: int, word: str) -> None:
 
 def _shares(parts: Iterable[int], whole: int, rank: int) -> Column:
     return Column("", shares=[part / whole if whole else 0.0 for part in parts], rank=rank, style="cyan")
+
+
+def taps_table(page: Tables, taps: Taps, top: int) -> None:
+    """One row per tap of the connections that several taps captured."""
+    named = taps.named()
+    if not named:
+        return
+    rows = [tap for _, tap in named[:top]]
+    page.title("Taps")
+    page.table(
+        Column("tap", [name for name, _ in named[:top]]),
+        [
+            _column("frames", rows, lambda row: number(row.frames)),
+            _column("copies", rows, lambda row: number(row.copies), 2),
+            _column("only it saw", rows, lambda row: number(row.only), 1),
+            _column("missed", rows, lambda row: number(row.missed)),
+        ],
+    )
+    _more(page, len(rows), len(named), "tap")
 
 
 def captures_table(page: Tables, rows: list[CaptureRow], total: int) -> None:

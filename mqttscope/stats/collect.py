@@ -8,7 +8,7 @@ it is counted together, in the rows named ``other``.  When a connection ends, `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mqttscope.dissect.fast_path import FrameCounts
 from mqttscope.events import (
@@ -31,6 +31,9 @@ from mqttscope.session.connection import CONNECTING, REFUSED, Connection
 from mqttscope.session.inflight import SENT, Side
 from mqttscope.stats import rows as at
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
+
+if TYPE_CHECKING:
+    from mqttscope.capture.taps import Taps
 
 MAX_CAPTURES: Final = 10_000
 MAX_CONNECTIONS: Final = 50_000
@@ -109,6 +112,8 @@ class Statistics:
         """PUBREL packets whose PUBCOMP was not waited for because of the limit."""
         self.early_closed = 0
         """Connections that were counted as ended because too many ran at a time."""
+        self.taps: Taps | None = None
+        """The taps whose captures these are; then captures last at the same time, and not one after the other."""
         self.along = Along("packets", "bytes") if along else None
         self._live: dict[int, ConnectionRow] = {}
         self._releases = 0
@@ -590,6 +595,8 @@ def add_up(statistics: Statistics, window: Window) -> None:
         if row.first_ns is not None and row.last_ns is not None:
             totals.first_ns = row.first_ns if totals.first_ns is None else min(totals.first_ns, row.first_ns)
             totals.last_ns = row.last_ns if totals.last_ns is None else max(totals.last_ns, row.last_ns)
+    if statistics.taps is not None and totals.first_ns is not None and totals.last_ns is not None:
+        totals.duration_ns = totals.last_ns - totals.first_ns
     totals.traffic.window = window
     statistics.clients = {key: row for key, row in statistics.clients.items() if row.connections}
     _topics_of_clients(statistics)

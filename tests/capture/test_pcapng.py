@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -108,7 +109,7 @@ def test_sections_have_their_own_byte_order_and_interfaces() -> None:
     )
 
     assert read(content) == [
-        frame(1, b"a", link_type=113),
+        replace(frame(1, b"a", link_type=113), interface=1),
         frame(2, b"b", link_type=276),
         CaptureError("a.pcap", "is damaged: a block refers to interface 1, 1 are described", len(content) - 36, 2),
     ]
@@ -369,3 +370,12 @@ def test_damage_never_raises(flips: list[tuple[int, int]], cut: int, chunk_size:
     )
     assert not any(isinstance(item, CaptureError) for item in found[:-1])
     assert found == read(bytes(content))
+
+
+def test_frames_name_their_interface() -> None:
+    content = section() + interface() + interface() + enhanced(b"a") + simple(b"b", 1)
+    second = section() + interface() + interface(link_type=113)
+
+    assert [item.interface for item in read(content) if isinstance(item, Frame)] == [0, 0]
+    for block in (enhanced(b"c", index=1), obsolete(b"c", index=1)):
+        assert [item.interface for item in read(second + block) if isinstance(item, Frame)] == [1]

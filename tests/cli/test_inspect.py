@@ -16,7 +16,9 @@ from tests.each import sampled
 from tests.report.html.reader import blocks
 
 QOS = capture("v5-qos")
-TWICE = "mqttscope: 31 segments were captured twice (two taps or a mirrored port?)\n"
+TWICE = (
+    "mqttscope: 31 segments were captured twice (two taps or a mirrored port?); --deduplicate reads each frame once\n"
+)
 ONE_SIDED = "mqttscope: {} connections have one direction only in the capture\n"
 NOTES = {"duplicated": TWICE, "client-side-only": ONE_SIDED.format(2), "server-side-only": ONE_SIDED.format(3)}
 """What standard error says of captures beside their packets."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dpkt
 import lz4.frame
@@ -24,9 +26,11 @@ from mqttscope.mqtt import Pingreq, Pingresp
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import reverse_key
 from tests import forked
+from tests.capture.doubled import in_one, recorded, two_taps, write
 from tests.cli.made import client, closes, opened, server
 from tests.cli.running import FORMATS, capture, command, environment, inspected, invoke, run, without
 from tests.dissect.secure import as_frame
+from tests.each import each
 
 QOS = capture("v5-qos")
 
@@ -317,7 +321,7 @@ def test_captures_that_overlap_are_named(tmp_path: Path, command: str) -> None:
     up, down = directions(tmp_path)
     told = (
         f"mqttscope: {down} overlaps in time with an earlier capture and is read after it, so times go back;"
-        " mergecap makes one of them\n"
+        " mergecap makes one of them, --deduplicate reads those of several taps as one\n"
     )
 
     assert told in invoke(command, up, down).err
@@ -334,3 +338,116 @@ def test_no_answer_comes_before_its_request(tmp_path: Path) -> None:
     assert len(shown) == 2
     assert all(line.endswith("PINGRESP") for line in shown)
     assert not re.search(r":\s*-\d", table)
+
+
+def two_of(folder: Path, name: str = "v5-qos", **given: Any) -> tuple[Path, Path, Path]:
+    """A capture, and the captures of two taps of the same traffic."""
+    frames = recorded(capture(name))
+    one, other = two_taps(frames, **given)
+    return capture(name), write(folder / "near.pcapng", one), write(folder / "far.pcapng", other)
+
+
+class TestTaps:
+    """``--deduplicate``."""
+
+    def test_captures_of_two_taps_are_one(self, tmp_path: Path) -> None:
+        single, near, far = two_of(tmp_path, loss=0.05, shift_ns=1_003_000_000)
+        done = invoke("inspect", near, far, "--deduplicate", "--format", "jsonl")
+
+        places = ("capture", "frame", "timestamp", "timestamp_ns")
+        assert [without(line, *places) for line in done.packets] == [
+            without(line, *places) for line in inspected(single).packets
+        ]
+        assert [line["timestamp"] for line in done.lines] == [line["timestamp"] for line in inspected(single).lines]
+        assert {line["capture"] for line in done.lines} == {str(near), str(far)}
+        assert done.err.splitlines() == [
+            f"mqttscope: the clock of {far} is 1.003 s ahead of that of {near}: its times are corrected",
+            "mqttscope: 46 of 99 frames with TCP are copies and were left out",
+            f"mqttscope: tap {near}: 47 frames, 1 that no other tap has, 6 missed",
+            f"mqttscope: tap {far}: 52 frames, 6 that no other tap has, 1 missed",
+        ]
+
+    @each("word", ["lint", "explain", "stats", "inspect"])
+    def test_every_command_reads_taps_as_one(self, tmp_path: Path, word: str) -> None:
+        single, near, far = two_of(tmp_path, "planted-violations", loss=0.05, shift_ns=1_003_000_000)
+        form = ("--format", "concise") if word == "lint" else ()
+        lines = invoke(word, near, far, "--deduplicate", *form)
+        wanted = invoke(word, single, *form)
+
+        assert lines.code == wanted.code
+        assert "frames with TCP are copies and were left out" in lines.err
+        if word in ("lint", "inspect"):
+            place = re.compile(r"(?m)^[^ ]*pcapng:|frame [0-9]+")
+            assert place.sub("", lines.text) == place.sub("", wanted.text)
+
+    def test_statistics_count_what_each_tap_lost(self, tmp_path: Path) -> None:
+        single, near, far = two_of(tmp_path, loss=0.05, shift_ns=1_003_000_000)
+        found = json.loads(invoke("stats", near, far, "--deduplicate", "--format", "json", "--jobs", "2").out)
+        wanted = json.loads(invoke("stats", single, "--format", "json").out)
+
+        alike = {"interface": 0, "place": 1}
+        assert found["taps"] == {
+            "frames": 99,
+            "copies": 46,
+            "clocks": [{"capture": str(near), "ahead_ns": 0}, {"capture": str(far), "ahead_ns": 1_003_000_000}],
+            "taps": [
+                {"capture": str(near), "vlans": [], "frames": 47, "copies": 0, "only": 1, "missed": 6, **alike},
+                {"capture": str(far), "vlans": [10], "frames": 52, "copies": 46, "only": 6, "missed": 1, **alike},
+            ],
+        }
+        for name in ("frames", "duration_ns", "packets", "rates", "tcp", "latencies"):
+            assert found["totals"][name] == wanted["totals"][name], name
+        assert "taps" not in wanted
+        for form in ("text", "html"):
+            done = invoke("stats", near, far, "--deduplicate", "--format", form, "--output", tmp_path / f"stats.{form}")
+            assert done.code == 0
+            shown = (tmp_path / f"stats.{form}").read_text()
+            assert "Taps" in shown
+            assert "only it saw" in shown
+
+    def test_one_file_with_two_taps(self, tmp_path: Path) -> None:
+        both = write(tmp_path / "both.pcapng", in_one(*two_taps(recorded(capture("v5-qos")))))
+        done = invoke("inspect", both, "--deduplicate")
+
+        assert done.text == invoke("inspect", capture("v5-qos")).text
+        assert done.err.splitlines() == [
+            "mqttscope: 53 of 106 frames with TCP are copies and were left out",
+            f"mqttscope: tap {both}, no VLAN: 53 frames, 0 that no other tap has, 0 missed",
+            f"mqttscope: tap {both}, VLAN 10: 53 frames, 0 that no other tap has, 0 missed",
+        ]
+        assert "--deduplicate reads each frame once" in invoke("inspect", both).err
+
+    def test_a_capture_of_one_tap_is_what_it_is(self) -> None:
+        done = invoke("inspect", capture("v5-qos"), "--deduplicate")
+
+        assert done.out == invoke("inspect", capture("v5-qos")).out
+        assert done.err == "mqttscope: no copy among 53 frames with TCP: nothing was captured twice\n"
+
+    def test_the_frames_that_were_read_are_written(self, tmp_path: Path) -> None:
+        single, near, far = two_of(tmp_path, loss=0.05, shift_ns=1_003_000_000)
+        target = tmp_path / "joined.pcapng"
+        done = invoke("inspect", near, far, "--deduplicate", "--write", target)
+
+        assert done.code == 0
+        times = [frame.timestamp_ns for frame in recorded(target)]
+        assert times == [frame.timestamp_ns for frame in recorded(single)]
+
+    def test_directions_in_captures_of_their_own_come_in_order(self, tmp_path: Path) -> None:
+        up, down = directions(tmp_path)
+        done = invoke("inspect", up, down, "--deduplicate", "--format", "jsonl")
+        times = [line["timestamp_ns"] for line in done.lines if line["event"] == "packet"]
+
+        assert times == sorted(times)
+        assert "overlaps" not in done.err
+
+    @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+    def test_tshark_dissects_the_frames_of_taps_too(self, tmp_path: Path) -> None:
+        single, near, far = two_of(tmp_path, loss=0.05)
+        done = invoke("inspect", near, far, "--deduplicate", "--via", "tshark", "--format", "jsonl")
+
+        assert [line["type"] for line in done.packets] == [line["type"] for line in inspected(single).packets]
+
+    def test_a_browser_of_lakes_and_interfaces_refuses_it(self) -> None:
+        for given in (("--lake", "lake"), ("-i", "lo")):
+            done = invoke("browse", *given, "--deduplicate")
+            assert (done.code, "--deduplicate is for captures" in done.err) == (2, True)

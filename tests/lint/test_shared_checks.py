@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed
 from mqttscope.lint.examples import client, closes, conversation, framed, make_connect, segments, upgraded
+from mqttscope.lint.rules.practice_payload.content_type_mismatch import _mismatch
 from mqttscope.lint.shared_checks import (
     NOT_OFFERED,
     REFUSAL_OF_3_1_1,
@@ -202,3 +203,10 @@ def test_durations_for_people(nanoseconds: int, text: str) -> None:
 def test_one_and_many() -> None:
     assert count(1, "message") == "1 message"
     assert count(1200, "message") == "1,200 messages"
+
+
+def test_json_that_python_does_not_read_is_no_mismatch() -> None:
+    for payload in (b"9" * 5_000, b"[" * 5_000 + b"]" * 5_000, b"1e999"):
+        assert _mismatch("application/json", payload) == "", payload[:10]
+    for payload in (b"[", b"21.5;22", b"\xff"):
+        assert _mismatch("application/json", payload) == "does not parse as JSON"

@@ -21,6 +21,7 @@ from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
 from mqttscope.report.jsonl import SCHEMA
+from mqttscope.stats.as_json import taps
 from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class IngestOptions:
         READING, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
         help="Setting of the store of captures and lake, such as region=eu-central-1; may be repeated.",
     )  # fmt: skip
+    deduplicate: bool = option(
+        READING, "--deduplicate", is_flag=True,
+        help="The captures are those of several taps: read each frame once, and report what each tap lost. In process.",
+    )  # fmt: skip
     engine: str = option(
         SPARK, "--engine", type=click.Choice(("auto", "local", "spark")), default="auto",
         help="Where to decode; local is this process, without Java. [default: auto, local for less than 256 MiB]",
@@ -82,6 +87,8 @@ class IngestOptions:
                 )
         elif self.single_writer:
             raise click.UsageError("--single-writer is for a lake in a store")
+        if self.deduplicate and (self.engine == "spark" or self.on_spark or self.reads_uris):
+            raise click.UsageError("--deduplicate compares frames in one process, without Spark: --engine local")
         if self.jobs is not None and (self.engine == "spark" or self.on_spark or self.reads_uris):
             raise click.UsageError("--jobs is for what is decoded here; Spark takes --master, such as local[4]")
         if self.engine != "local":
@@ -139,6 +146,7 @@ class IngestRun:
     def __init__(self, given: IngestOptions) -> None:
         self.given = given
         self.options = given.rows.lake()
+        self.options.deduplicate = given.deduplicate
 
     def execute(self) -> int:
         """Ingest and report what was done; returns the exit code."""
@@ -179,7 +187,7 @@ class IngestRun:
             return self.given.engine == "local"
         if self.given.on_spark:
             return False
-        if self.given.in_store or self.given.jobs is not None:
+        if self.given.in_store or self.given.jobs is not None or self.given.deduplicate:
             return True
         return not any(one.is_remote for one in found) and sum(one.size for one in found) < IN_PROCESS_BYTES
 
@@ -238,6 +246,8 @@ class IngestRun:
         warn_errors(lines)
         for said in advice.counted_of_connections(summary.of_connections):
             warn(said)
+        for said in () if summary.done.taps is None else summary.done.taps.told():
+            warn(said)
         unread = unread_sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
@@ -251,7 +261,8 @@ class IngestRun:
             warn(f"{counted(summary.late, 'connection')} that came late {was} judged alone, by no rule of wider scope")
         _warn_each(
             summary.done.overlapping,
-            "overlap{s} in time with an earlier capture and {are} read after it; mergecap joins them",
+            "overlap{s} in time with an earlier capture and {are} read after it; mergecap joins them, "
+            "--deduplicate those of several taps",
         )
 
     def _show(self, summary: Summary, faults: dict[str, str]) -> None:
@@ -290,6 +301,7 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "out_of_order": [text(name) for name in done.out_of_order],
         "overlapping": [text(name) for name in done.overlapping],
         "not_read": not_read(done.skipped),
+        **({} if done.taps is None else {"taps": taps(done.taps)}),
         "of_connections": asdict(summary.of_connections),
         "late_connections": summary.late,
         "rows": summary.rows,

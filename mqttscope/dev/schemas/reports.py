@@ -153,6 +153,15 @@ _TOPIC = record({
 })  # fmt: skip
 
 
+_TAPS = record({
+    "frames": COUNT, "copies": COUNT, "clocks": each(record({"capture": NAME, "ahead_ns": WHOLE})),
+    "taps": each(record({
+        "capture": NAME, "interface": COUNT, "vlans": each(COUNT),
+        **dict.fromkeys(("place", "frames", "copies", "only", "missed"), COUNT),
+    })),
+})  # fmt: skip
+
+
 def statistics() -> Schema:
     """The document of ``stats --format json``."""
     other = record({
@@ -165,7 +174,7 @@ def statistics() -> Schema:
     })  # fmt: skip
     rows = {
         "captures": each(record({"capture": NAME, **_CAPTURE})), "connections": each(_CONNECTION),
-        "clients": each(_CLIENT), "topics": each(_TOPIC),
+        "clients": each(_CLIENT), "topics": each(_TOPIC), "taps": _TAPS,
     }  # fmt: skip
     return record({"schema": VERSION_1, "totals": totals}, rows)
 

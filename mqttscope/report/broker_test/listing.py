@@ -13,6 +13,7 @@ from mqttscope.broker_test.export import SERVER, client_of
 from mqttscope.broker_test.fit import Numbered
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
+from mqttscope.mqtt.wire import counted
 from mqttscope.mutate import Mutation, Verdict, as_json
 from mqttscope.mutate.catalogue import ASSUMED, cited_instead
 from mqttscope.report.findings.json import line
@@ -28,7 +29,7 @@ def write_listing(page: Page, mutations: Iterable[Mutation], sender: str) -> Non
         page.paragraph(f"  {one.description}", indent=2)
         for told, versions in _rows(one, sender).items():
             page.paragraph(f"  {', '.join(versions)}: {told}", indent=4)
-    page.line([f"{count:,} mutations"])
+    page.line([counted(count, "mutation")])
 
 
 def listing_json(one: Mutation, sender: str) -> dict[str, Any]:
@@ -51,11 +52,11 @@ def _rows(one: Mutation, sender: str) -> dict[str, list[str]]:
     """What is to be said of a mutation, with the versions that it holds for."""
     rows: dict[str, list[str]] = {}
     for version in one.versions:
-        rows.setdefault(_said(one, version, sender), []).append(version.text)
+        rows.setdefault(said(one, version, sender), []).append(version.text)
     return rows
 
 
-def _said(one: Mutation, version: ProtocolVersion, sender: str) -> str:
+def said(one: Mutation, version: ProtocolVersion, sender: str) -> str:
     """What a mutation breaks in a version and what is demanded then: ``breaks MQTT-3.3.1-4; close with 0x81``."""
     verdict = one.verdict(version, sender)
     reaction = one.reaction_in(version, sender)
@@ -107,7 +108,7 @@ class WrittenCase:
 def comment(row: WrittenCase) -> str:
     """What the first frame of a connection says of it."""
     case = row.numbered.case
-    told = _said(case.mutation, case.version, case.flow.sender)
+    told = said(case.mutation, case.version, case.flow.sender)
     return f"{case.mutation.name} (case {row.numbered.number}): {case.version.text}: {told}"
 
 

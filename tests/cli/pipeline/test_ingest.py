@@ -24,6 +24,7 @@ from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from tests.bench.generate import generate
+from tests.capture.doubled import recorded, two_taps, write
 from tests.cli.running import capture, command, environment, invoke
 from tests.lake.fleet import segments, written
 from tests.net.octets import frame, gtp, ip4
@@ -498,3 +499,33 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     assert (child.returncode, err.decode()) == (130, f"mqttscope: stopped: {lake} is unchanged\n")
     assert tables(lake) == before
     assert read_manifest(lake).generation == 1
+
+
+def test_captures_of_several_taps_make_the_lake_of_one(tmp_path: Path) -> None:
+    frames = recorded(capture("planted-violations"))
+    one, other = two_taps(frames, loss=0.05, shift_ns=1_003_000_000)
+    paths = write(tmp_path / "near.pcapng", one), write(tmp_path / "far.pcapng", other)
+    given = ("--engine", "local", "--format", "json", *KEPT)
+    single = json.loads(
+        invoke("pipeline", "ingest", capture("planted-violations"), "--lake", tmp_path / "a", *given).out
+    )
+    for jobs in ("1", "2"):
+        lake = tmp_path / f"lake-{jobs}"
+        done = invoke("pipeline", "ingest", *paths, "--lake", lake, "--deduplicate", "--jobs", jobs, *given)
+        found = json.loads(done.out)
+
+        assert (done.code, found["overlapping"]) == (0, [])
+        for name in ("rows", "open_rows", "sums", "findings", "of_connections", "open_connections"):
+            assert found[name] == single[name], name
+        assert [tap["missed"] > 0 for tap in found["taps"]["taps"]] == [True, True]
+        assert "frames with TCP are copies and were left out" in done.err
+    again = invoke("pipeline", "ingest", capture("v5-qos"), "--lake", tmp_path / "lake-1", *given)
+    assert again.code == 3
+    assert "--deduplicate was on and is off" in again.err
+
+
+def test_spark_does_not_compare_frames(tmp_path: Path) -> None:
+    for given in (("--engine", "spark"), ("--master", "local[1]"), ("--split-size", "1m")):
+        done = invoke("pipeline", "ingest", capture("v5-qos"), "--lake", tmp_path / "lake", "--deduplicate", *given)
+        assert done.code == 2
+        assert "--deduplicate compares frames in one process, without Spark" in done.err

@@ -141,7 +141,7 @@ class AssignedClientIdNotUnique(Rule):
         if one is None or how is None:
             return None
         same_user = bool(connect.user_name) and one.user_name == connect.user_name
-        doubtful = same_user or one.capture != at.event.capture
+        doubtful = same_user or at.is_apart(one.capture)
         return self.report(
             "properties.assigned_client_identifier",
             f"CONNACK assigns Client Identifier {assigned!r}, which {how}",

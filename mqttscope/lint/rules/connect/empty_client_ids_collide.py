@@ -148,7 +148,7 @@ class EmptyClientIdsCollide(Rule):
         chain: Chain = at.memory(self)
         chain.number = chain.number + 1 if chain.by == at.key else 1
         chain.by = key
-        sure = (told is not None or chain.number >= OFTEN) and own.capture == other.capture
+        sure = (told is not None or chain.number >= OFTEN) and not at.is_apart(own.capture, other.capture)
         return self.report(
             "",
             f"the server closed {at.connection.client} when {other.client} connected; both gave an empty Client "

@@ -139,7 +139,7 @@ class ExpiredMessageDelivered(Rule):
         tolerance = float(self.set["tolerance"])
         over_ns = 0
         for one in found.candidates:
-            if one.expiry is None or one.crowded or one.resent or one.capture != at.event.capture:
+            if one.expiry is None or one.crowded or one.resent or at.is_apart(one.capture):
                 return None
             over_ns = max(over_ns, one.timestamp_ns + round((one.expiry + tolerance) * SECOND_NS))
             if one.qos == 2:

@@ -268,4 +268,4 @@ class MessageExpiryNotDecremented(BrokerRule):
         )
 
     def _doubt(self, got: int | None, best: Published, at: RuleContext) -> dict[str, Any]:
-        return self.doubt(at, doubtful=got != best.expiry or best.capture != at.event.capture)
+        return self.doubt(at, doubtful=got != best.expiry or at.is_apart(best.capture))

@@ -153,7 +153,7 @@ class RetainFlagNotPropagated(Rule):
         if topic is None or live is None or packet.retain or packet.dup or packet.missing:
             return None
         window_ns = round(float(self.set["window"]) * SECOND_NS)
-        if at.timestamp_ns - live.timestamp_ns > window_ns or live.capture != at.event.capture:
+        if at.timestamp_ns - live.timestamp_ns > window_ns or at.is_apart(live.capture):
             return None
         match = at.history.subscriptions.match(topic)
         if not match.known or not match.subscriptions or match.ended or match.replaces or topic[0] == "$":

@@ -295,7 +295,7 @@ class RetainedNotCleared(BrokerRule):
         if store.waits_behind_a_hole(at):
             return None
         own = found.before is not None and found.before.client == found.client
-        doubtful = not own or found.capture != at.event.capture or not store.witnessed(found.timestamp_ns)
+        doubtful = not own or at.is_apart(found.capture) or not store.witnessed(found.timestamp_ns)
         waited = (at.timestamp_ns - found.timestamp_ns) / SECOND_NS
         return self.report(
             "retain",

@@ -196,7 +196,7 @@ class RetainedNotStored(WaitingRule):
         kept = None if topic is None or at.from_client else store.kept.get(topic)
         if topic is None or kept is None or kept.before is None or packet.dup or packet.missing or kept.proven:
             return None
-        if zlib.crc32(packet.payload) != kept.before or not kept.accepted_ns or kept.capture != at.event.capture:
+        if zlib.crc32(packet.payload) != kept.before or not kept.accepted_ns or at.is_apart(kept.capture):
             return None
         if store.hides(topic) or not store.witnessed(kept.timestamp_ns) or kept.until_ns <= at.timestamp_ns:
             return None

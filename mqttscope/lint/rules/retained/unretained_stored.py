@@ -142,7 +142,7 @@ class UnretainedStored(Rule):
         if topic is None or held is None or packet.dup or packet.missing or not packet.payload or topic[0] == "$":
             return None
         checksum = zlib.crc32(packet.payload)
-        if checksum == held.checksum or held.capture != at.event.capture or store.hides(topic):
+        if checksum == held.checksum or at.is_apart(held.capture) or store.hides(topic):
             return None
         found = store.plain(topic, checksum, held.timestamp_ns, at)
         asked = askers(topic, at)

@@ -207,7 +207,7 @@ class SessionLost(Rule):
                 "session_present",
                 f"{told}, since it was taken over from an open connection, but CONNACK says Session Present 0",
                 related=related,
-                **doubted(apart=model.capture != at.event.capture),
+                **doubted(apart=at.is_apart(model.capture)),
             )
         until = model.kept_until()
         if until is None or not model.kept_seconds or at.timestamp_ns + until[1] >= until[0]:

@@ -138,5 +138,5 @@ class SessionOutlivedExpiry(Rule):
             "session_present",
             f"session of {at.client_name!r} {how}, and is resumed",
             related=() if model.connack is None else (model.connack,),
-            **doubted(apart=model.capture != at.event.capture),
+            **doubted(apart=at.is_apart(model.capture)),
         )

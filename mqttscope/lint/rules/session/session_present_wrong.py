@@ -188,7 +188,7 @@ class SessionPresentWrong(Rule):
         severity: Severity | None = None,
         confidence: Confidence | None = None,
     ) -> Report:
-        if model.capture != at.event.capture and severity is None:
+        if at.is_apart(model.capture) and severity is None:
             # The captures may be of different servers with one address.
             severity, confidence = Severity.WARNING, Confidence.HEURISTIC
         statements = None if present or at.version is V5 else ("MQTT-3.2.2-2", "MQTT-3.1.2-4")

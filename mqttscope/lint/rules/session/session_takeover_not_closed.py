@@ -195,7 +195,7 @@ class SessionTakeoverNotClosed(Rule):
             at.ask(self, event.timestamp_ns)
             return None
         waited = (event.timestamp_ns - one.taken_ns) / SECOND_NS
-        apart = one.taken_in != event.capture
+        apart = at.is_apart(one.taken_in)
         return self.report(
             "",
             f"Client Identifier {at.client_name!r} has two live connections: {connection.client}, and {one.taken_by} "

@@ -336,7 +336,7 @@ class WillNotPublished(Rule):
     def _judge(self, topic: str, one: Awaited, at: RuleContext) -> Report | None:
         wills = at.model(Wills)
         will = wills.of(one.key)
-        if will is None or will.phase != DUE or will.capture != at.event.capture or at.key in will.copies:
+        if will is None or will.phase != DUE or at.is_apart(will.capture) or at.key in will.copies:
             return None
         history = at.history
         table = history.subscriptions

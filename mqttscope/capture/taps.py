@@ -1,0 +1,289 @@
+"""Captures of several taps as one: their frames in the order of time, on one clock, each frame once.
+
+`open_taps` stands where `open_capture` does.  Captures are read at the same time, and each is opened when the others
+have come to its first frame, so that rotated sets of two taps need few open files.
+
+Clocks of two machines differ.  Where two captures hold equal segments, the difference is measured before anything is
+read, and taken off the times of the later capture: otherwise an answer would come before what it answers wherever one
+tap lost the one and another tap the other.  What a segment needs from one tap to the other does not count: it takes as
+long in both directions, and the difference of the clocks has another sign in each.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import BinaryIO, Final, cast
+
+from mqttscope.capture.files import STDIN, Part, find_captures, open_capture
+from mqttscope.capture.read import NO_FRAME
+from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.duplicates import Deduplication, Identity, Tap, identity_of
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from mqttscope.net.segment import FIN, SYN, ports
+
+MAX_SKEW_NS: Final = 3_600_000_000_000 + 60_000_000_000
+"""Clocks differ by no more than this: an hour, as where one does not know summer time, and a minute."""
+HEAD_SEGMENTS: Final = 1_000
+"""So many segments of a capture, the first ones, are looked for in the captures before it."""
+ENOUGH: Final = 50
+"""So many equal segments measure a difference of clocks."""
+LEAST: Final = 3
+"""Fewer of them measure nothing."""
+MAX_NAMED: Final = 5
+"""Taps that are named in sentences; further ones are counted."""
+SHOWN_NS: Final = 1_000_000
+"""Smaller corrections of times are not worth a word: frames need as much from one tap to the other."""
+MAX_COMPARED: Final = 4
+"""With so many captures before it a capture is compared, the latest ones."""
+
+_Item = Frame | CaptureNotice
+_Open = Callable[[str], Iterator[_Item]]
+
+
+@dataclass(slots=True)
+class Source:
+    """One capture."""
+
+    name: str
+    first_ns: float = NO_FRAME
+    """Time of its first frame, on the common clock; `NO_FRAME` where it is not known before it is read."""
+    ahead_ns: int = 0
+    """So much its clock is ahead of the common one, which is that of the first capture that was named."""
+    like: str = ""
+    """A capture that its clock was compared with, directly or not; empty where nothing was measured."""
+
+
+@dataclass(slots=True)
+class Taps:
+    """What is known of the taps of a run, once all frames have come."""
+
+    deduplication: Deduplication = field(default_factory=Deduplication)
+    sources: list[Source] = field(default_factory=list)
+    """The captures, in the order of their first frames."""
+
+    def named(self) -> list[tuple[str, Tap]]:
+        """The taps, each with what tells it apart from the others."""
+        taps = self.deduplication.taps()
+        return [(_name(one, [other for other in taps if other.capture == one.capture]), one) for one in taps]
+
+    def told(self) -> Iterator[str]:
+        """What each tap has captured, and what it lost, in sentences."""
+        for one in self.corrected():
+            words = "ahead of" if one.ahead_ns > 0 else "behind"
+            yield (
+                f"the clock of {utf8(one.name)} is {abs(one.ahead_ns) / 1e9:,.3f} s {words} that of"
+                f" {utf8(self._first(one))}: its times are corrected"
+            )
+        found, named = self.deduplication, self.named()
+        if not found.copies:
+            yield f"no copy among {counted(found.frames, 'frame')} with TCP: nothing was captured twice"
+            return
+        are = "is a copy and was" if found.copies == 1 else "are copies and were"
+        yield f"{found.copies:,} of {counted(found.frames, 'frame')} with TCP {are} left out"
+        for name, tap in named[:MAX_NAMED]:
+            yield (
+                f"tap {name}: {counted(tap.frames, 'frame')}, {tap.only:,} that no other tap has, {tap.missed:,} missed"
+            )
+        if len(named) > MAX_NAMED:
+            yield f"further taps: {len(named) - MAX_NAMED:,}"
+        if found.forgotten:
+            frames = counted(found.forgotten, "frame")
+            yield f"limit: {frames} could not be compared with all others, so that copies may be left"
+
+    def _first(self, source: Source) -> str:
+        """The capture whose clock is that of another."""
+        return next(one.name for one in self.sources if one.like == source.like and not one.ahead_ns)
+
+    def corrected(self) -> list[Source]:
+        """The captures whose times were corrected by so much that it shows."""
+        return [one for one in self.sources if one.like and abs(one.ahead_ns) >= SHOWN_NS]
+
+
+def _name(tap: Tap, others: list[Tap]) -> str:
+    """What tells a tap apart from the others of its capture."""
+    parts = [utf8(tap.capture)]
+    if any(one.interface != tap.interface for one in others):
+        parts.append(f"interface {tap.interface}")
+    if any(one.encapsulation != tap.encapsulation for one in others):
+        parts += [f"VLAN {one}" for one in tap.vlans]
+        if len(tap.encapsulation) > 2 * len(tap.vlans):
+            parts.append("in a tunnel")
+        elif not tap.vlans:
+            parts.append("no VLAN")
+    if any(one.place for one in others):
+        parts.append(f"place {tap.place + 1}")
+    return ", ".join(parts)
+
+
+def open_taps(
+    sources: Sequence[str],
+    taps: Taps,
+    *,
+    stdin: BinaryIO | None = None,
+    parts: Mapping[str, Part] | None = None,
+    seen: Callable[[int], object] | None = None,
+) -> Iterator[_Item]:
+    """Frames of all captures that ``sources`` stand for, by time, each once; what is found out is in ``taps``.
+
+    The rest is as in `open_capture`.
+    """
+    return taps.deduplication.unique(_by_time(sources, taps, stdin, parts, seen))
+
+
+def _by_time(
+    sources: Sequence[str],
+    taps: Taps,
+    stdin: BinaryIO | None,
+    parts: Mapping[str, Part] | None,
+    seen: Callable[[int], object] | None,
+) -> Iterator[_Item]:
+    def opened(name: str, *, counted: bool = True) -> Iterator[_Item]:
+        return open_capture([name], stdin=stdin, parts=parts, seen=seen if counted else None)
+
+    def looked_at(name: str) -> Iterator[_Item]:
+        return opened(name, counted=False)
+
+    captures: list[Source] = []
+    for found in find_captures([one for one in sources if one != STDIN]):
+        if isinstance(found, CaptureError):
+            yield found
+        else:
+            captures.append(Source(found))
+    captures += [Source(STDIN)] * (STDIN in sources)
+    if len(captures) > 1:
+        measure(captures, looked_at)
+    captures.sort(key=lambda one: one.first_ns)
+    taps.sources = list(captures)
+    waiting = captures[::-1]
+    ready: list[tuple[int, int, Frame, Iterator[_Item], int]] = []
+    number = 0
+    while waiting or ready:
+        if waiting and (not ready or waiting[-1].first_ns <= ready[0][0]):
+            source = waiting.pop()
+            items, ahead_ns = opened(source.name), source.ahead_ns
+            number += 1
+            place = number
+        else:
+            _, place, frame, items, ahead_ns = heappop(ready)
+            yield frame
+        for item in items:
+            if type(item) is Frame:
+                item.timestamp_ns -= ahead_ns
+                heappush(ready, (item.timestamp_ns, place, item, items, ahead_ns))
+                break
+            yield item
+
+
+def measure(captures: list[Source], opened: _Open) -> None:
+    """Find the first times of captures and the differences of their clocks; those that can be read once are left."""
+    again = [one for one in captures if _is_regular(one.name)]
+    for one in again:
+        one.first_ns = _first_ns(opened(one.name))
+    named = again.copy()
+    again.sort(key=lambda one: one.first_ns)
+    ends: dict[str, int] = {}
+    for at, one in enumerate(again):
+        before = again[:at][: -MAX_COMPARED - 1 : -1]
+        head = _head(opened(one.name)) if before else {}
+        if len(head) < LEAST:
+            continue
+        begin, end = min(head.values()) - MAX_SKEW_NS, max(head.values()) + MAX_SKEW_NS
+        for other in before:
+            if ends.get(other.name, end) < begin:
+                continue
+            found = _differences(opened(other.name), head, begin, end, ends, other.name)
+            ahead_ns = _ahead(found)
+            if ahead_ns is not None:
+                one.ahead_ns, one.like = other.ahead_ns + ahead_ns, other.like or other.name
+                other.like = one.like
+                break
+    zero: dict[str, int] = {}
+    for one in named:
+        if one.like:
+            one.ahead_ns -= zero.setdefault(one.like, one.ahead_ns)
+            one.first_ns -= one.ahead_ns
+
+
+def _is_regular(name: str) -> bool:
+    try:
+        return name != STDIN and stat.S_ISREG(os.stat(name).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _first_ns(items: Iterator[_Item]) -> float:
+    with closing(cast("_Closing", items)):
+        return next((item.timestamp_ns for item in items if type(item) is Frame), NO_FRAME)
+
+
+def _head(items: Iterator[_Item]) -> dict[Identity, int]:
+    """The times of the first segments of a capture that say which ones they are: they came once, and hold something."""
+    found: dict[Identity, int] = {}
+    often: set[Identity] = set()
+    with closing(cast("_Closing", items)):
+        for item in items:
+            identity = identity_of(item) if type(item) is Frame else None
+            if identity is None or type(item) is not Frame or not _is_telling(identity):
+                continue
+            if identity in found:
+                often.add(identity)
+            found.setdefault(identity, item.timestamp_ns)
+            if len(found) >= HEAD_SEGMENTS:
+                break
+    return {identity: time for identity, time in found.items() if identity not in often}
+
+
+def _is_telling(identity: Identity) -> bool:
+    """Whether hardly any other segment is equal: it has a payload or an identification, or begins or ends a flow."""
+    return len(identity[0]) in (12, 36) and bool(identity[5] or identity[3] & (SYN | FIN) or identity[8])
+
+
+def _differences(
+    items: Iterator[_Item], head: Mapping[Identity, int], begin: int, end: int, ends: dict[str, int], name: str
+) -> tuple[list[int], list[int]]:
+    """By how much the times of equal segments are later in ``head``, by direction: to the lower port, and from it."""
+    found: tuple[list[int], list[int]] = ([], [])
+    met: set[Identity] = set()
+    latest = begin
+    with closing(cast("_Closing", items)):
+        for item in items:
+            if type(item) is not Frame:
+                continue
+            now = item.timestamp_ns
+            latest = max(latest, now)
+            if now > end:
+                return found
+            identity = identity_of(item) if now >= begin else None
+            if identity is None or identity in met:
+                continue
+            time = head.get(identity)
+            if time is None:
+                continue
+            met.add(identity)
+            source, destination = ports(identity[0])
+            found[source < destination].append(time - now)
+            if len(met) >= ENOUGH and all(found):
+                return found
+    ends[name] = latest
+    return found
+
+
+def _ahead(found: tuple[list[int], list[int]]) -> int | None:
+    """The difference of two clocks, from the differences of times in both directions, or in one."""
+    if sum(map(len, found)) < LEAST:
+        return None
+    middle = [sorted(one)[len(one) // 2] for one in found if one]
+    return sum(middle) // len(middle)
+
+
+class _Closing(Iterator[_Item]):
+    """What `open_capture` gives is a generator: its file is closed with it."""
+
+    def close(self) -> None:
+        """Close the file."""

@@ -1,0 +1,446 @@
+"""Frames that more than one tap has captured: each is read once, and what each tap lost is counted.
+
+A *tap* is a place where frames are captured: a capture, an interface, a VLAN, and where these are the same, another
+pair of link-layer addresses or another TTL, as on both sides of a router.  Taps of one connection show equal segments.
+`Deduplication.take` says of each frame whether it is read: a segment passes as often as the tap that showed it most
+often has shown it.  So what one tap lost comes from another, and what was sent twice passes twice.
+
+Equal are segments with the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification
+of IP (RFC 791).  A sender that repeats a segment mostly gives it another identification or time stamp; where it does
+not, it is the same tap that shows it again.  A tap that captures each frame twice, as a mirror port of both directions
+does, shows it again sooner than anybody sends anything again.
+
+Not compared is what changes on the way: tags, link-layer addresses, TTL, traffic class, checksums, and other options
+of TCP.  Frames without TCP pass.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+from mqttscope.net.flow_identity import COPY_NS, TAP_NS, time_stamp
+from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.links import LINKS
+from mqttscope.net.segment import ACK, Fragment, NotSegment, Segment, direction_key, plain_key, ports, reverse_key
+
+WINDOW_NS: Final = 1_000_000_000
+"""Copies come within this time.  It is shorter than the first time-out after which TCP sends again (RFC 6298)."""
+MAX_RECENT: Final = 500_000
+"""Segments that are remembered to recognise their copies."""
+MAX_DIRECTIONS: Final = 200_000
+"""Directions of flows of which it is remembered which taps show them."""
+MAX_PLACES: Final = 16
+"""Places that are told apart in one direction of a flow; all further ones are one."""
+
+_ETHERNET: Final = 1
+_COOKED: Final = 113
+_COOKED_2: Final = 276
+_TCP: Final = 6
+_TAG: Final = 0x1000
+"""The words of an encapsulation below this are identifiers of VLANs."""
+
+T = TypeVar("T")
+Identity = tuple[bytes, int, int, int, int, int, int, int, int]
+"""What two copies of a segment have in common."""
+
+
+class Tap:
+    """What one tap has shown of the connections that others have shown too."""
+
+    def __init__(self, capture: str, interface: int, encapsulation: bytes, place: int) -> None:
+        self.capture: Final = capture
+        self.interface: Final = interface
+        """Number of the interface: of the pcapng section, or of the host where the link layer names it (SLL2)."""
+        self.encapsulation: Final = encapsulation
+        """Tags and tunnels, as direction keys have them (`net.segment.direction_key`)."""
+        self.place: Final = place
+        """From 0: which one it is of those that are otherwise the same, in the order in which frames pass them."""
+        self.frames = 0
+        """Frames with TCP that it has captured."""
+        self.copies = 0
+        """Those of them that were left out, since another tap, or it, had shown them before."""
+        self.only = 0
+        """Those of them that no other tap has."""
+        self.missed = 0
+        """Frames that it has not, and others have: between the first and the last one that it has of a direction."""
+
+    @property
+    def vlans(self) -> list[int]:
+        """Identifiers of VLANs around its frames, the outer one first."""
+        words = [int.from_bytes(self.encapsulation[at : at + 2], "big") for at in range(0, len(self.encapsulation), 2)]
+        found: list[int] = []
+        for word in words:
+            if word >= _TAG:
+                break  # a tunnel, whose identifier may look like a tag
+            found.append(word)
+        return found
+
+
+class _Span:
+    """The time in which an interface has captured."""
+
+    def __init__(self, timestamp_ns: int) -> None:
+        self.first_ns = timestamp_ns
+        self.last_ns = timestamp_ns
+
+
+class _View:
+    """One direction of a flow as one tap shows it."""
+
+    def __init__(self, capture: str, interface: int, encapsulation: bytes, span: _Span) -> None:
+        self.capture: Final = capture
+        self.interface: Final = interface
+        self.encapsulation: Final = encapsulation
+        self.span: Final = span
+        self.places: list[_Place] = []
+        self.only = 0
+        self.missed = 0
+        self.shared = False
+        """It has shown a segment that another view has shown."""
+        self.last_ns = span.last_ns
+        self.later: dict[_View | None, int] = {}
+        """What it has not shown since its last frame, by the only view that did: lost if it shows anything later."""
+
+
+class _Place:
+    """Frames of one view that have come the same way: with the same link-layer addresses and the same TTL.
+
+    Another way is another tap only where both have shown the same segment; else the path has changed.
+    """
+
+    def __init__(self, number: int, addresses: bytes, hops: int, view: _View) -> None:
+        self.number: Final = number
+        """In the order in which the places of a direction appeared."""
+        self.addresses: Final = addresses
+        self.hops: Final = hops
+        self.view = view
+        self.frames = 0
+        self.copies = 0
+        view.places.append(self)
+
+
+class _Direction:
+    """One direction of a flow."""
+
+    def __init__(self, key: bytes, order: dict[bytes, int]) -> None:
+        self.key: Final = key
+        self.order: Final = order
+        """Pairs of link-layer addresses of both directions, numbered as they appeared."""
+        self.views: list[_View] = []
+        self.places: dict[tuple[str, int, bytes, bytes, int], _Place] = {}
+        self.identification = 0
+        """Of the latest segment that was new."""
+        self.same_identification = False
+        """Different segments have had the same one, so that it says nothing."""
+
+
+class _Recent:
+    """A segment that may come again."""
+
+    def __init__(self, identity: Identity, direction: _Direction, timestamp_ns: int) -> None:
+        self.identity: Final = identity
+        self.direction: Final = direction
+        self.timestamp_ns: Final = timestamp_ns
+        self.passed = 1
+        """How often it was read."""
+        self.shown: dict[_View, int] = {}
+        """How often each view has shown it."""
+        self.places: dict[_View, _Place] = {}
+        """Where."""
+        self.settled = False
+
+
+class Deduplication:
+    """Recognises copies among the frames of a run, in the order of their times."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+        """Frames with TCP so far."""
+        self.copies = 0
+        """Those of them that were left out."""
+        self.forgotten = 0
+        """Segments that were forgotten early, and directions, since a limit was hit."""
+        self._recent: dict[Identity, _Recent] = {}
+        self._queue: deque[_Recent] = deque()
+        self._directions: dict[bytes, _Direction] = {}
+        self._spans: dict[tuple[str, int], _Span] = {}
+        self._taps: dict[tuple[str, int, bytes, int], Tap] = {}
+        self._same: dict[bytes, bytes] = {}
+        """Encapsulations under which equal segments were captured, each with the one that stands for all of them."""
+
+    def unique(self, frames: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
+        """The frames that are no copies, and all notices."""
+        for frame in frames:
+            if type(frame) is not Frame or self.take(frame):
+                yield frame
+
+    def under_one_key(self, items: Iterable[T]) -> Iterator[T]:
+        """Pass everything on; segments that several taps show under different tags get those of one of the taps.
+
+        So a flow has one key, whichever tap shows its segments.
+        """
+        same = self._same
+        for item in items:
+            if same and isinstance(item, Segment):
+                plain = plain_key(item.key)
+                one = same.get(item.key[len(plain) : -1])
+                if one is not None:
+                    item.key = direction_key(plain[:-4], plain[-4:], one)
+            yield item
+
+    def take(self, frame: Frame) -> bool:
+        """Whether to read a frame: it is no copy of one before."""
+        found = segment_of(frame)
+        if isinstance(found, NotSegment):
+            return True
+        self.frames += 1
+        now = frame.timestamp_ns
+        self._expire(now)
+        identification, hops = _of_ip(frame, found)
+        identity = identify(found, identification)
+        direction = self._direction(identity[0] if isinstance(found, Segment) else _addresses(found))
+        place = self._place(direction, frame, found, hops)
+        place.frames += 1
+        recent = self._recent.get(identity)
+        if recent is not None and abs(now - recent.timestamp_ns) >= WINDOW_NS:
+            self._settle(recent)
+            recent = None
+        if recent is None:
+            if identification:
+                direction.same_identification |= identification == direction.identification
+                direction.identification = identification
+            recent = self._recent[identity] = _Recent(identity, direction, now)
+            self._queue.append(recent)
+            recent.shown[place.view], recent.places[place.view] = 1, place
+            place.view.last_ns = max(place.view.last_ns, now)
+            return True
+        if recent.places.setdefault(place.view, place) is not place:
+            _tell_apart(direction, recent, place)
+        view = place.view
+        view.last_ns = max(view.last_ns, now)
+        shown = recent.shown.get(view, 0)
+        if shown:
+            proves = identification and not direction.same_identification
+            if 0 <= now - recent.timestamp_ns <= (COPY_NS if proves else TAP_NS):
+                return self._leave_out(place)
+        else:
+            view.shared = True
+            for other in recent.shown:
+                other.shared = True
+                if other.encapsulation != view.encapsulation:
+                    self._unite(other.encapsulation, view.encapsulation)
+        recent.shown[view] = shown + 1
+        if shown < recent.passed:
+            return self._leave_out(place)
+        recent.passed += 1
+        return True
+
+    def taps(self) -> list[Tap]:
+        """The taps that have shown the same connections, in the order in which they began; once all frames came."""
+        while self._queue:
+            self._settle(self._queue.popleft())
+        for direction in self._directions.values():
+            self._sum_up(direction)
+        self._directions.clear()
+        began = {where: at for at, where in enumerate(self._spans)}
+        return [self._taps[key] for key in sorted(self._taps, key=lambda key: (began[key[:2]], *key[2:]))]
+
+    def _unite(self, one: bytes, other: bytes) -> None:
+        """Two taps show the same under different tags."""
+        first, second = self._same.get(one, one), self._same.get(other, other)
+        if first != second:
+            self._same.update({known: first for known, root in self._same.items() if root == second})
+            self._same[second] = first
+
+    def _leave_out(self, place: _Place) -> bool:
+        place.copies += 1
+        self.copies += 1
+        return False
+
+    def _expire(self, now: int) -> None:
+        queue = self._queue
+        while queue and (abs(now - queue[0].timestamp_ns) >= WINDOW_NS or len(queue) >= MAX_RECENT):
+            if abs(now - queue[0].timestamp_ns) < WINDOW_NS:
+                self.forgotten += 1
+            self._settle(queue.popleft())
+
+    def _direction(self, key: bytes) -> _Direction:
+        known = self._directions.get(key)
+        if known is not None:
+            return known
+        if len(self._directions) >= MAX_DIRECTIONS:
+            self.forgotten += 1
+            self._sum_up(self._directions.pop(next(iter(self._directions))))
+        other = self._directions.get(_opposite(key))
+        made = self._directions[key] = _Direction(key, {} if other is None else other.order)
+        return made
+
+    def _settle(self, recent: _Recent) -> None:
+        """No copies of a segment are expected any more: count who has not shown it."""
+        if recent.settled:
+            return
+        recent.settled = True
+        if self._recent.get(recent.identity) is recent:
+            del self._recent[recent.identity]
+        views = recent.direction.views
+        if len(views) < 2:
+            return
+        alone = next(iter(recent.shown)) if len(recent.shown) == 1 else None
+        for view in views:
+            lacks = recent.passed - recent.shown.get(view, 0)
+            if lacks <= 0 or recent.timestamp_ns < view.span.first_ns:
+                continue
+            view.later[alone] = view.later.get(alone, 0) + lacks
+            # What one view alone has shown counts once, however many others lack it.
+            alone = None
+        for view in views:
+            if view.later and recent.timestamp_ns <= min(view.last_ns + WINDOW_NS, view.span.last_ns):
+                for only, lost in view.later.items():
+                    view.missed += lost
+                    if only is not None:
+                        only.only += lost
+                view.later.clear()
+
+    def _place(self, direction: _Direction, frame: Frame, found: Segment | Fragment, hops: int) -> _Place:
+        """Where a frame of a direction was captured."""
+        data, interface = frame.data, frame.interface
+        addresses = b""
+        if frame.link_type == _ETHERNET:
+            one, other = data[:6], data[6:12]
+            addresses = one + other if one < other else other + one  # the same in both directions
+        elif frame.link_type == _COOKED:
+            addresses = data[:2] + data[6:14]
+        elif frame.link_type == _COOKED_2:
+            interface = int.from_bytes(data[4:8], "big")
+        encapsulation = found.encapsulation if isinstance(found, Fragment) else found.key[len(direction.key) : -1]
+        span = self._spans.get((frame.capture, interface))
+        if span is None:
+            span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns)
+        elif frame.timestamp_ns > span.last_ns:
+            span.last_ns = frame.timestamp_ns
+        where = (frame.capture, interface, encapsulation, addresses, hops)
+        known = direction.places.get(where)
+        if known is not None:
+            return known
+        if len(direction.places) >= MAX_PLACES:
+            self.forgotten += 1
+            return next(reversed(direction.places.values()))
+        direction.order.setdefault(addresses, len(direction.order))
+        view = next((one for one in direction.views if _named(one) == where[:3]), None)
+        if view is None:
+            view = _View(frame.capture, interface, encapsulation, span)
+            direction.views.append(view)
+        made = direction.places[where] = _Place(len(direction.places), addresses, hops, view)
+        return made
+
+    def _sum_up(self, direction: _Direction) -> None:
+        """Add what the views of a direction have shown to their taps."""
+        outward = _is_outward(direction.key)
+        shared = [view for view in direction.views if view.shared]
+        # What has the same addresses has a higher TTL where it is nearer to the sender.
+        shared.sort(key=lambda one: _distance(direction, one, outward))
+        places: dict[tuple[str, int, bytes], int] = {}
+        for view in shared:
+            named = _named(view)
+            place = places.get(named, 0)
+            places[named] = place + 1
+            tap = self._taps.get((*named, place))
+            if tap is None:
+                tap = self._taps[(*named, place)] = Tap(*named, place)
+            tap.frames += sum(one.frames for one in view.places)
+            tap.copies += sum(one.copies for one in view.places)
+            tap.only += view.only
+            tap.missed += view.missed
+
+
+def _named(view: _View) -> tuple[str, int, bytes]:
+    """What a tap is named by."""
+    return view.capture, view.interface, view.encapsulation
+
+
+def _distance(direction: _Direction, view: _View, outward: bool) -> tuple[int, int]:
+    """How far a view is from the client, as far as one of them is farther than another."""
+    first = view.places[0]
+    return direction.order[first.addresses], -first.hops if outward else first.hops
+
+
+def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
+    """A segment was shown in two places that were taken for one tap: the one that appeared later is another."""
+    view = place.view
+    other = recent.places[view]
+    later = place if place.number > other.number else other
+    own = next((one for one in direction.views if _named(one) == _named(view) and one not in recent.places), None)
+    if own is None:
+        own = _View(view.capture, view.interface, view.encapsulation, view.span)
+        direction.views.append(own)
+    view.places.remove(later)
+    own.places.append(later)
+    later.view = own
+    recent.places[own] = later
+    if later is other:
+        recent.places[view] = place
+        recent.shown[own] = recent.shown.pop(view)
+
+
+def identify(found: Segment | Fragment, identification: int) -> Identity:
+    """What all copies of a segment, or of an IP fragment of one, have in common.
+
+    ``identification`` is that of its IP header, 0 where there is none.
+    """
+    if isinstance(found, Fragment):
+        datagram = found.key[: len(found.key) - len(found.encapsulation)]
+        return (
+            datagram, found.offset, int(found.more), found.protocol, 0, len(found.data) + found.missing,
+            hash(found.data), 0, 0,
+        )  # fmt: skip
+    return (
+        plain_key(found.key),
+        found.sequence,
+        found.acknowledgment if found.flags & ACK else 0,
+        found.flags,
+        found.window,
+        len(found.payload) + found.missing,
+        hash(found.payload),
+        time_stamp(found.options),
+        identification,
+    )
+
+
+def identity_of(frame: Frame) -> Identity | None:
+    """What all copies of a frame have in common; ``None`` where it holds no TCP."""
+    found = segment_of(frame)
+    return None if isinstance(found, NotSegment) else identify(found, _of_ip(frame, found)[0])
+
+
+def _of_ip(frame: Frame, found: Segment | Fragment) -> tuple[int, int]:
+    """Identification and TTL (hop limit) of the outer IP header; the first is 0 unless that is the one of TCP."""
+    data = frame.data
+    link = LINKS.get(frame.link_type)
+    located = None if link is None else link(data, 0, len(data), max(len(data), frame.original_length))
+    if located is None or isinstance(located, NotSegment):
+        return 0, 0
+    version, at, _, _ = located
+    if version == 6:
+        return 0, data[at + 7]
+    direct = data[at + 9] == _TCP and type(found) is Segment
+    return data[at + 4] << 8 | data[at + 5] if direct else 0, data[at + 8]
+
+
+def _addresses(fragment: Fragment) -> bytes:
+    return fragment.source + fragment.destination
+
+
+def _opposite(key: bytes) -> bytes:
+    """The key of the other direction; of a datagram in fragments, whose key has no ports, there is none."""
+    return reverse_key(key) if len(key) in (12, 36) else b""
+
+
+def _is_outward(key: bytes) -> bool:
+    """Whether a direction is probably that of the side that opened the connection."""
+    if len(key) not in (12, 36):
+        return True
+    source, destination = ports(key)
+    return source >= destination
