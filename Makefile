@@ -148,10 +148,12 @@ wheel: venv
 
 ## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
 ## release-compiled also compiles a wheel with each Python and tries it, which needs a C compiler and takes minutes.
-release-compiled: EVEN := --compiled
-release release-compiled: dev
+release: dev
 	@$(BIN)/python .ci/install_group.py release
 	@$(BIN)/python .ci/release.py dist $(EVEN)
+
+release-compiled:
+	@$(MAKE) --no-print-directory EVEN=--compiled release
 
 # A tree of its own, so that the Python of this folder stays what it is.
 compiled: dev

@@ -72,8 +72,8 @@ def main() -> int:
     if options.what == "quiet":
         from tests.bench import quiet
 
-        counts = (options.connections,) if options.connections else quiet.CONNECTIONS
-        return 0 if quiet.measure(compare.out, counts) else 1
+        those = (options.connections,) if options.connections else quiet.CONNECTIONS
+        return 0 if quiet.measure(compare.out, those) else 1
     if options.what == "growth":
         from tests.bench import growth
 
