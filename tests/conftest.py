@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from mqttscope import version_told
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("mqttscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mqttscope")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in background jobs of scripts: programs that are started from here would ignore Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -265,7 +265,7 @@ def reporting() -> Iterator[list[int]]:
         yield _came
         return
     for number in ENDINGS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
+        if not _is_ignored(number):
             signal.signal(number, _limit)
     try:
         yield _came
@@ -310,8 +310,16 @@ def install() -> None:
 def uninstall() -> None:
     """Have signals end the process as the system does it."""
     for number in ENDINGS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
+        if not _is_ignored(number):
             signal.signal(number, signal.SIG_DFL)
+
+
+def _is_ignored(number: int) -> bool:
+    """Whether nohup has said that a signal is none of the program's business.
+
+    A shell has background jobs of scripts ignore Ctrl-C, which whoever sends it to one of them does not mean.
+    """
+    return number not in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(number) is signal.SIG_IGN
 
 
 @contextmanager
@@ -334,8 +342,8 @@ def endings(call: Callable[[int], None], times: int = 1) -> Iterator[None]:
 
     # Not the loop's own handlers: it sets those of Python when it closes, and half a report would be all there is.
     before = {number: signal.getsignal(number) for number in ENDINGS}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
+    for number in before:
+        if not _is_ignored(number):
             signal.signal(number, hand_over)
     try:
         yield

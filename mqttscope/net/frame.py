@@ -7,7 +7,7 @@ direction, decrypted by a program that has the keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 
@@ -40,8 +40,8 @@ class Frame:
     """Length of the frame on the wire, in bytes."""
     capture: str
     """Name of the capture the frame was read from, as the user gave it."""
-    interface: int = 0
-    """Number of the interface in its section of a pcapng file; 0 in files that name none."""
+    interface: int = field(default=0, compare=False)
+    """Number of the interface in its section of a pcapng file; 0 in files that name none. Equality leaves it out."""
 
 
 class FrameSink:
