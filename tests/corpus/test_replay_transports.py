@@ -9,6 +9,7 @@ import pytest
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
 from tests.corpus import brokers
+from tests.each import some
 from tests.proxy.rig import Certificates, certificates, mosquitto, program
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
@@ -33,7 +34,7 @@ def check(name: str, url: str, folder: Path, *options: str, env: dict[str, str |
         brokers.check_with_tshark({found.file: (name, port, count)})
 
 
-@pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
+@pytest.mark.parametrize("scheme", some(["wss", "mqtts", "ws"]))
 def test_over(scheme: str, tmp_path: Path, certified: Certificates) -> None:
     listener = WEBSOCKET if scheme in ("ws", "wss") else ""
     options: tuple[str, ...] = ()

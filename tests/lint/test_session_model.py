@@ -45,6 +45,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.stream import PacketStream
+from tests.each import some
 from tests.live import capturing
 from tests.proxy.rig import mosquitto
 
@@ -343,7 +344,7 @@ def subscribed(speaker: Speaker, qos: int) -> Speaker:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("version", [V3_1_1, V5], ids=["3.1.1", "5.0"])
+@pytest.mark.parametrize("version", some([V5, V3_1_1]), ids=["5.0", "3.1.1"])
 def test_nothing_is_found_of_a_mosquitto_and_a_client_that_conform(tmp_path: Path, version: ProtocolVersion) -> None:
     with recorded(tmp_path) as (port, found):
         one = subscribed(Speaker(port, resumes=False, version=version), 2)

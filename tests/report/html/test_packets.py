@@ -183,6 +183,7 @@ class _Renumbered:
             yield event
 
 
+@pytest.mark.long
 def test_fifty_thousand_packets_stay_usable(tmp_path: Path) -> None:
     """Few elements, all packets found by the filter, the ladder of a connection in pages."""
     sink = Text()
