@@ -185,8 +185,9 @@ class Deduplication:
         same = self._same
         for item in items:
             if same and isinstance(item, Segment):
+                # Compiled, a slice of bytes that ends before it begins is an error: so these are two.
                 plain = plain_key(item.key)
-                one = same.get(item.key[len(plain) : -1])
+                one = same.get(item.key[len(plain) :][:-1])
                 if one is not None:
                     item.key = direction_key(plain[:-4], plain[-4:], one)
             yield item
@@ -315,7 +316,7 @@ class Deduplication:
             addresses = data[:2] + data[6:14]
         elif frame.link_type == _COOKED_2:
             interface = int.from_bytes(data[4:8], "big")
-        encapsulation = found.encapsulation if isinstance(found, Fragment) else found.key[len(direction.key) : -1]
+        encapsulation = found.encapsulation if isinstance(found, Fragment) else found.key[len(direction.key) :][:-1]
         span = self._spans.get((frame.capture, interface))
         if span is None:
             span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns)
