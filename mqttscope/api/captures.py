@@ -278,6 +278,7 @@ class Source:
         version: str | None = None,
         raise_errors: bool = False,
         payloads: Payloads = (),
+        deduplicate: bool = False,
     ) -> None:
         self.names = [os.fspath(one) for one in captures]
         if not self.names:
@@ -299,6 +300,7 @@ class Source:
         self._keys = None if keys is None else os.fspath(keys)
         self._ports, self._version = read_ports(ports), read_version(version)
         self._was_read = False
+        self.deduplicate = deduplicate
         self.raise_errors = raise_errors
         self.errors: list[CaptureError] = []
         """What could not be read, of the reading that began last."""
@@ -336,7 +338,7 @@ class Source:
             raise ReadingError("standard input can be read once")
         self._was_read = True
         self.errors, self.notes = [], []
-        return Reading(self.names, keylog=self._keys)
+        return Reading(self.names, keylog=self._keys, deduplicate=self.deduplicate)
 
     def events(
         self,
@@ -528,6 +530,7 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     version: str | None = None,
     payload_limit: int = PAYLOAD_LIMIT,
     payloads: Payloads = (),
+    deduplicate: bool = False,
     show_secrets: bool = False,
     raise_errors: bool = False,
 ) -> Captures:
@@ -538,6 +541,7 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     TLS, by tshark.  ``ports``: where MQTT is spoken: ``[1884, "8080:ws"]`` or ``{8080: "ws"}``.  ``version``: that of
     connections whose CONNECT is not in the capture.  ``payload_limit``: bytes of each payload in `Event.to_dict`.
     ``payloads``: decoders by topic, a configuration file or tables (docs/payloads.md), for `Packet.value` and filters.
+    ``deduplicate``: the captures are those of several taps, whose frames are read once (docs/taps.md).
     ``show_secrets``: show passwords and tokens.  ``raise_errors``: raise `CaptureReadError` for a capture that cannot
     be read to its end, after the packets that could be read, instead of noting it in ``errors``.
 
@@ -546,6 +550,7 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     `ReadingError`, when it is read, for keys that cannot be used.
     """
     source = Source(
-        captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors, payloads=payloads
-    )
+        captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors, payloads=payloads,
+        deduplicate=deduplicate,
+    )  # fmt: skip
     return Captures(source, payload_limit=payload_limit, show_secrets=show_secrets)

@@ -104,22 +104,26 @@ def lint(
     keys: Path | None = None,
     ports: Ports = (),
     version: str | None = None,
+    deduplicate: bool = False,
     show_secrets: bool = False,
     raise_errors: bool = False,
 ) -> Findings:
     """Judge captures; returns all findings, of every severity and confidence.
 
-    ``captures``, ``filter``, ``keys``, ``ports``, ``version`` and ``raise_errors`` are as for `open`; a filter chooses
-    findings by their packets.  ``select``, ``extend_select`` and ``ignore`` take codes, prefixes and names of rules as
-    ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules of one's own that run as well unless they
-    are ignored, as classes or as instances with settings (docs/adding-a-rule.md); the other three may name them.
+    ``captures``, ``filter``, ``keys``, ``ports``, ``version``, ``deduplicate`` and ``raise_errors`` are as for `open`;
+    a filter chooses findings by their packets.  ``select``, ``extend_select`` and ``ignore`` take codes, prefixes and
+    names of rules as ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules of one's own that run as well unless
+    they are ignored, as classes or as instances with settings (docs/adding-a-rule.md); the other three may name them.
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
     which the captures hold every connection.  No configuration file is read.
 
     `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` for a rule of one's own that
     lacks something, beside the errors of `open`.
     """
-    source = Source(captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors)
+    source = Source(
+        captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors,
+        deduplicate=deduplicate,
+    )  # fmt: skip
     return judge(
         source,
         select=names_of(select),
@@ -146,7 +150,9 @@ def judge(
     """As `lint`; ``own`` are known to what selects and ignores, ``rules`` run in any case."""
     chosen = [*chosen_rules(select, extend_select, ignore, own), *rules]
     reading = source.reading()
-    judging = _Judging(Linter(chosen, complete=complete), source, show_secrets=show_secrets)
+    judging = _Judging(
+        Linter(chosen, complete=complete, together=source.deduplicate), source, show_secrets=show_secrets
+    )
     for event in source.events(reading, source.dissector(reading), judging.feed):
         judging.feed(event)
     return Findings(judging.found, source.errors, judging.linter, judging.packets)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import mqttscope
 from mqttscope.api.reading import Reading
 from mqttscope.capture import open_capture
 from mqttscope.capture import taps as module
@@ -238,3 +239,15 @@ def test_few_equal_segments_measure_no_clock(tmp_path: Path) -> None:
 
     assert not any(source.like for source in taps.sources)
     assert taps.deduplication.copies == 2
+
+
+def test_the_library_reads_taps_as_one(tmp_path: Path) -> None:
+    path = ROOT / "captures" / "planted-violations" / "capture.pcapng"
+    taps = zip(("near", "far"), two_taps(recorded(path)), strict=True)
+    near, far = (write(tmp_path / f"{name}.pcapng", one) for name, one in taps)
+
+    once, twice = mqttscope.lint(path), mqttscope.lint(near, far, deduplicate=True)
+    assert [(one.rule, one.confidence) for one in twice] == [(one.rule, one.confidence) for one in once] != []
+    with mqttscope.open(near, far, deduplicate=True) as captures, mqttscope.open(path) as single:
+        assert [one.raw for one in captures] == [one.raw for one in single] != []
+        assert any("are copies and were left out" in note for note in captures.notes)
