@@ -47,8 +47,11 @@ VERDICTS = (
 @pytest.mark.parametrize(("fault", "name", "verdict"), VERDICTS, ids=[f"{row[0]}-{row[1]}" for row in VERDICTS])
 def test_each_fault_has_its_verdict(fault: Fault, name: str, verdict: Verdict, version: ProtocolVersion) -> None:
     found = asyncio.run(tried(name, fault, version))
+    if found.ruling is None:
+        # On a busy machine this broker is late with its CONNACK, and no case is played then.
+        found = asyncio.run(tried(name, fault, version))
 
-    assert found.ruling is not None
+    assert found.ruling is not None, found.not_played
     assert (found.ruling.verdict, found.not_played, found.unclean) == (verdict, "", ())
     if verdict is Verdict.TOLERATED:
         assert found.ruling.statements == (f"{version.text} MQTT-4.{'8.0-1' if version == V3_1_1 else '13.1-1'}",)
