@@ -72,10 +72,10 @@ tools:
 test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
-	@$(MAKE) --no-print-directory --jobs=4 test-spark $(PARTS:%=test-%) test-lakes style
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 test-spark $(PARTS:%=test-%) test-lakes style
 
 test-long: dev tools
-	@$(MAKE) --no-print-directory --jobs=3 WHICH=long test-spark test-lakes test-others
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 WHICH=long test-spark test-lakes test-others
 
 # Beside each other; what these say comes in one piece.
 style:
