@@ -40,7 +40,7 @@ MAX_NAMED: Final = 5
 SHOWN_NS: Final = 1_000_000
 """Smaller corrections of times are not worth a word: frames need as much from one tap to the other."""
 MAX_COMPARED: Final = 4
-"""With so many captures before it a capture is compared, the latest ones."""
+"""The clock of a capture is compared with those of this many captures before it, the latest ones."""
 
 _Item = Frame | CaptureNotice
 _Open = Callable[[str], Iterator[_Item]]

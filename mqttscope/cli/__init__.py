@@ -15,7 +15,7 @@ def run() -> None:
     if handler is signal.default_int_handler:
         # Ctrl-C while modules are imported would show where in them; nothing is begun yet that would have to be ended.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mqttscope.cli.main import EXIT_INTERRUPTED, install, leave, main, uninstall
+    from mqttscope.cli.main import EXIT_INTERRUPTED, Terminated, install, leave, main, uninstall
 
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)
@@ -29,9 +29,9 @@ def run() -> None:
     except SystemExit as left:
         leave(left.code)
         raise
-    except KeyboardInterrupt:
-        # While it was said what went wrong.
-        sys.exit(EXIT_INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        # It came while an error was being reported.
+        sys.exit(interrupt.exit_code if isinstance(interrupt, Terminated) else EXIT_INTERRUPTED)
 
 
 def _said_version() -> bool:

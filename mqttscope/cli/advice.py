@@ -15,7 +15,7 @@ _NAMES = {"mqtt": "plain MQTT", "ws": "WebSocket", "tls": "TLS"}
 _READ = {"mqtt": "read as that", "ws": "read as that", "tls": "listed as that"}
 """By protocol, as `mqttscope.dissect.options` names them, which takes a while to import."""
 MANY_COPIES = 20
-"""From so many segments on that were captured twice, it is worth a word what to do about it."""
+"""From this many segments that were captured twice, the message says what to do about it."""
 _REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 

@@ -257,9 +257,9 @@ def limit_ending(number: int) -> None:
 
 @contextmanager
 def reporting() -> Iterator[list[int]]:
-    """Have a report made and written to its end: a first signal limits the time for it, a second one raises.
+    """While a report is made and written, a first signal limits the time for it (`LIMIT_S`), and a second one raises.
 
-    Gives the list of signals that have come so.
+    Gives the list of signals that have limited a report so far.
     """
     if not _whole_process or threading.current_thread() is not threading.main_thread():
         yield _came
@@ -308,34 +308,35 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Have signals end the process as the system does it."""
+    """Give the signals back to the system, which ends the process at once."""
     for number in ENDINGS:
         if not _is_ignored(number):
             signal.signal(number, signal.SIG_DFL)
 
 
 def _is_ignored(number: int) -> bool:
-    """Whether nohup has said that a signal is none of the program's business.
+    """Whether the program was started to ignore a signal, as nohup does with the end of the terminal.
 
-    A shell has background jobs of scripts ignore Ctrl-C, which whoever sends it to one of them does not mean.
+    SIGINT counts all the same: shells make background jobs of scripts ignore it, but whoever sends it to one means it.
     """
     return number not in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(number) is signal.SIG_IGN
 
 
 @contextmanager
 def endings(call: Callable[[int], None], times: int = 1) -> Iterator[None]:
-    """Have the running event loop call this for signals that end a program; after ``times`` of them one raises.
+    """Have the running event loop call this for the first ``times`` signals that end a program; the next one raises.
 
     A signal that comes later, after the run has ended by itself, leaves `LIMIT_S` for what is reported of it.
     """
     import asyncio
 
     loop = asyncio.get_running_loop()
-    left = [*range(times)]
+    left = times
 
     def hand_over(number: int, frame: FrameType | None) -> None:
+        nonlocal left
         if left:
-            left.pop()
+            left -= 1
             loop.call_soon_threadsafe(call, number)
         else:
             _raise(number, frame)

@@ -127,7 +127,7 @@ class LakeFiles:
     """
 
     def __init__(self, root: Lake, generation: int, rows_of_open: int = ROWS_PER_FILE) -> None:
-        """``rows_of_open``: so many rows at most has a file of what is still open."""
+        """``rows_of_open``: the most rows that a file of what is still open has."""
         self.names: dict[str, list[str]] = {}
         """Paths relative to the lake, by kind: a table, ``open/`` and a table, or something internal."""
         self.rows: dict[str, int] = {}
