@@ -17,7 +17,7 @@ from mqttscope.lake.carried import MANY, ROWS, Carried
 from mqttscope.lake.commit import commit, lake_lock, measure_files
 from mqttscope.lake.files import LakeFiles, add_files
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, read_manifest, remove_strays
-from mqttscope.lake.schemas import FLOW_KEYS, SCOPE_STATE, STATE
+from mqttscope.lake.schemas import SCOPE_STATE, STATE
 from mqttscope.lake.tables import batch
 
 NOW_NS = 1_000
@@ -91,7 +91,7 @@ def test_flows_are_divided_by_their_segments_and_by_the_time(tmp_path: Path) -> 
     (due,) = state_rows([99], due_ns=NOW_NS)
     before = lake(tmp_path, range(20), unknown, due)
     parts = divided(tmp_path, before, [3, 7, 1_000])
-    taken = parts.take_flows()
+    taken = parts.written(parts.take_flows())
 
     assert sorted(parts.concerned["flow"].to_pylist()) == [flow(one) for one in (3, 7, 98, 99)]
     assert sorted(column(tmp_path, taken, "flow")) == [flow(one) for one in (3, 7, 98, 99)]
@@ -114,15 +114,16 @@ def test_keys_are_divided_by_their_flows_and_by_the_time(tmp_path: Path) -> None
     measure_files(tmp_path, before)
     parts = divided(tmp_path, before, [3])
     parts.take_flows()
-    taken, left = parts.take_keys(["server 7", "new"], NOW_NS)
+    some, left = parts.take_keys(["server 7", "new"], NOW_NS)
+    taken = parts.written(some)
     named, states = parts.take_others()
 
     assert parts.keys == {"server 3", "server 7", "new", "due", "older"}
     assert sorted(column(tmp_path, taken, "key")) == ["due", "older", "server 3", "server 7"]
     assert sorted(column(tmp_path, left, "key")) == [f"server {one}" for one in range(10) if one not in (3, 7)]
-    pairs = zip(column(tmp_path, named, "flow"), column(tmp_path, named, "key"), strict=True)
+    pairs = zip(named["flow"].to_pylist(), named["key"].to_pylist(), strict=True)
     assert sorted(pairs) == [(flow(7), "server 7"), (flow(13), "server 3"), (flow(17), "server 7")]
-    assert named[0].startswith(f"{FLOW_KEYS.name}/")
+    assert parts.rows(some, ("key",))["key"].to_pylist() == column(tmp_path, taken, "key")
     assert {flow(7), flow(13), flow(17)} <= set(column(tmp_path, states, "flow"))
 
 
@@ -188,9 +189,9 @@ def test_what_breaks_off_before_the_manifest_leaves_everything(tmp_path: Path) -
     # Killed after all files were written, or before some of them were.
     for steps in range(4):
         parts = divided(tmp_path, before, [5, 6])
-        parts.take_flows()
+        parts.written(parts.take_flows())
         if steps > 0:
-            parts.take_keys([], NOW_NS)
+            parts.written(parts.take_keys([], NOW_NS)[0])
         if steps > 1:
             parts.take_others()
         if steps > 2:
