@@ -14,7 +14,7 @@ replaced stay until the manifest that misses them counts (`lake.commit`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -93,14 +93,17 @@ class Carried:
         self.state_files, taken = self._without(STATE.name, self.before.state_files, _INDEX, is_taken)
         return taken
 
-    def take_keys(self, found: Iterable[str], now_ns: int | None) -> tuple[Taken, list[str]]:
-        """The same for the keys that the batch concerns.  ``found``: those of its flows as they are now.
-
-        Returns what rules remember of them, and the files with what they remember of others.
-        """
+    def note_keys(self, found: Iterable[str], now_ns: int | None) -> None:
+        """Know the keys that the batch concerns.  ``found``: those of its flows as they are now."""
         index = _indexes(self.root, self.before.scope_state_files, SCOPE_STATE.name, _KEYS)
-        due = index.filter(_is_due(index, now_ns))["key"].to_pylist()
+        due = index.filter(_is_due(index, now_ns))["key"].unique().to_pylist()
         self.keys = frozenset([*found, *due, *_flat(self.concerned["keys"])])
+
+    def take_keys(self) -> tuple[Taken, list[str]]:
+        """Take what rules remember of these keys.
+
+        Returns that, and the files with what they remember of others.
+        """
         known = pa.array(sorted(self.keys), pa.string())
 
         def is_taken(rows: pa.Table) -> pa.Array:
@@ -109,6 +112,21 @@ class Carried:
         names = self.before.scope_state_files
         kept, taken = self._without(SCOPE_STATE.name, names, _KEYS, is_taken)
         return taken, kept
+
+    def replace_parts(self, replaced: Iterable[Mapping[str, Sequence[int]]]) -> list[str]:
+        """Leave out rows of ``scope_state``, by their files and places; returns the files with the others."""
+        places: dict[str, list[int]] = {}
+        for one in replaced:
+            for name, rows in one.items():
+                places.setdefault(name, []).extend(rows)
+        names = self.before.scope_state_files
+        taken = {name: pa.array(rows, pa.int64()) for name, rows in places.items()}
+
+        def is_taken(rows: pa.Table, name: str) -> pa.Array:
+            numbers = pa.array(range(rows.num_rows), pa.int64())
+            return pc.is_in(numbers, value_set=taken.get(name, pa.array([], pa.int64())))
+
+        return self._divided(SCOPE_STATE.name, names, _KEYS, is_taken)[0]
 
     def take_others(self) -> tuple[pa.Table, list[str]]:
         """The other flows that are judged by a key that the batch concerns.
@@ -131,7 +149,7 @@ class Carried:
         return named, [
             name
             for name in self.state_files
-            if not wanted.isdisjoint(_index(self.root, name, STATE.name, _INDEX)["flow"].to_pylist())
+            if not wanted.isdisjoint(index_of(self.root, name, STATE.name, _INDEX)["flow"].to_pylist())
         ]
 
     def open_files(self) -> dict[str, list[str]]:
@@ -179,9 +197,19 @@ class Carried:
     def _without(
         self, kind: str, names: Iterable[str], columns: tuple[str, ...], is_taken: Callable[[pa.Table], pa.Array]
     ) -> tuple[list[str], Taken]:
-        """Files with the rows that are not taken, and the others.
+        """Files with the rows that are not taken, and the others; ``is_taken`` decides by these columns."""
+        return self._divided(kind, names, columns, lambda rows, _: is_taken(rows))
 
-        ``is_taken`` decides by these columns.  Files of which nothing is taken stay, unless there are many small ones,
+    def _divided(
+        self,
+        kind: str,
+        names: Iterable[str],
+        columns: tuple[str, ...],
+        is_taken: Callable[[pa.Table, str], pa.Array],
+    ) -> tuple[list[str], Taken]:
+        """The same; ``is_taken`` knows the file.
+
+        Files of which nothing is taken stay, unless there are many small ones,
         and so do those of which everything is.
         """
         table, names = kind.removeprefix(OPEN), list(names)
@@ -191,7 +219,7 @@ class Carried:
         taken = Taken(table)
         with LakeFiles(self.root, self.generation, ROWS) as rest:
             for name in names:
-                mask = is_taken(_index(self.root, name, table, columns))
+                mask = is_taken(index_of(self.root, name, table, columns), name)
                 if name not in merged and not pc.any(mask).as_py():
                     left.append(name)
                     continue
@@ -208,14 +236,14 @@ class Carried:
 
 
 @lru_cache(maxsize=2_048)
-def _index(root: Path, name: str, table: str, columns: tuple[str, ...]) -> pa.Table:
+def index_of(root: Path, name: str, table: str, columns: tuple[str, ...]) -> pa.Table:
     """A few columns of a file, kept for the next batch: what has a name is never written again."""
     return _rows(root, name, table, columns)
 
 
 def _indexes(root: Path, names: Iterable[str], table: str, columns: tuple[str, ...]) -> pa.Table:
     schema = pa.schema([_SCHEMAS[table].field(name) for name in columns])
-    return pa.concat_tables([schema.empty_table(), *(_index(root, name, table, columns) for name in names)])
+    return pa.concat_tables([schema.empty_table(), *(index_of(root, name, table, columns) for name in names)])
 
 
 def read_rows(root: Path, names: Iterable[str], table: str, columns: tuple[str, ...]) -> pa.Table:

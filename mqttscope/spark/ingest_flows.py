@@ -113,7 +113,7 @@ def fold(
             rows = kept(rows)
             held.callback(rows.unpersist)
         stages: Stages = OnExecutors(spark, rows, work, partitions, held)
-        few = small_batch(rows, work, before) if by_time else None
+        few = small_batch(rows, work) if by_time else None
         carried = carried_of(few or stages, work, before)
         if few is not None and (carried is not None or not remembers_much(before)):
             stages = few
@@ -138,10 +138,10 @@ def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Mani
         reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
         if work.options.widest() is not None:
             keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
-            known: Sequence[str] | Taken = before.scope_state_files
             if carried is not None:
-                known, after.scope_state_files = carried.take_keys(_keys_in(root, keys), _now_ns(same.aside, work))
-            reports += stages.keys(keys, known, same.aside, carried)
+                carried.note_keys(_keys_in(root, keys), _now_ns(same.aside, work))
+            found, after.scope_state_files = stages.keys(keys, before.scope_state_files, same.aside, carried)
+            reports += found
             for name in keys:
                 (root / name).unlink()
         if carried is not None:
@@ -221,13 +221,9 @@ class Stages(Protocol):
         """Run the first stage.  ``states``: what the lake remembers of the flows."""
 
     def keys(
-        self,
-        keys: Sequence[str],
-        known: Sequence[str] | Taken,
-        aside: Sequence[dict[str, Any]],
-        carried: Carried | None,
-    ) -> list[TaskReport]:
-        """Run the second stage.
+        self, keys: Sequence[str], known: Sequence[str], aside: Sequence[dict[str, Any]], carried: Carried | None
+    ) -> tuple[list[TaskReport], list[str]]:
+        """Run the second stage; returns the files too with what the lake remembers of keys and that stays as it is.
 
         ``keys``: files of ``flow_keys``.  ``known``: what the lake remembers of keys.  ``aside``: rows without a flow.
         """
@@ -265,20 +261,17 @@ class OnExecutors:
         return run_all([self.rows.mapInArrow(partial(fold_flows, work=self.work), REPORT_DDL)])
 
     def keys(
-        self,
-        keys: Sequence[str],
-        known: Sequence[str] | Taken,
-        aside: Sequence[dict[str, Any]],
-        carried: Carried | None,
-    ) -> list[TaskReport]:
+        self, keys: Sequence[str], known: Sequence[str], aside: Sequence[dict[str, Any]], carried: Carried | None
+    ) -> tuple[list[TaskReport], list[str]]:
         """See `Stages`."""
-        rows, root, keys = self.rows, Path(self.work.root), [*keys]
+        rows, root, keys, left = self.rows, Path(self.work.root), [*keys], list[str]()
         if carried is not None:
             named, others = carried.take_others()
             keys += carried.written(Taken(FLOW_KEYS.name, tables=[named]))
             rows = _with_states(self.spark, rows, root, others)
-        known = _files(known, carried)
-        return cross_connection_stage(self.spark, rows, root, known, self.work, keys, aside, self.partitions)
+            taken, left = carried.take_keys()
+            known = carried.written(taken)
+        return cross_connection_stage(self.spark, rows, root, known, self.work, keys, aside, self.partitions), left
 
 
 def _files(names: Sequence[str] | Taken, carried: Carried | None) -> list[str]:

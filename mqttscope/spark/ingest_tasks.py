@@ -6,7 +6,7 @@ A task writes its files itself and reports only their names, so that rows of tab
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -20,6 +20,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.lake import carried
 from mqttscope.lake.files import ROWS_PER_FILE, LakeFiles
 from mqttscope.lake.kernel import SEGMENT, cross_kernel, kernel
+from mqttscope.lake.key_parts import KeyParts
 from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
@@ -289,13 +290,18 @@ class Asides:
         return cls(summaries, ends_of(summaries), first_drops(aside), watermark(aside, watermark_ns))
 
 
-def ingest_keys(batches: Iterable[pa.RecordBatch], work: Work, asides: Asides) -> Iterator[pa.RecordBatch]:
-    """Run the kernel over the sorted rows of all flows of some keys."""
+def ingest_keys(
+    batches: Iterable[pa.RecordBatch],
+    work: Work,
+    asides: Asides,
+    elsewhere: Callable[[str], KeyParts | None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Run the kernel over the sorted rows of all flows of some keys; ``elsewhere``: see `cross_kernel`."""
     with files_of(work) as files:
         made = cross_kernel(
             clocked(smaller(batches), asides.summaries), work.options, more=work.more,
             watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,
-            ends=() if work.by_time else asides.ends,
+            ends=() if work.by_time else asides.ends, elsewhere=elsewhere,
         )  # fmt: skip
         for kind, found in unpacked(_named(made)):
             files.write(kind, found)

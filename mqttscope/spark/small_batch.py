@@ -9,7 +9,7 @@ batch come to the driver, which runs the tasks of the executors itself, over the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from mqttscope.lake.carried import Carried, Taken, read_rows
 from mqttscope.lake.kernel import KEY_STATE, ORDER_BY_TIME, SEGMENT_COLUMNS, STATE_KIND
+from mqttscope.lake.key_parts import OVER_NS, KeyParts, key_parts
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import FLOW_KEYS, SCOPE_STATE, STATE
 from mqttscope.lint.finding import Scope
@@ -34,10 +35,8 @@ MOST_STATES = 4_096
 _STATE, _KEY_STATE = ("flow", "state"), ("key", "state")
 
 
-def small_batch(rows: DataFrame, work: Work, before: Manifest) -> InDriver | None:
+def small_batch(rows: DataFrame, work: Work) -> InDriver | None:
     """The batch, where it is small.  ``rows``: the input of a fold."""
-    if work.options.widest() is Scope.BROKER and remembers_much(before):
-        return None
     found = rows.limit(MOST_ROWS + 1).toArrow()
     return InDriver(found, work) if found.num_rows <= MOST_ROWS else None
 
@@ -53,6 +52,8 @@ class InDriver:
 
     rows: pa.Table
     work: Work
+    _states: list[str] = field(default_factory=list)
+    """What the first stage has written of flows that stay open."""
 
     def looked(self) -> pa.Table:
         """See `ingest_flows.Stages`."""
@@ -61,36 +62,68 @@ class InDriver:
     def flows(self, states: Sequence[str] | Taken, carried: Carried | None) -> list[TaskReport]:
         """See `ingest_flows.Stages`."""
         self.rows = _sorted(self._with_states(self.rows, self._read(STATE.name, states, _STATE, carried)))
-        return _reports(fold_flows(iter(self.rows.to_batches()), self.work))
+        reports = _reports(fold_flows(iter(self.rows.to_batches()), self.work))
+        self._states = [name for one in reports for name in one.files.get(STATE.name, ())]
+        return reports
 
     def keys(
-        self,
-        keys: Sequence[str],
-        known: Sequence[str] | Taken,
-        aside: Sequence[dict[str, Any]],
-        carried: Carried | None,
-    ) -> list[TaskReport]:
+        self, keys: Sequence[str], known: Sequence[str], aside: Sequence[dict[str, Any]], carried: Carried | None
+    ) -> tuple[list[TaskReport], list[str]]:
         """See `ingest_flows.Stages`."""
-        rows = self.rows
-        pairs = self._read(FLOW_KEYS.name, keys, ("flow", "key"), None)
-        if carried is not None:
-            named, files = carried.take_others()
-            if named.num_rows:
-                states = self._read(STATE.name, files, _STATE, None)
+        rows, left = self.rows, list[str]()
+        pairs = read_rows(self._root, keys, FLOW_KEYS.name, ("flow", "key"))
+        parts: dict[str, KeyParts] = {}
+        if carried is not None and self.work.options.widest() is Scope.BROKER:
+            parts = self._parts(pairs, carried)
+        if carried is not None and parts.keys() >= carried.keys:
+            # What is remembered is read when a rule asks for it; without a row the key would not be asked about.
+            names = pa.chunked_array([pa.array(sorted(carried.keys), pa.string())])
+            remembered = pa.table({"key": names, "state": pa.nulls(len(names), pa.binary())})
+        else:
+            parts, taken = {}, None
+            if carried is not None:
+                named, files = carried.take_others()
+                states = read_rows(self._root, files, STATE.name, _STATE)
                 wanted = pc.is_in(states["flow"], value_set=named["flow"].combine_chunks())
                 rows = self._with_states(rows, states.filter(wanted))
                 pairs = pa.concat_tables([pairs, named])
+                taken, left = carried.take_keys()
+            remembered = self._read(SCOPE_STATE.name, known if taken is None else taken, _KEY_STATE, carried)
         of_flows: dict[bytes, set[str]] = {}
         for flow, key in zip(pairs["flow"].to_pylist(), pairs["key"].to_pylist(), strict=True):
             of_flows.setdefault(flow, set()).add(key)
         rows = _by_key(rows, of_flows)
-        remembered = self._read(SCOPE_STATE.name, known, _KEY_STATE, carried)
         flows = remembered["key"].cast(pa.binary())
         rows = pa.concat_tables([rows, _rows_of(rows.schema, KEY_STATE, -1, flows, remembered["state"])])
-        if not rows.num_rows:
-            return []
-        asides = Asides.of(aside, self.work.watermark_ns)
-        return _reports(ingest_keys(iter(_sorted(rows).to_batches()), self.work, asides))
+        reports: list[TaskReport] = []
+        if rows.num_rows:
+            asides = Asides.of(aside, self.work.watermark_ns)
+            batches = iter(_sorted(rows).to_batches())
+            reports = _reports(ingest_keys(batches, self.work, asides, parts.get if parts else None))
+        if parts:
+            assert carried is not None
+            left = carried.replace_parts(one.replaced() for one in parts.values())
+        return reports, left
+
+    def _parts(self, pairs: pa.Table, carried: Carried) -> dict[str, KeyParts]:
+        """The keys that the batch concerns, as far as they are in parts in the lake."""
+        ends: dict[bytes, int | None] = {}
+        for row in read_rows(self._root, self._states, STATE.name, ("flow", "ending_ns")).to_pylist():
+            known, ending_ns = ends.get(row["flow"], OVER_NS), row["ending_ns"]
+            ends[row["flow"]] = None if known is None or ending_ns is None else max(known, ending_ns)
+        of_keys: dict[str, set[bytes]] = {key: set() for key in carried.keys}
+        for flow, key in zip(pairs["flow"].to_pylist(), pairs["key"].to_pylist(), strict=True):
+            of_keys[key].add(flow)
+        for flow, names in zip(*(carried.concerned[one].to_pylist() for one in ("flow", "keys")), strict=True):
+            for key in names or ():
+                of_keys[key].add(flow)
+        before, found = carried.before.scope_state_files, {}
+        for key, flows in of_keys.items():
+            own = {flow: ends.get(flow, OVER_NS) for flow in flows}
+            parts = key_parts(self._root, key, before, carried.state_files, own)
+            if parts is not None:
+                found[key] = parts
+        return found
 
     def _read(
         self, table: str, files: Sequence[str] | Taken, columns: tuple[str, ...], carried: Carried | None

@@ -31,7 +31,7 @@ def flow(number: int) -> bytes:
 def state_rows(
     numbers: Sequence[int], *, due_ns: int | None = 2_000, text: bytes = b"state", keys: int = 10
 ) -> list[tuple[Any, ...]]:
-    return [(flow(one), 0, text + flow(one), due_ns, [f"server {one % keys}"], [f"id-{one}"]) for one in numbers]
+    return [(flow(one), 0, text + flow(one), due_ns, [f"server {one % keys}"], [f"id-{one}"], 0) for one in numbers]
 
 
 def a_row(table: str, **values: Any) -> tuple[Any, ...]:
@@ -49,7 +49,8 @@ def lake(root: Path, flows: Sequence[int], *more: tuple[Any, ...], keys: int = 1
         found = [a_row("findings", connection_id=f"id-{one}", scope=scope) for one in flows for scope in SCOPES]
         files.write("open/findings", batch("findings", found))
         files.write(
-            SCOPE_STATE.name, batch(SCOPE_STATE.name, [(f"server {one}", b"known", 2_000) for one in range(10)])
+            SCOPE_STATE.name,
+            batch(SCOPE_STATE.name, [(f"server {one}", b"known", 2_000, None, None, None) for one in range(10)]),
         )
     add_files(made, files.names, files.checksums)
     measure_files(root, made)
@@ -70,7 +71,7 @@ def after_batch(root: Path, before: Manifest, flows: Sequence[int], keys: int = 
     """Take a batch that concerns flows, which stay open; returns the lake, and how many bytes were written of it."""
     parts = divided(root, before, flows)
     parts.take_flows()
-    parts.take_keys([], NOW_NS)
+    parts.note_keys([], NOW_NS)
     after = Manifest(before.generation + 1, checksums=dict(before.checksums), rows=before.rows, sizes=before.sizes)
     after.state_files, after.open_files = parts.state_files, parts.open_files()
     after.checksums |= parts.checksums
@@ -87,7 +88,7 @@ def after_batch(root: Path, before: Manifest, flows: Sequence[int], keys: int = 
 
 
 def test_flows_are_divided_by_their_segments_and_by_the_time(tmp_path: Path) -> None:
-    unknown = flow(98), 0, b"state", None, None, None
+    unknown = flow(98), 0, b"state", None, None, None, None
     (due,) = state_rows([99], due_ns=NOW_NS)
     before = lake(tmp_path, range(20), unknown, due)
     parts = divided(tmp_path, before, [3, 7, 1_000])
@@ -109,12 +110,16 @@ def test_flows_are_divided_by_their_segments_and_by_the_time(tmp_path: Path) -> 
 def test_keys_are_divided_by_their_flows_and_by_the_time(tmp_path: Path) -> None:
     before = lake(tmp_path, range(20))
     with LakeFiles(tmp_path, 1) as files:
-        files.write(SCOPE_STATE.name, batch(SCOPE_STATE.name, [("due", b"", NOW_NS), ("older", b"", None)]))
+        files.write(
+            SCOPE_STATE.name,
+            batch(SCOPE_STATE.name, [("due", b"", NOW_NS, None, None, None), ("older", b"", None, None, None, None)]),
+        )
     before.scope_state_files += files.names[SCOPE_STATE.name]
     measure_files(tmp_path, before)
     parts = divided(tmp_path, before, [3])
     parts.take_flows()
-    some, left = parts.take_keys(["server 7", "new"], NOW_NS)
+    parts.note_keys(["server 7", "new"], NOW_NS)
+    some, left = parts.take_keys()
     taken = parts.written(some)
     named, states = parts.take_others()
 
@@ -131,7 +136,7 @@ def test_rows_of_what_is_open_are_replaced_by_who_makes_them(tmp_path: Path) -> 
     before = lake(tmp_path, range(20))
     parts = divided(tmp_path, before, [3])
     parts.take_flows()
-    parts.take_keys([], NOW_NS)
+    parts.note_keys([], NOW_NS)
     left = parts.open_files()
 
     assert column(tmp_path, left["connections"], "connection_id") == [f"id-{one}" for one in range(20) if one != 3]
@@ -191,7 +196,8 @@ def test_what_breaks_off_before_the_manifest_leaves_everything(tmp_path: Path) -
         parts = divided(tmp_path, before, [5, 6])
         parts.written(parts.take_flows())
         if steps > 0:
-            parts.written(parts.take_keys([], NOW_NS)[0])
+            parts.note_keys([], NOW_NS)
+            parts.written(parts.take_keys()[0])
         if steps > 1:
             parts.take_others()
         if steps > 2:
