@@ -21,7 +21,7 @@ except ImportError:  # who fills a directory needs no hatchling
     BuildHookInterface = object
 
 PROJECT = Path(__file__).resolve().parent.parent
-NEEDED = ["mypy>=2.4", "setuptools>=65", "msgspec>=0.19", "orjson>=3.10", "zstandard>=0.22"]
+NEEDED = ["mypy>=2.4", "setuptools>=65", "msgspec>=0.19", "orjson>=3.10", "zstandard>=0.25"]
 """Among them what the compiled modules import that has types: mypyc looks at these."""
 SETTINGS = "mypy.toml"
 """A copy of pyproject.toml, of which setuptools would read its own part."""

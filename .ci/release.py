@@ -1,15 +1,16 @@
 """Builds what is published, and tries it: ``release.py DIRECTORY [--compiled]``.
 
 A source archive and a wheel are built twice and have to be the same, byte for byte. The wheel is installed into an
-empty environment of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures
-of the project there; then the source archive is installed in the same way. From one of these environments come the
-list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything differs,
-fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the dependency
-group "release".
+empty environment of each Python that is on the path (python3.11 to python3.14) and runs, without any extra, and reads
+captures of the project there; then the source archive is installed in the same way. From one of these environments
+come the list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything
+differs, fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the
+dependency group "release".
 
 With ``--compiled`` a compiled wheel is built by each of these Pythons, too, installed into another empty environment,
-and has to say the same about all captures of the project. That needs a C compiler, and takes minutes for each Python.
-These wheels stay here: the published ones come from machines whose libraries are old enough for everybody.
+and has to say the same about all captures of the project. That needs a C compiler, and takes minutes for each Python:
+MQTTSCOPE_OPTIMIZE=0 makes the compiler faster, and what it makes slower. These wheels are not kept: the published ones
+come from machines whose libraries are old enough for everybody.
 """
 
 from __future__ import annotations
@@ -58,6 +59,23 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def processor_time() -> float:
+    """Seconds that the programs took which were run until now."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def pythons() -> dict[str, str]:
+    """Programs by versions; what a version manager has on the path for a Python that it does not run is none."""
+    found = {version: name for version in PYTHONS if (name := shutil.which(f"python{version}"))}
+    asked = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
+    said = {
+        version: subprocess.run([name, "-c", asked], capture_output=True, text=True, check=False).stdout.strip()
+        for version, name in found.items()
+    }
+    return {version: found[version] for version in found if said[version] == version}
+
+
 def built(directory: Path, moment: str) -> dict[str, str]:
     """Build into a directory; returns the files with their checksums."""
     run(sys.executable, "-m", "build", "--outdir", directory, SOURCE_DATE_EPOCH=moment)
@@ -93,15 +111,19 @@ def compiled(python: str, pure: Path, folder: Path) -> None:
     name = Path(python).name
     maker, wheels = folder / f"{name}-compiling", folder / f"{name}-wheels"
     run(python, "-m", "venv", maker)
+    began = processor_time()
     run(
         maker / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
         "--wheel-dir", wheels, PROJECT, MQTTSCOPE_COMPILED="1",
     )  # fmt: skip
     (wheel,) = wheels.iterdir()
+    seconds, size = processor_time() - began, wheel.stat().st_size / 1e6
+    say(f"{wheel.name} took {seconds:.0f} s of processor time, and has {size:.1f} MB")
     inside = tried(python, wheel, folder / f"{name}-compiled", "compiled")
     for words in COMPARED:
         if said(inside, *words) != said(pure, *words):
             sys.exit(f"{wheel.name} says something else than pure Python: mqttscope {' '.join(words)} of all captures")
+    say(f"{wheel.name} says the same as pure Python about all captures")
 
 
 def said(inside: Path, *words: str) -> tuple[int, bytes, bytes]:
@@ -113,6 +135,10 @@ def said(inside: Path, *words: str) -> tuple[int, bytes, bytes]:
 
 def main(target: Path, with_compiled: bool) -> None:
     """Everything, into a directory that is made from scratch."""
+    found = pythons()
+    there, missing = list(found.values()), [version for version in PYTHONS if version not in found]
+    if not there:
+        sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
     moment = run("git", "log", "-1", "--format=%ct").strip()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -123,11 +149,7 @@ def main(target: Path, with_compiled: bool) -> None:
         run(BIN / "twine", "check", "--strict", *(folder / "first" / name for name in first))
         wheel = next((folder / "first").glob("*.whl"))
         archive = next((folder / "first").glob("*.tar.gz"))
-        there = [name for version in PYTHONS if (name := shutil.which(f"python{version}"))]
-        missing = [version for version in PYTHONS if not shutil.which(f"python{version}")]
         inside = [tried(python, wheel, folder / Path(python).name) for python in there]
-        if not inside:
-            sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
         tried(there[0], archive, folder / "from-source")
         if with_compiled:
             for python, pure in zip(there, inside, strict=True):
