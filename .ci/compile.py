@@ -78,7 +78,8 @@ class CompiledWheel(BuildHookInterface):  # type: ignore[misc]
         """Compile, unless the wheel is an editable one, whose modules are those of the folder."""
         if not self._is_asked_for() or version == "editable":
             return
-        directory = Path(self.root) / "build" / "wheel"
+        # A folder for each Python, so that several can compile at once.
+        directory = Path(self.root) / "build" / f"wheel-{sys.implementation.cache_tag}"
         for path in build(directory):
             build_data["force_include"][str(path)] = str(path.relative_to(directory))
         build_data["pure_python"] = False

@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -40,29 +41,31 @@ LICENCES = (
 
 def run(*command: str | Path, **environment: str) -> str:
     """The output of a program; ends everything where it fails."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
+    return measured(*command, **environment)[0]
+
+
+def measured(*command: str | Path, **environment: str) -> tuple[str, float]:
+    """The output of a program and the seconds of processor time that it took; ends everything where it fails."""
+    words = [str(part) for part in command]
+    with (
+        tempfile.TemporaryFile("w+") as complaints,
+        subprocess.Popen(
+            words, cwd=PROJECT, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=complaints, text=True
+        ) as running,
+    ):
+        output = running.stdout.read() if running.stdout else ""
+        _, status, usage = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+        complaints.seek(0)
+        if running.returncode:
+            sys.exit(f"{' '.join(words)} ended with {running.returncode}\n{output}{complaints.read()}")
+    return output, usage.ru_utime + usage.ru_stime
 
 
 def say(line: str) -> None:
     """A line for whoever waits."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-
-
-def processor_time() -> float:
-    """Seconds that the programs took which were run until now."""
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 def pythons() -> dict[str, str]:
@@ -111,14 +114,12 @@ def compiled(python: str, pure: Path, folder: Path) -> None:
     name = Path(python).name
     maker, wheels = folder / f"{name}-compiling", folder / f"{name}-wheels"
     run(python, "-m", "venv", maker)
-    began = processor_time()
-    run(
+    _, seconds = measured(
         maker / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
         "--wheel-dir", wheels, PROJECT, MQTTSCOPE_COMPILED="1",
     )  # fmt: skip
     (wheel,) = wheels.iterdir()
-    seconds, size = processor_time() - began, wheel.stat().st_size / 1e6
-    say(f"{wheel.name} took {seconds:.0f} s of processor time, and has {size:.1f} MB")
+    say(f"{wheel.name} took {seconds:.0f} s of processor time, and has {wheel.stat().st_size / 1e6:.1f} MB")
     inside = tried(python, wheel, folder / f"{name}-compiled", "compiled")
     for words in COMPARED:
         if said(inside, *words) != said(pure, *words):
@@ -140,7 +141,7 @@ def main(target: Path, with_compiled: bool) -> None:
     if not there:
         sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
     moment = run("git", "log", "-1", "--format=%ct").strip()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(scratch)
         first, second = built(folder / "first", moment), built(folder / "second", moment)
         if first != second:
@@ -149,11 +150,10 @@ def main(target: Path, with_compiled: bool) -> None:
         run(BIN / "twine", "check", "--strict", *(folder / "first" / name for name in first))
         wheel = next((folder / "first").glob("*.whl"))
         archive = next((folder / "first").glob("*.tar.gz"))
-        inside = [tried(python, wheel, folder / Path(python).name) for python in there]
+        inside = list(pool.map(lambda python: tried(python, wheel, folder / Path(python).name), there))
         tried(there[0], archive, folder / "from-source")
         if with_compiled:
-            for python, pure in zip(there, inside, strict=True):
-                compiled(python, pure, folder)
+            list(pool.map(lambda python, pure: compiled(python, pure, folder), there, inside))
         bom = folder / "mqttscope.cdx.json"
         run(BIN / "cyclonedx-py", "environment", inside[0], "--output-reproducible", "--of", "JSON", "-o", bom)
         run(BIN / "pip-licenses", "--python", inside[0], "--allow-only", ";".join(LICENCES), "--partial-match")
