@@ -31,6 +31,8 @@ ROWS = 1_024
 """So many rows has a file of what is still open, at most, where batches follow each other."""
 MANY = 16
 """Files with less than half as many rows are merged when there are more of them."""
+MOST_CONCERNED = 0.5
+"""Where a batch concerns this share of the open flows, it is not worth while to divide them."""
 _INDEX = ("flow", "due_ns", "keys", "connections")
 _KEYS = ("key", "due_ns")
 _CONNECTION = "connection"
@@ -79,7 +81,7 @@ class Carried:
         chosen = pc.or_(_in(index["flow"], flows, pa.binary()), _is_due(index, now_ns))
         chosen = pc.or_(chosen, pc.is_null(index["connections"]))
         concerned = index.filter(chosen)
-        if concerned.num_rows * 2 >= index.num_rows:
+        if concerned.num_rows >= index.num_rows * MOST_CONCERNED:
             return None
         return cls(root, before, generation, concerned, index.filter(pc.invert(chosen)))
 
