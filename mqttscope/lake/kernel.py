@@ -352,7 +352,8 @@ class Unfinished:
         collector.position.set(AT_THE_END, *begun(memory))
         for event in ending.close():
             collector.feed(event)
-            self._ends.append(event.timestamp_ns if is_silent_end(event) else _NOT_SILENT)
+            silent = isinstance(event, ConnectionClosed) and is_silent(event)
+            self._ends.append(event.timestamp_ns if silent else _NOT_SILENT)  # type: ignore[union-attr]
 
     def follow(self, memory: FlowMemory) -> tuple[list[str], list[str], int | None]:
         """The same; returns the keys by which it is judged with others, the connections of its rows, and when it ends.
@@ -382,14 +383,12 @@ def state_row(memory: FlowMemory) -> tuple[Any, ...]:
     return group_key(memory.flow.key), memory.flow.last_timestamp_ns, state, None, None, None, None
 
 
-def is_silent_end(event: Event) -> bool:
-    """Whether what comes at the end of a connection that is still open lets no rule of a wide scope report anything.
+def is_silent(event: ConnectionClosed) -> bool:
+    """Whether the end of a connection that is still open lets no rule of a wide scope report anything.
 
     All of them look at the end of a connection, in order to forget it.  They have something to say of it where the
     server has said why (CON432), or where packets come out at last.
     """
-    if not isinstance(event, ConnectionClosed):
-        return False
     connection, history = event.connection, event.connection.history
     ended = connection.closed_how != "capture_end" or connection.also_closed is not None
     return not ended and (history is None or history.server.disconnect is None)

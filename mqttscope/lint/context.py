@@ -72,8 +72,8 @@ class Memories:
         """All captures are those of taps of the same traffic."""
         self.open: dict[ConnectionKey, Connection] = {}
         """Connections that were seen and have not ended."""
-        self.elsewhere: Elsewhere | None = None
-        """Asked for what is not here."""
+        self.elsewhere: Any = None
+        """Asked for what is not here: an `Elsewhere`, of a class that is not compiled."""
         self._kept: Kept = {}
         self._last_key: tuple[Hashable, ...] = ()
         self._last: dict[str, Any] = {}

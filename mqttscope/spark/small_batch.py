@@ -147,8 +147,8 @@ class InDriver:
 def _rows_of(schema: pa.Schema, kind: str, order: int, flows: pa.ChunkedArray, states: pa.ChunkedArray) -> pa.Table:
     """What is remembered as rows that come before all others of a flow or key."""
     count = len(flows)
-    zeros: Mapping[str, Any] = dict.fromkeys(("timestamp_ns", "clock_ns", "file", "frame"), 0)
-    values = zeros | {"kind": kind, "kind_order": order}
+    values: dict[str, Any] = dict.fromkeys(("timestamp_ns", "clock_ns", "file", "frame"), 0)
+    values |= {"kind": kind, "kind_order": order}
     columns: list[Any] = []
     for one in schema:
         if one.name in values:
