@@ -629,6 +629,7 @@ def test_no_limit_is_no_limit(tmp_path: Path) -> None:
         assert proxy.finish() == 0
 
 
+@pytest.mark.long
 def test_a_huge_packet_is_forwarded_and_recorded_but_not_kept(tmp_path: Path) -> None:
     size = 64 << 20
     path = tmp_path / "all.pcapng"

@@ -443,7 +443,7 @@ def ended(process: int) -> bool:
     return not Path(f"/proc/{process}").exists()
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "the other is killed", "the first is killed"])
+@pytest.mark.parametrize("how", some(["Ctrl-C", "the other is killed", "the first is killed"], 3))
 def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_path: Path) -> None:
     with two_at_work(tmp_path) as (process, other, lake):
         if how == "Ctrl-C":
