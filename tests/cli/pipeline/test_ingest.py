@@ -26,6 +26,7 @@ from mqttscope.lake.writer import read_table, write_lake
 from tests.bench.generate import generate
 from tests.capture.doubled import recorded, two_taps, write
 from tests.cli.running import capture, command, environment, invoke
+from tests.each import some
 from tests.lake.fleet import segments, written
 from tests.net.octets import frame, gtp, ip4
 from tests.spark.cluster import SMALL
