@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,10 @@ from mqttscope.sanitise.redaction import Redaction
 
 KEY_BYTES = 32
 PIECE_BYTES = 1 << 20
+SPOOL_BYTES = 8 << 20
+"""Bytes of what can be read once only that are held in memory."""
+_FRAME = struct.Struct("<QqIIII")
+"""Number, time, link type, original length, number of the capture, and length of a frame that waits."""
 MAX_TOLD = 20
 """Hits of a check that are shown."""
 _REASONS = {
@@ -73,7 +78,7 @@ class RedactRun:
                 keep_others=given.keep_other_frames,
             )  # fmt: skip
             try:
-                for frame in self._frames():
+                for frame in self._frames_again(run.survey):
                     run.feed(frame)
                 run.close()
             except OSError as error:
@@ -102,6 +107,34 @@ class RedactRun:
                 if isinstance(item, CaptureDrops):
                     self.drops.append(item)
                 self.watch.note(item)
+
+    def _frames_again(self, look: Callable[[Frame], None]) -> Iterator[Frame]:
+        """The frames of the captures, each of which was looked at before the first one comes.
+
+        What can be read once only, as standard input, waits in a file that nobody else can open.
+        """
+        paths = [one for one in find_captures(self.given.captures) if isinstance(one, str)]
+        once = STDIN in self.given.captures or any(os.path.exists(one) and not os.path.isfile(one) for one in paths)
+        if not once:
+            for item in open_capture(self.given.captures, seen=self._seen(self.given.captures)):
+                if isinstance(item, Frame):
+                    look(item)
+            yield from self._frames()
+            return
+        names: dict[str, int] = {}
+        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES, prefix="mqttscope-") as spool:
+            for frame in self._frames():
+                look(frame)
+                name = names.setdefault(frame.capture, len(names))
+                head = _FRAME.pack(
+                    frame.number, frame.timestamp_ns, frame.link_type, frame.original_length, name, len(frame.data)
+                )
+                spool.write(head + frame.data)
+            spool.seek(0)
+            known = list(names)
+            while head := spool.read(_FRAME.size):
+                number, timestamp_ns, kind, original, name, length = _FRAME.unpack(head)
+                yield Frame(number, timestamp_ns, kind, spool.read(length), original, known[name])
 
     def _seen(self, captures: Sequence[str]) -> Callable[[int], object] | None:
         """What takes the numbers of bytes that are read; ``None`` where nobody looks."""
