@@ -92,11 +92,13 @@ def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path)
     topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
     listed.write_text(f"{SECRET}\n\n{topic}\n")
 
-    assert redact(QOS, "-o", target, "--check-file", listed).code == 0
+    done = redact(QOS, "-o", target, "--check-file", listed)
+    assert done.code == 0
+    assert done.err.endswith(f"mqttscope: looked for 2 texts: none of them is in {target}\n")
     target.unlink()
     done = redact(QOS, "-o", target, "--check-file", listed, "--keep", "topics")
     assert done.code == 1
-    assert "text 2 of --check is there: plain, " in done.err
+    assert f"line 3 of {listed} is there: plain, " in done.err
     assert topic not in done.err
     assert f"{target} is not written" in done.err
     assert os.listdir(tmp_path) == ["secrets"]
@@ -105,7 +107,8 @@ def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path)
 def test_captures_that_are_there_are_looked_through(tmp_path: Path) -> None:
     topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
 
-    assert redact(QOS, "--check", SECRET).code == 0
+    done = redact(QOS, "--check", SECRET)
+    assert (done.code, done.err) == (0, f"mqttscope: looked for 1 text: it is not in {QOS}\n")
     done = redact(QOS, capture("tls-12"), "--check", SECRET, "--check", topic)
     assert done.code == 1
     assert done.err.startswith(f"mqttscope: {QOS}: text 2 of --check is there: plain, ")
@@ -231,7 +234,8 @@ def test_nothing_to_share(tmp_path: Path) -> None:
 @each(
     "arguments, words",
     [
-        ([QOS], "Missing option '--output'"),
+        ([QOS], "name a file for the new capture with --output FILE, or texts to look for"),
+        ([QOS, "-o", ""], "Invalid value for '--output' / '-o': the name of the file is empty"),
         ([QOS, "-o", "x.pcapng", "--keep", "colours"], "'colours' is not one of passwords, "),
         ([QOS, "-o", "x.pcapng", "--keep", "topics", "--blank", "topics,payloads"], "both name topics"),
         ([QOS, "-o", "x.pcapng", "--key", "a", "--key-file", "b"], "two ways to give one key"),
