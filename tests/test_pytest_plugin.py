@@ -230,6 +230,22 @@ def test_arguments_come_before_the_configuration(tmp_path: Path, broker: rig.Bro
     assert "1 failed" in run(tmp_path, CONFORMS % ", config='other.toml'", port=broker.port)
 
 
+def test_rules_that_are_given_run_beside_those_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").write_text('[lint]\nselect = ["ALL"]\nignore = ["ALL"]\n')
+    (tmp_path / "one.toml").write_text('[lint]\nselect = ["PUB101"]\nignore = ["KAL201"]\n')
+    said = run(
+        tmp_path,
+        "from mqttscope.lint.catalogue import find\n"
+        "def test_it(mqtt_proxy):\n"
+        "    broker = 'mqtt://127.0.0.1:9'\n"
+        "    assert mqtt_proxy(broker).rules == []\n"
+        "    assert mqtt_proxy(broker, config='one.toml').rules == ['PUB101']\n"
+        "    given = mqtt_proxy(broker, config='one.toml', rules=[find('KAL201')]).rules\n"
+        "    assert given == ['KAL201', 'PUB101'], given\n",
+    )
+    assert "1 passed" in said, said
+
+
 def test_a_wrong_configuration_is_said(tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text("[lint]\nselct = []\n")
     said = run(tmp_path, CONFORMS % "")

@@ -56,8 +56,8 @@ class Port(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
         """Read a port and what is spoken there."""
-        from mqttscope.api.errors import ArgumentError
         from mqttscope.api.reading import read_port
+        from mqttscope.errors import ArgumentError
 
         if isinstance(value, tuple):
             return value
