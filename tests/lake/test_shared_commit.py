@@ -235,16 +235,28 @@ def test_what_a_dead_ingest_left_goes_away_after_a_day(store: StorePath, monkeyp
 
 @pytest.mark.long
 def test_an_ingest_that_is_killed_anywhere(bucket: Bucket, store: StorePath, steps: list[dict[str, list[str]]]) -> None:
-    """SIGKILL at moments all over an ingest into a store; what is run again is in once."""
+    """SIGKILL at moments all over an ingest from a store into a store; what is run again is in once."""
+    client, settings = bucket
+    parts = []
+    for number, one in enumerate((FIRST, SECOND)):
+        client.put_object(Bucket="captures", Key=f"killed/{number}.pcapng", Body=one.read_bytes())
+        parts.append(f"s3://captures/killed/{number}.pcapng")
+
+    def here(found: dict[str, list[str]]) -> dict[str, list[str]]:
+        """As if the captures lay on this machine."""
+        for uri, one in zip(parts, (FIRST, SECOND), strict=True):
+            found = {name: sorted(row.replace(uri, str(one)) for row in made) for name, made in found.items()}
+        return found
+
     words = [sys.executable, "-m", "tests.lake.kill_ingest", store.store.uri, "1" if EXHAUSTIVE else "17"]
     done = subprocess.run(
-        [*words, str(FIRST), str(SECOND), json.dumps(bucket[1])],
+        [*words, *parts, json.dumps(settings)],
         capture_output=True, text=True, env=environment(), check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     found = [json.loads(line) for line in done.stdout.splitlines()]
     for one in found:
-        assert one["before"] == steps[one["read"] - 1]
-        assert one["after"] == one["in_tables"] == steps[1]
+        assert here(one["before"]) == steps[one["read"] - 1]
+        assert here(one["after"]) == here(one["in_tables"]) == steps[1]
         assert one["generation"] == 2
     assert {one["pending"] for one in found if one["read"] == 1} == {False, True}
