@@ -29,13 +29,10 @@ def test_a_rule_of_the_catalogue_may_be_given_with_other_settings() -> None:
 
 def test_a_rule_is_given_once_and_has_a_code_of_its_own() -> None:
     assert [type(rule) for rule in given_rules(all_rules().values())] == list(all_rules().values())
-    twice: list[list[type[Rule] | Rule]] = [
-        [TOLERANCE, TOLERANCE({"tolerance": 7})],
-        [type("Other", (TOLERANCE,), {})],
-    ]
-    for given in twice:
+    both: list[list[type[Rule] | Rule]] = [[TOLERANCE, TOLERANCE({"tolerance": 7})], [type("Other", (TOLERANCE,), {})]]
+    for twice in both:
         with pytest.raises(ArgumentError, match=f"{TOLERANCE.code} is the code of another rule"):
-            given_rules(given)
+            given_rules(twice)
 
 
 def test_a_text_is_one_name() -> None:
