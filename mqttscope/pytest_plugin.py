@@ -40,8 +40,8 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
     ``mqtt_proxy(upstream_url)`` returns a running `mqttscope.proxy.Proxy`; without a URL that of the marker or of the
     setting ``mqtt_upstream`` counts.  Rules, suppressions, baseline, profile and what counts are those of the
     project's configuration, found from the rootdir of pytest upwards; ``config`` names another file, and ``False``
-    means none.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of ``mqttscope lint``; ``rules``
-    run as well.  Further arguments go to `Proxy`.
+    means none.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of ``mqttscope lint``;
+    ``rules`` run as well.  Further arguments go to `Proxy`.
     """
     from mqttscope.proxy import Proxy
 

@@ -59,11 +59,13 @@ def ingest(
     payload_limit: int = 0,
     group: str = "",
     settings: Mapping[str, str] | None = None,
+    lake_settings: Mapping[str, str] | None = None,
 ) -> Ingested:
     """Take captures into a lake, which is made where there is none: decode and lint them, and write all tables.
 
-    ``captures``: files, globs and directories; those that are in already are not read again.  ``lake``: its folder, or
-    its place in a store, of which ``settings`` are, as for `open`.  ``payload_limit``: bytes of each payload that are
+    ``captures``: files, globs, directories and URIs of stores; those that are in already are not read again.  ``lake``:
+    its folder, or its place in a store.  ``settings``: of the stores of captures and lake, as for `open`;
+    ``lake_settings`` take their place for a lake in another store.  ``payload_limit``: bytes of each payload that are
     kept.  ``group``: name of the site; a lake holds one.  The other arguments are those of `mqttscope.lint`; each
     ingest into a lake takes the same ones.  No configuration file is read.
 
@@ -78,7 +80,7 @@ def ingest(
         raise ArgumentError(f"payload_limit is a number of bytes, and {payload_limit} is none")
     for package in ("pyarrow", "msgspec", "deltalake"):
         optional_package(package, EXTRA)
-    from mqttscope.capture.locations import NoCapturesError, find, local_path
+    from mqttscope.capture.locations import NoCapturesError, find
     from mqttscope.lake.manifest import read_manifest
     from mqttscope.lake.options import LakeOptions, let_be_remembered
     from mqttscope.lake.summary import summarize
@@ -94,12 +96,9 @@ def ingest(
         rules=tuple(chosen),
         complete=frozenset(complete),
     )
-    for name in names:
-        if local_path(name) is None:
-            raise ArgumentError(f"{name} is in a store, from which only Spark reads captures: copy it to a folder")
-    root = place(fspath(lake), settings or {})
+    root = place(fspath(lake), lake_settings or settings or {})
     try:
-        found = find(names)
+        found = find(names, settings)
     except NoCapturesError as error:
         raise CaptureNotFoundError(str(error)) from None
     faults = {one.name: one.fault for one in found if one.fault is not None}
@@ -107,7 +106,7 @@ def ingest(
         if fault in NOTHING_THERE:
             raise CaptureNotFoundError(f"{name} {fault}")
     before = read_manifest(root)
-    done = write_lake([one.name for one in found if one.fault is None], root, options, faults=faults)
+    done = write_lake([one for one in found if one.fault is None], root, options, settings=settings, faults=faults)
     made = summarize(root, before, done)
     unopened = {**faults, **done.faults}
     said = {(one.capture, one.message) for one in made.errors}

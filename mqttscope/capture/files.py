@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -60,6 +60,8 @@ class Part:
     """Offset in the file from which on nothing is read."""
     begins: int
     """`fingerprint.head_crc` of the file: another one is not read."""
+    opener: Callable[[], BinaryIO] | None = None
+    """Opens it, seekable, where it is in a store; ``None``: it is a file of this machine, which has this name."""
     was_opened: bool = False
 
 
@@ -83,6 +85,7 @@ def open_capture(
     A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
     ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
     ``parts``: what is to be read of some files, by path; it notes which of them were opened and are what they were.
+    Those of a store are among ``sources`` under their names, which are not looked for on this machine.
     ``direct`` is offered every frame before it is made; those that it takes do not come out here.  ``seen`` takes
     the number of bytes each time that some were read; those of compressed files count as they lie there.
 
@@ -103,7 +106,7 @@ def _opened(
     direct: FrameSink | None,
     seen: Callable[[int], object] | None,
 ) -> Iterator[_Item]:
-    captures = list(_captures_of(sources, stdin, chunk_size, frame_limit, direct, seen))
+    captures = list(_captures_of(sources, stdin, chunk_size, frame_limit, direct, seen, in_stores(parts)))
     for capture in captures:
         capture.part = (parts or {}).get(capture.name)
     if len(captures) > 1:
@@ -113,6 +116,11 @@ def _opened(
     for capture in captures:
         capture.seen = seen
         yield from capture.read(chunk_size, direct)
+
+
+def in_stores(parts: Mapping[str, Part] | None) -> frozenset[str]:
+    """Names of the captures that are in stores: they stand for nothing else."""
+    return frozenset(name for name, one in (parts or {}).items() if one.opener is not None)
 
 
 def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> bool:
@@ -181,8 +189,8 @@ class _Capture:
 
     def peek(self) -> None:
         """Read up to the first frame."""
-        if self.items is None and _is_regular(self.name):
-            with suppress(OSError, ValueError), open(self.name, "rb", buffering=0) as opened:
+        if self.items is None and (self._is_in_store or _is_regular(self.name)):
+            with suppress(OSError, ValueError), self._open() as opened:
                 file, behind = self._limited(opened)
                 self.first_ns = first_after(file, behind)[1] if behind else first_time(file)
             return
@@ -200,7 +208,7 @@ class _Capture:
 
     def _read_file(self, chunk_size: int, direct: FrameSink | None) -> Generator[_Item, None, None]:
         try:
-            opened = open(self.name, "rb", buffering=0)  # noqa: SIM115 (closed below; only opening is tried here)
+            opened = self._open()
         except (OSError, ValueError) as error:
             since = "" if self.part is None else SINCE
             yield CaptureError(public_name(self.name), f"{why_not_opened(error, self.name)}{since}")
@@ -217,6 +225,15 @@ class _Capture:
                 return
             yield from read_capture(file, self.name, chunk_size=chunk_size, frame_limit=self.frame_limit, direct=direct)
 
+    @property
+    def _is_in_store(self) -> bool:
+        return self.part is not None and self.part.opener is not None
+
+    def _open(self) -> BinaryIO:
+        if self.part is not None and self.part.opener is not None:
+            return self.part.opener()
+        return open(self.name, "rb", buffering=0)
+
     def _limited(self, file: BinaryIO) -> tuple[BinaryIO, int]:
         """What is read of an open file, and how much of it was read before."""
         part = self.part
@@ -232,9 +249,13 @@ def _captures_of(
     frame_limit: int,
     direct: FrameSink | None = None,
     seen: Callable[[int], object] | None = None,
+    stored: Collection[str] = (),
 ) -> Iterator[_Capture]:
-    """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again."""
-    taken = {identity(os.fspath(source)) for source in sources if source != STDIN}
+    """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again.
+
+    ``stored``: those of them that are in stores.
+    """
+    taken = {identity(os.fspath(source)) for source in sources if source != STDIN and source not in stored}
     stdin_taken = False
     for source in sources:
         path = os.fspath(source)
@@ -247,7 +268,7 @@ def _captures_of(
             stdin_taken = True
             yield _Capture(STDIN, frame_limit, items)
             continue
-        found = expand(path)
+        found = None if path in stored else expand(path)
         if found is None:
             yield _Capture(path, frame_limit)
             continue

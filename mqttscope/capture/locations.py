@@ -115,6 +115,12 @@ def open_location(target: str, settings: Mapping[str, str] | None = None) -> Bin
         return cast(BinaryIO, _ReadAhead(system.open_input_file(path)))
 
 
+def open_named(name: str, settings: Mapping[str, str] | None = None) -> BinaryIO:
+    """Open ``Location.name``, which is all that is known of a capture of an earlier run.  Raises `OSError`."""
+    path = local_path(name)
+    return open_location(name if path is None else os.path.abspath(path), settings)
+
+
 def why_replaced(file: BinaryIO, one: Location) -> str | None:
     """Why a capture that is open is not what was found; ``None`` where it is."""
     if one.begins is None or not is_replaced(file, one.size, one.begins):

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import BinaryIO, Final, cast
 
-from mqttscope.capture.files import STDIN, Part, find_captures, open_capture
+from mqttscope.capture.files import STDIN, Part, find_captures, in_stores, open_capture
 from mqttscope.capture.read import NO_FRAME
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -71,6 +71,10 @@ class Taps:
         """The taps, each with what tells it apart from the others."""
         taps = self.deduplication.taps()
         return [(_name(one, [other for other in taps if other.capture == one.capture]), one) for one in taps]
+
+    def copied(self) -> set[str]:
+        """Captures of which frames were left out as copies, so that they may seem empty."""
+        return {one.capture for one in self.deduplication.taps() if one.copies}
 
     def told(self) -> Iterator[str]:
         """What each tap has captured, and what it lost, in sentences."""
@@ -149,15 +153,16 @@ def _by_time(
     def looked_at(name: str) -> Iterator[_Item]:
         return opened(name, counted=False)
 
-    captures: list[Source] = []
-    for found in find_captures([one for one in sources if one != STDIN]):
+    stored = in_stores(parts)
+    captures = [Source(one) for one in sources if one in stored]
+    for found in find_captures([one for one in sources if one != STDIN and one not in stored]):
         if isinstance(found, CaptureError):
             yield found
         else:
             captures.append(Source(found))
     captures += [Source(STDIN)] * (STDIN in sources)
     if len(captures) > 1:
-        measure(captures, looked_at)
+        measure(captures, looked_at, stored)
     captures.sort(key=lambda one: one.first_ns)
     taps.sources = list(captures)
     waiting = captures[::-1]
@@ -180,9 +185,12 @@ def _by_time(
             yield item
 
 
-def measure(captures: list[Source], opened: _Open) -> None:
-    """Find the first times of captures and the differences of their clocks; those that can be read once are left."""
-    again = [one for one in captures if _is_regular(one.name)]
+def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ()) -> None:
+    """Find the first times of captures and the differences of their clocks; those that can be read once are left.
+
+    ``stored``: names of captures that are in stores, which can be read again.
+    """
+    again = [one for one in captures if one.name in stored or _is_regular(one.name)]
     for one in again:
         one.first_ns = _first_ns(opened(one.name))
     named = again.copy()

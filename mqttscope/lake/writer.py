@@ -13,8 +13,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
@@ -29,6 +31,7 @@ from mqttscope.capture.fingerprint import (
     head_crc,
     resume_offset,
 )
+from mqttscope.capture.locations import PARALLEL, Location, open_location, open_named
 from mqttscope.capture.read import BoundedFile
 from mqttscope.lake import delta
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
 
 _SUMS = ("topics", "clients", "sessions")
 _READ = ("messages", "connections", "ingest_errors")
+_SAME_NAME = "stands for several captures: what follows a question mark in a URI is not part of a name"
 
 
 @dataclass(slots=True)
@@ -103,27 +107,31 @@ class Ingested:
 
 
 def write_lake(
-    captures: Sequence[str | os.PathLike[str]],
+    captures: Sequence[str | os.PathLike[str] | Location],
     folder: Lake,
     options: LakeOptions | None = None,
     *,
+    settings: Mapping[str, str] | None = None,
     faults: Mapping[str, str] | None = None,
     progress: Callable[[int], None] | None = None,
     beside: Beside | None = None,
 ) -> Ingested:
     """Take captures into the lake of a folder, which is made where there is none; `LakeError` where that cannot be.
 
-    ``captures``: files.  ``faults``: why others cannot be opened, by name.  ``progress`` is called
-    with the number of segments so far, now and then.  ``beside`` does a part of the work in another process; the tables
-    are the same.
+    ``captures``: files, or what `locations.find` found, which may be in stores; ``settings`` are those of these stores.
+    ``faults``: why others cannot be opened, by name.  ``progress`` is called with the number of segments so far, now
+    and then.  ``beside`` does a part of the work in another process; the tables are the same.
     """
     root = place(folder)
     options = options or LakeOptions()
+    locations = [
+        one if isinstance(one, Location) else Location(os.fspath(one), os.path.abspath(one)) for one in captures
+    ]
     with lake_lock(root):
         before = read_manifest(root)
         check_settings(before, options, root)
         done = Ingested()
-        found = _fresh(captures, before)
+        found = _fresh(locations, settings or {}, before)
         fresh, known = found.names, found.known
         done.known = [name for name, _ in known]
         done.faults = found.faults
@@ -346,41 +354,71 @@ class _Fresh:
     """Why some cannot be opened, by name."""
 
 
-def _fresh(captures: Sequence[str | os.PathLike[str]], before: Manifest) -> _Fresh:
+@dataclass(slots=True)
+class _Looked:
+    """A capture as it was looked at."""
+
+    name: str
+    target: str = ""
+    content: Fingerprint | None = None
+    """``None``: it cannot be read."""
+    part: Part | None = None
+    fault: str = ""
+    """Why it cannot be read."""
+
+
+def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: Manifest) -> _Fresh:
     found, begins = _Fresh(), KnownFingerprints.of(before.begins, before.captures)
-    for one in captures:
-        name = os.fspath(one)
-        if os.path.exists(name) and not os.path.isfile(name):
-            # A pipe would wait for its writer, a device may never end.
-            found.faults[name] = NOT_REGULAR
+    look = partial(_look, settings=settings, begins=begins, known=before.captures)
+    targets: dict[str, str] = {}
+    for one in _each(look, locations):
+        if one.content is None or one.part is None:
+            found.faults[one.name] = one.fault
             continue
-        try:
-            with open(name, "rb", buffering=0) as opened:
-                size = opened.seek(0, os.SEEK_END)
-                begun = head_crc(opened, size)
-                file = cast(BinaryIO, BoundedFile(opened, size))
-                content = fingerprint_of(file, begins)
-                is_known = content.digest in before.captures or content.digest in found.names
-                read_before = 0 if is_known else resume_offset(file, content)[0]
-        except (OSError, ValueError) as error:
-            # It was there when it was found, and costs the others nothing.
-            found.faults[name] = f"{why_not_opened(error, name)}{SINCE}"
+        digest = one.content.digest
+        if digest in before.captures or digest in found.names:
+            found.known.append((one.name, digest))
             continue
-        if is_known:
-            found.known.append((name, content.digest))
+        if one.name in found.parts:
+            found.faults[one.name] = _SAME_NAME
             continue
-        found.names[content.digest] = name
-        found.contents[content.digest] = content
-        found.parts[name] = Part(read_before, size, begun)
+        found.names[digest], targets[digest] = one.name, one.target
+        found.contents[digest] = one.content
+        found.parts[one.name] = one.part
     if found.faults and not found.names and not found.known:
         raise LakeError(f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}")
-    for digest in find_prefixes(found.contents, found.names, before.begins, before.captures, _opened):
+    opened = partial(open_named, settings=settings)
+    for digest in find_prefixes(found.contents, targets, before.begins, before.captures, opened):
         found.known.append((found.names.pop(digest), digest))
     return found
 
 
-def _opened(name: str) -> BinaryIO:
-    return open(name, "rb", buffering=0)
+def _each(look: Callable[[Location], _Looked], locations: Sequence[Location]) -> Iterator[_Looked]:
+    """Look at captures; those of stores at the same time, since nearly all of that is waiting."""
+    if any(one.is_remote for one in locations):
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            yield from pool.map(look, locations)
+    else:
+        yield from map(look, locations)
+
+
+def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints, known: Collection[str]) -> _Looked:
+    name, target = one.name, one.target
+    if not one.is_remote and os.path.exists(target) and not os.path.isfile(target):
+        # A pipe would wait for its writer, a device may never end.
+        return _Looked(name, fault=NOT_REGULAR)
+    opener = partial(open_location, target, settings)
+    try:
+        with opener() as opened:
+            size = opened.seek(0, os.SEEK_END)
+            begun = head_crc(opened, size)
+            file = cast(BinaryIO, BoundedFile(opened, size))
+            content = fingerprint_of(file, begins)
+            read_before = 0 if content.digest in known else resume_offset(file, content)[0]
+    except (OSError, ValueError) as error:
+        # It was there when it was found, and costs the others nothing.
+        return _Looked(name, fault=f"{why_not_opened(error, '' if one.is_remote else target)}{SINCE}")
+    return _Looked(name, target, content, Part(read_before, size, begun, opener if one.is_remote else None))
 
 
 def _read(

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from mqttscope.capture.files import SINCE, why_not_opened
 from mqttscope.capture.fingerprint import Fingerprint, KnownFingerprints, find_prefixes, fingerprint_of, resume_offset
-from mqttscope.capture.locations import PARALLEL, Location, find, open_location, why_replaced
+from mqttscope.capture.locations import PARALLEL, Location, find, open_location, open_named, why_replaced
 from mqttscope.capture.ranges import WHOLE, Settled
 from mqttscope.capture.read import NO_FRAME, BoundedFile
 from mqttscope.lake.commit import commit, lake_lock, merge_small
@@ -247,7 +247,7 @@ def tell_apart(
                 location = replace(location, behind=looked.read_before, first_ns=first_ns)
             fresh[looked.digest] = location
     targets = {digest: one.target for digest, one in fresh.items()}
-    opened = partial(open_location, settings=settings)
+    opened = partial(open_named, settings=settings)
     for digest in find_prefixes(found.contents, targets, begins or {}, known, opened):
         found.known.append((fresh.pop(digest).name, digest))
     if any(one.behind for one in fresh.values()):

@@ -105,7 +105,7 @@ def test_what_cannot_be_meant_changes_nothing(tmp_path: Path) -> None:
         (mqttscope.CaptureNotFoundError, "without captures", [tmp_path], {}),
         (mqttscope.ArgumentError, "payload_limit", [QOS], {"payload_limit": -1}),
         (mqttscope.ArgumentError, "'x' is not a port", [QOS], {"ports": ["x"]}),
-        (mqttscope.ArgumentError, "only Spark", ["s3://bucket/a.pcap"], {}),
+        (mqttscope.CaptureNotFoundError, "cannot be opened", ["no-such-store://bucket/a.pcap"], {}),
         (mqttscope.UnknownRuleError, "did you mean PUB101", [QOS], {"select": "PUB1011"}),
         (mqttscope.lake.LakeError, "is no folder", [QOS], {"lake": QOS}),
         (TypeError, "at least one capture", [], {}),

@@ -1,9 +1,9 @@
 """Ingests that are killed: ``python -m tests.lake.kill_ingest LAKES STEP PART PART [SETTINGS]`` says what became of it.
 
-LAKES is a folder, or a place in a store, whose settings are a JSON object.  The first part is ingested, then the second
-one is killed where it brings something to the disk or the store: at the first place, at that STEP places after it, and
-so on to the end; each time in a new copy of the lake.  Every ingest is a process of its own, a fork of this one, which
-has no threads of delta-rs and pyarrow: these do not survive a fork.
+LAKES is a folder, or a place in a store, and so may be a part; the settings of the store are a JSON object.  The first
+part is ingested, then the second one is killed where it brings something to the disk or the store: at the first place,
+at that STEP places after it, and so on to the end; each time in a new copy of the lake.  Every ingest is a process of
+its own, a fork of this one, which has no threads of delta-rs and pyarrow: these do not survive a fork.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from mqttscope.capture.locations import find
 from mqttscope.lake import delta
 from mqttscope.lake.manifest import PENDING, read_manifest
 from mqttscope.lake.schemas import TABLES
@@ -42,6 +43,12 @@ def forked(work: Callable[[], Any]) -> Any:
         told = given.read()
     _, status = os.waitpid(child, 0)
     return json.loads(told) if status == 0 else None
+
+
+def ingest(lake: Place, capture: str) -> dict[str, int]:
+    """Take a capture in, wherever it is."""
+    settings = {} if isinstance(lake, Path) else lake.store.settings
+    return write_lake(find([capture], settings), lake, options(), settings=settings).rows
 
 
 def killed(lake: Place, capture: str, moment: int) -> bool:
@@ -72,7 +79,7 @@ def killed(lake: Place, capture: str, moment: int) -> bool:
     else:
         for owner, name in ((StorePath, "open_output"), (Store, "replace"), (delta, "_publish")):
             watch(owner, name, after=True)
-    write_lake([capture], lake, options())
+    ingest(lake, capture)
     return True
 
 
@@ -93,7 +100,7 @@ def in_tables(lake: Place) -> dict[str, list[str]]:
 def again(lake: Place, capture: str) -> dict[str, Any]:
     """What is read after a kill, and after the same ingest has been run again."""
     pending, before, read = is_pending(lake), rows(lake), read_manifest(lake).generation
-    write_lake([capture], lake, options())
+    ingest(lake, capture)
     return {
         "pending": pending, "read": read, "before": before, "after": rows(lake), "in_tables": in_tables(lake),
         "generation": read_manifest(lake).generation,
@@ -124,7 +131,7 @@ def main(lakes: str, step: str, first: str, second: str, settings: str = "{}") -
     def named(name: str) -> Place:
         return place(f"{lakes}/{name}", json.loads(settings))
 
-    forked(lambda: write_lake([first], named("base"), options()).rows)
+    forked(lambda: ingest(named("base"), first))
     for moment in count(1, int(step)):
         lake = named(f"lake-{moment}")
         forked(partial(copy, named("base"), lake))

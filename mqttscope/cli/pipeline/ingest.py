@@ -53,6 +53,11 @@ class IngestOptions:
         READING, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
         help="Setting of the store of captures and lake, such as region=eu-central-1; may be repeated.",
     )  # fmt: skip
+    lake_settings: dict[str, str] = option(
+        LAKE, "--lake-fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
+        help="Setting of the store of the lake, in place of those of --fs, where captures are in another store; may be "
+        "repeated.",
+    )  # fmt: skip
     deduplicate: bool = option(
         READING, "--deduplicate", is_flag=True,
         help="The captures are those of several taps: read each frame once, and report what each tap lost. In process.",
@@ -81,20 +86,16 @@ class IngestOptions:
         if self.in_store:
             if self.engine == "spark" or self.on_spark:
                 raise click.UsageError(f"Spark writes no lake in a store, and {self.lake} is one: --engine local does")
-            if self.reads_uris:
-                raise click.UsageError(
-                    "captures in a store are read with Spark, which writes no lake in a store: copy them to a folder"
-                )
         elif self.single_writer:
             raise click.UsageError("--single-writer is for a lake in a store")
-        if self.deduplicate and (self.engine == "spark" or self.on_spark or self.reads_uris):
+        elif self.lake_settings:
+            raise click.UsageError("--lake-fs is for a lake in a store")
+        if self.deduplicate and (self.engine == "spark" or self.on_spark):
             raise click.UsageError("--deduplicate compares frames in one process, without Spark: --engine local")
-        if self.jobs is not None and (self.engine == "spark" or self.on_spark or self.reads_uris):
+        if self.jobs is not None and (self.engine == "spark" or self.on_spark):
             raise click.UsageError("--jobs is for what is decoded here; Spark takes --master, such as local[4]")
         if self.engine != "local":
             return
-        if self.reads_uris:
-            raise click.UsageError("--engine local reads no URIs; take --engine spark")
         if self.spark.master is not None or self.spark.configuration:
             raise click.UsageError("--engine local takes no --master and no --conf")
         if self.split_size is not None:
@@ -108,11 +109,6 @@ class IngestOptions:
         return is_store(self.lake)
 
     @property
-    def reads_uris(self) -> bool:
-        """Whether captures are given that only Spark reads."""
-        return any("://" in one and not one.startswith("file:") for one in self.sources)
-
-    @property
     def on_spark(self) -> bool:
         """Whether options of Spark are given."""
         return self.spark.master is not None or bool(self.spark.configuration) or self.split_size is not None
@@ -124,7 +120,7 @@ class IngestOptions:
 Examples:
   mqttscope pipeline ingest 'captures/*.pcapng' --lake lake --payload-limit 1024
   mqttscope pipeline ingest s3://bucket/a/ --fs region=eu-central-1 --lake /shared/lake --group a
-  mqttscope pipeline ingest 'captures/*.pcapng' --lake s3://bucket/lake --fs region=eu-central-1
+  mqttscope pipeline ingest s3://bucket/b/ --lake s3://bucket/lake --fs region=eu-central-1
   mqttscope pipeline ingest /captures --lake lake --master 'local[4]' --conf spark.driver.memory=4g
 
 Any engine that reads Delta can read a lake; docs/lake.md lists the columns. Exit code 3 when a
@@ -159,7 +155,8 @@ class IngestRun:
             from mqttscope.lake.summary import summarize
         except ImportError as error:
             raise PipelineFailedError(f"tables need what is not installed ({error}): {LAKE_EXTRA}") from None
-        root = place(self.given.lake, self.given.settings, single_writer=self.given.single_writer)
+        settings = self.given.lake_settings or self.given.settings
+        root = place(self.given.lake, settings, single_writer=self.given.single_writer)
         try:
             before = read_manifest(root)
             found = find(self.given.sources, self.given.settings)
@@ -189,13 +186,13 @@ class IngestRun:
             return False
         if self.given.in_store or self.given.jobs is not None or self.given.deduplicate:
             return True
-        return not any(one.is_remote for one in found) and sum(one.size for one in found) < IN_PROCESS_BYTES
+        return sum(one.size for one in found) < IN_PROCESS_BYTES
 
     def _in_process(self, root: Place, found: Sequence[Location], faults: dict[str, str]) -> Ingested:
         from mqttscope.cli.sharing import beside
         from mqttscope.lake.writer import write_lake
 
-        names = [one.name for one in found if one.fault is None]
+        captures = [one for one in found if one.fault is None]
         with task_progress("segments", quiet=self.given.quiet) as show:
             shown = 0
 
@@ -205,16 +202,17 @@ class IngestRun:
                     shown = seen
                     show(seen, None)
 
-            size = sum(one.size for one in found)
             return write_lake(
-                names, root, self.options, faults=faults, progress=count, beside=beside if self._in_two(size) else None
+                captures, root, self.options, settings=self.given.settings, faults=faults, progress=count,
+                beside=beside if self._in_two(captures) else None,
             )  # fmt: skip
 
-    def _in_two(self, size: int) -> bool:
+    def _in_two(self, captures: Sequence[Location]) -> bool:
         """Whether two processes work."""
-        if self.given.in_store or not can_fork():
+        if self.given.in_store or any(one.is_remote for one in captures) or not can_fork():
             # What talks to a store has threads, which a copy of the process would not have.
             return False
+        size = sum(one.size for one in captures)
         jobs = self.given.jobs
         return jobs > 1 if jobs is not None else processors() > 1 and size >= LARGE_BYTES
 
