@@ -11,13 +11,17 @@ LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/t
 SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
 OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
 
+# Of the source as it is written.
+STRUCTURE := tests/test_structure.py
+
 # What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
 # no results through a third process. What is new belongs to the last part by itself.
-PARTS := commands live bytes rest
+PARTS := commands live tables bytes rest
 commands_TESTS := tests/cli
 live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/test_docs.py tests/transport
+tables_TESTS := tests/analysis tests/browse tests/lake tests/parallel
 bytes_TESTS := tests/corpus tests/dissect tests/lint tests/mqtt tests/net tests/report tests/session tests/stats
-rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/spark tests/__pycache__, \
+rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/spark tests/__pycache__ $(STRUCTURE), \
 	$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/test_*.py))
 
 # Tests come in an order that is drawn, and with generated examples: `make test` draws the same ones each time, so that
@@ -43,7 +47,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest test-spark test-lakes test-others style coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release release-compiled compiled test-compiled
+.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest test-spark test-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release release-compiled compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -72,16 +76,15 @@ tools:
 test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 test-spark $(PARTS:%=test-%) test-lakes style
+	@$(MAKE) --no-print-directory --keep-going --jobs=5 test-spark $(PARTS:%=test-%) test-lakes
 
 test-long: dev tools
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 WHICH=long test-spark test-lakes test-others
 
-# Beside each other; what these say comes in one piece.
-style:
-	@said=$$($(MAKE) --no-print-directory lint types layers generated 2>&1); failed=$$?; echo "$$said"; exit $$failed
+## What is said about the source without running it.
+style: dev lint types layers generated structure
 
-# Processes of their own: each worker would start a Spark.
+# Processes of their own: each worker would start a Spark. What a process says comes in one piece.
 test-spark: TESTS = $(SPARK_TESTS)
 test-lakes: TESTS = $(LAKE_TESTS)
 test-spark test-lakes:
@@ -119,7 +122,7 @@ exhaustive: dev tools
 	MQTTSCOPE_EXHAUSTIVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 ## The quick part: style, types, layers, generated files, unit tests.
-check: dev lint types layers generated unit
+check: style unit
 
 lint:
 	$(BIN)/ruff check .
@@ -133,6 +136,9 @@ layers:
 
 generated:
 	$(BIN)/python -m mqttscope.dev.generate --check
+
+structure:
+	$(BIN)/python -m pytest -q -p no:xdist $(STRUCTURE)
 
 unit:
 	$(BIN)/python -m pytest -n 3 --dist worksteal -q -m "not slow and not long and not tshark and not broker"

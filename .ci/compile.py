@@ -21,7 +21,7 @@ except ImportError:  # who fills a directory needs no hatchling
     BuildHookInterface = object
 
 PROJECT = Path(__file__).resolve().parent.parent
-NEEDED = ["mypy>=2.4", "setuptools>=65", "msgspec>=0.19", "orjson>=3.10", "zstandard>=0.22"]
+NEEDED = ["mypy>=2.4", "setuptools>=65", "msgspec>=0.19", "orjson>=3.10", "zstandard>=0.25"]
 """Among them what the compiled modules import that has types: mypyc looks at these."""
 SETTINGS = "mypy.toml"
 """A copy of pyproject.toml, of which setuptools would read its own part."""
@@ -78,7 +78,8 @@ class CompiledWheel(BuildHookInterface):  # type: ignore[misc]
         """Compile, unless the wheel is an editable one, whose modules are those of the folder."""
         if not self._is_asked_for() or version == "editable":
             return
-        directory = Path(self.root) / "build" / "wheel"
+        # A folder for each Python, so that several can compile at once.
+        directory = Path(self.root) / "build" / f"wheel-{sys.implementation.cache_tag}"
         for path in build(directory):
             build_data["force_include"][str(path)] = str(path.relative_to(directory))
         build_data["pure_python"] = False

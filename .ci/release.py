@@ -1,15 +1,16 @@
 """Builds what is published, and tries it: ``release.py DIRECTORY [--compiled]``.
 
 A source archive and a wheel are built twice and have to be the same, byte for byte. The wheel is installed into an
-empty environment of each Python that is on the path (python3.11 to python3.14), without any extra, and reads captures
-of the project there; then the source archive is installed in the same way. From one of these environments come the
-list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything differs,
-fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the dependency
-group "release".
+empty environment of each Python that is on the path (python3.11 to python3.14) and runs, without any extra, and reads
+captures of the project there; then the source archive is installed in the same way. From one of these environments
+come the list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything
+differs, fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the
+dependency group "release".
 
 With ``--compiled`` a compiled wheel is built by each of these Pythons, too, installed into another empty environment,
-and has to say the same about all captures of the project. That needs a C compiler, and takes minutes for each Python.
-These wheels stay here: the published ones come from machines whose libraries are old enough for everybody.
+and has to say the same about all captures of the project. That needs a C compiler, and takes minutes for each Python:
+MQTTSCOPE_OPTIMIZE=0 makes the compiler faster, and what it makes slower. These wheels are not kept: the published ones
+come from machines whose libraries are old enough for everybody.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -39,23 +41,42 @@ LICENCES = (
 
 def run(*command: str | Path, **environment: str) -> str:
     """The output of a program; ends everything where it fails."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
+    return measured(*command, **environment)[0]
+
+
+def measured(*command: str | Path, **environment: str) -> tuple[str, float]:
+    """The output of a program and the seconds of processor time that it took; ends everything where it fails."""
+    words = [str(part) for part in command]
+    with (
+        tempfile.TemporaryFile("w+") as complaints,
+        subprocess.Popen(
+            words, cwd=PROJECT, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=complaints, text=True
+        ) as running,
+    ):
+        output = running.stdout.read() if running.stdout else ""
+        _, status, usage = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+        complaints.seek(0)
+        if running.returncode:
+            sys.exit(f"{' '.join(words)} ended with {running.returncode}\n{output}{complaints.read()}")
+    return output, usage.ru_utime + usage.ru_stime
 
 
 def say(line: str) -> None:
     """A line for whoever waits."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def pythons() -> dict[str, str]:
+    """Programs by versions; what a version manager has on the path for a Python that it does not run is none."""
+    found = {version: name for version in PYTHONS if (name := shutil.which(f"python{version}"))}
+    asked = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
+    said = {
+        version: subprocess.run([name, "-c", asked], capture_output=True, text=True, check=False).stdout.strip()
+        for version, name in found.items()
+    }
+    return {version: found[version] for version in found if said[version] == version}
 
 
 def built(directory: Path, moment: str) -> dict[str, str]:
@@ -93,15 +114,17 @@ def compiled(python: str, pure: Path, folder: Path) -> None:
     name = Path(python).name
     maker, wheels = folder / f"{name}-compiling", folder / f"{name}-wheels"
     run(python, "-m", "venv", maker)
-    run(
+    _, seconds = measured(
         maker / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
         "--wheel-dir", wheels, PROJECT, MQTTSCOPE_COMPILED="1",
     )  # fmt: skip
     (wheel,) = wheels.iterdir()
+    say(f"{wheel.name} took {seconds:.0f} s of processor time, and has {wheel.stat().st_size / 1e6:.1f} MB")
     inside = tried(python, wheel, folder / f"{name}-compiled", "compiled")
     for words in COMPARED:
         if said(inside, *words) != said(pure, *words):
             sys.exit(f"{wheel.name} says something else than pure Python: mqttscope {' '.join(words)} of all captures")
+    say(f"{wheel.name} says the same as pure Python about all captures")
 
 
 def said(inside: Path, *words: str) -> tuple[int, bytes, bytes]:
@@ -113,8 +136,12 @@ def said(inside: Path, *words: str) -> tuple[int, bytes, bytes]:
 
 def main(target: Path, with_compiled: bool) -> None:
     """Everything, into a directory that is made from scratch."""
+    found = pythons()
+    there, missing = list(found.values()), [version for version in PYTHONS if version not in found]
+    if not there:
+        sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
     moment = run("git", "log", "-1", "--format=%ct").strip()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(scratch)
         first, second = built(folder / "first", moment), built(folder / "second", moment)
         if first != second:
@@ -123,15 +150,10 @@ def main(target: Path, with_compiled: bool) -> None:
         run(BIN / "twine", "check", "--strict", *(folder / "first" / name for name in first))
         wheel = next((folder / "first").glob("*.whl"))
         archive = next((folder / "first").glob("*.tar.gz"))
-        there = [name for version in PYTHONS if (name := shutil.which(f"python{version}"))]
-        missing = [version for version in PYTHONS if not shutil.which(f"python{version}")]
-        inside = [tried(python, wheel, folder / Path(python).name) for python in there]
-        if not inside:
-            sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
+        inside = list(pool.map(lambda python: tried(python, wheel, folder / Path(python).name), there))
         tried(there[0], archive, folder / "from-source")
         if with_compiled:
-            for python, pure in zip(there, inside, strict=True):
-                compiled(python, pure, folder)
+            list(pool.map(lambda python, pure: compiled(python, pure, folder), there, inside))
         bom = folder / "mqttscope.cdx.json"
         run(BIN / "cyclonedx-py", "environment", inside[0], "--output-reproducible", "--of", "JSON", "-o", bom)
         run(BIN / "pip-licenses", "--python", inside[0], "--allow-only", ";".join(LICENCES), "--partial-match")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004
     )
     from mqttscope.api.decoding import decode
-    from mqttscope.api.errors import ArgumentError, MissingPackageError
+    from mqttscope.api.errors import MissingPackageError
     from mqttscope.api.expectations import Traffic
     from mqttscope.api.linting import Findings, lint
     from mqttscope.api.proxying import AsyncProxy
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mqttscope.api.recorded import NothingRecordedError
     from mqttscope.api.replaying import AsyncReplay, Replay, Replayed
     from mqttscope.api.serving import AsyncStandIn, Served, StandIn
+    from mqttscope.errors import ArgumentError
     from mqttscope.filter.parser import FilterError
     from mqttscope.lint.catalogue import UnknownRuleError
     from mqttscope.lint.finding import Finding
@@ -85,7 +86,7 @@ __all__ = [
 __version__ = "1.0.0"
 
 _HOMES = {
-    "ArgumentError": "api.errors",
+    "ArgumentError": "errors",
     "AsyncProxy": "api.proxying",
     "AsyncReplay": "api.replaying",
     "AsyncStandIn": "api.serving",

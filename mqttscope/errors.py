@@ -85,3 +85,7 @@ from __future__ import annotations
 
 class MqttscopeError(Exception):
     """Something cannot be done; the subclasses say what."""
+
+
+class ArgumentError(MqttscopeError, ValueError):
+    """An argument cannot be meant; the text says why."""

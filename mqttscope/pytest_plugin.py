@@ -40,8 +40,8 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
     ``mqtt_proxy(upstream_url)`` returns a running `mqttscope.proxy.Proxy`; without a URL that of the marker or of the
     setting ``mqtt_upstream`` counts.  Rules, suppressions, baseline, profile and what counts are those of the
     project's configuration, found from the rootdir of pytest upwards; ``config`` names another file, and ``False``
-    means none.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of ``mqttscope lint``.  Further
-    arguments go to `Proxy`.
+    means none.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of ``mqttscope lint``;
+    ``rules`` run as well.  Further arguments go to `Proxy`.
     """
     from mqttscope.proxy import Proxy
 
@@ -128,8 +128,10 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
 
     from mqttscope.cli.lint import project_settings
     from mqttscope.cli.linting import read_baseline
+    from mqttscope.lint.catalogue import ALL
+    from mqttscope.lint.given_rules import names_of
 
-    given = {name: tuple(options.pop(name, ())) for name in ("select", "extend_select", "ignore")}
+    given = {name: names_of(options.pop(name, ())) for name in ("select", "extend_select", "ignore")}
     named = None if isinstance(config, bool) else str(folder / config)
     try:
         settings = project_settings(folder, config=named, search=config is not False, **given)
@@ -140,7 +142,15 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
         f"{one.written}: the suppression expired on {one.expires}; its findings count again"
         for one in settings.suppressions.expired()
     ]
-    return {"rules": settings.rules, "policy": settings.policy(), "baseline": baseline}, expired
+    running = [rule.code for rule in settings.rules]
+    judging = {
+        "select": running,
+        "ignore": [] if running else [ALL],  # selecting nothing would be selecting what is usual
+        "rules": [*settings.rules, *options.pop("rules", ())],
+        "policy": settings.policy(),
+        "baseline": baseline,
+    }
+    return judging, expired
 
 
 @pytest.hookimpl(wrapper=True)

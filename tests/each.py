@@ -96,9 +96,18 @@ def sampled(names: str, cases: Iterable[Any], ids: Names = None, every: int = 8)
     return decorate
 
 
-def some(cases: Iterable[Any], every: int = 8) -> list[Any]:
-    """Parameters: ``make test`` runs every eighth, or those of another step, and ``make test-long`` the others."""
-    return [case if at % every == 0 else pytest.param(case, marks=pytest.mark.long) for at, case in enumerate(cases)]
+def some(cases: Iterable[Any], every: int = 8, *, several: bool = False) -> list[Any]:
+    """Parameters: ``make test`` runs every eighth, or those of another step, and ``make test-long`` the others.
+
+    ``several``: a case is a tuple with the values of several parameters.
+    """
+    return [case if at % every == 0 else _later(case, several) for at, case in enumerate(cases)]
+
+
+def _later(case: Any, several: bool) -> Any:
+    values = case.values if isinstance(case, PARAMETERS) else case if several else (case,)
+    marks = [*case.marks, pytest.mark.long] if isinstance(case, PARAMETERS) else pytest.mark.long
+    return pytest.param(*values, marks=marks, id=case.id if isinstance(case, PARAMETERS) else None)
 
 
 def _row(case: Any, size: int) -> tuple[Any, ...]:

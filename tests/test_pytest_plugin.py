@@ -13,6 +13,7 @@ import pytest
 from tests import forked
 from tests.cli.running import capture, environment, invoke
 from tests.conftest import ROOT
+from tests.each import some
 from tests.proxy import rig
 from tests.test_structure import imports
 
@@ -27,6 +28,7 @@ def broker_port():
 """
 PREAMBLE = """\
 import socket
+from tests.each import some
 
 CONNECT = bytes.fromhex("100e00044d5154540402003c000264 31".replace(" ", ""))
 WILDCARD = bytes.fromhex("30060003612f2378")
@@ -113,6 +115,7 @@ def test_findings_are_shown_when_a_test_fails_for_another_reason(tmp_path: Path,
     assert said.count("error[PUB103]") == 1
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_the_broker_may_be_in_the_settings_or_at_the_marker(tmp_path: Path, broker: rig.Broker) -> None:
     test = PREAMBLE + (
@@ -149,6 +152,7 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
     assert done.stdout.split() == ["mqttscope", "mqttscope.errors", "mqttscope.pytest_plugin", "mqtt_upstream"]
 
 
+@pytest.mark.long
 def test_nothing_else_needs_pytest() -> None:
     needing = [path.name for path in (ROOT / "mqttscope").rglob("*.py") if "pytest" in imports(path)]
     assert needing == ["pytest_plugin.py"]
@@ -179,13 +183,17 @@ def test_a_proxy_without_an_answer_is_the_trouble_of_one_test(tmp_path: Path, br
 @pytest.mark.broker
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("mqttscope.toml", '[lint]\nignore = ["PUB103"]\n'),
-        ("pyproject.toml", '[tool.mqttscope.lint]\nignore = ["PUB103"]\n'),
-        ("../mqttscope.toml", '[lint]\nignore = ["PUB103"]\n'),
-        ("mqttscope.toml", '[lint.per-topic-ignores]\n"a/#" = ["PUB"]\n'),
-        ("mqttscope.toml", '[[lint.suppress]]\nrules = ["PUB103"]\nclient = "d*"\nreason = "known"\n'),
-    ],
+    some(
+        [
+            ("mqttscope.toml", '[lint]\nignore = ["PUB103"]\n'),
+            ("pyproject.toml", '[tool.mqttscope.lint]\nignore = ["PUB103"]\n'),
+            ("../mqttscope.toml", '[lint]\nignore = ["PUB103"]\n'),
+            ("mqttscope.toml", '[lint.per-topic-ignores]\n"a/#" = ["PUB"]\n'),
+            ("mqttscope.toml", '[[lint.suppress]]\nrules = ["PUB103"]\nclient = "d*"\nreason = "known"\n'),
+        ],
+        3,
+        several=True,
+    ),
     ids=["own", "shared", "upwards", "by topic", "suppressed"],
 )
 def test_the_configuration_of_the_project_counts(name: str, text: str, tmp_path: Path, broker: rig.Broker) -> None:
@@ -221,6 +229,7 @@ def test_the_baseline_and_the_profile_of_the_project_count(tmp_path: Path, broke
     assert "Ours (2026-11-21)" in said
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_arguments_come_before_the_configuration(tmp_path: Path, broker: rig.Broker) -> None:
     (tmp_path / "mqttscope.toml").write_text('[lint]\nignore = ["PUB103"]\n')
@@ -228,6 +237,22 @@ def test_arguments_come_before_the_configuration(tmp_path: Path, broker: rig.Bro
     assert "1 failed" in run(tmp_path, CONFORMS % ", select=['PUB']", port=broker.port)
     (tmp_path / "other.toml").write_text("")
     assert "1 failed" in run(tmp_path, CONFORMS % ", config='other.toml'", port=broker.port)
+
+
+def test_rules_that_are_given_run_beside_those_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").write_text('[lint]\nselect = ["ALL"]\nignore = ["ALL"]\n')
+    (tmp_path / "one.toml").write_text('[lint]\nselect = ["PUB101"]\nignore = ["KAL201"]\n')
+    said = run(
+        tmp_path,
+        "from mqttscope.lint.catalogue import find\n"
+        "def test_it(mqtt_proxy):\n"
+        "    broker = 'mqtt://127.0.0.1:9'\n"
+        "    assert mqtt_proxy(broker).rules == []\n"
+        "    assert mqtt_proxy(broker, config='one.toml').rules == ['PUB101']\n"
+        "    given = mqtt_proxy(broker, config='one.toml', rules=[find('KAL201')]).rules\n"
+        "    assert given == ['KAL201', 'PUB101'], given\n",
+    )
+    assert "1 passed" in said, said
 
 
 def test_a_wrong_configuration_is_said(tmp_path: Path) -> None:

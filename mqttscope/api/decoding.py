@@ -156,8 +156,8 @@ def decode(
     import orjson
 
     from mqttscope.api.captures import Views
-    from mqttscope.api.errors import ArgumentError
     from mqttscope.api.reading import read_version
+    from mqttscope.errors import ArgumentError
 
     if not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(f"decode takes bytes, not {type(data).__name__}; bytes.fromhex reads hexadecimal digits")

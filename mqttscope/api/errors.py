@@ -1,14 +1,10 @@
-"""What a program did that cannot be meant, and packages that it lacks: errors of the library that any part raises."""
+"""Packages that a program lacks: an error of the library that any part raises."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
-
-
-class ArgumentError(MqttscopeError, ValueError):
-    """An argument cannot be meant; the text says why."""
 
 
 class MissingPackageError(MqttscopeError, ImportError):

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Protocol
 
 from mqttscope.api.captures import Captures, Path, Source
-from mqttscope.api.errors import ArgumentError
 from mqttscope.api.linting import judge
+from mqttscope.errors import ArgumentError
 from mqttscope.lint.catalogue import all_rules, expand
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.mqtt.constants import PacketType

@@ -8,13 +8,14 @@ from os import fspath
 from pathlib import Path as FilePath
 
 from mqttscope.api.captures import Path, Ports
-from mqttscope.api.errors import ArgumentError, optional_package
+from mqttscope.api.errors import optional_package
 from mqttscope.api.lakes import EXTRA
-from mqttscope.api.linting import chosen_rules, names_of, own_rules
 from mqttscope.api.reading import CaptureNotFoundError, read_ports, read_version
 from mqttscope.capture.files import NOTHING_THERE
 from mqttscope.dissect.options import Options
+from mqttscope.errors import ArgumentError
 from mqttscope.lake.store import place
+from mqttscope.lint.given_rules import chosen_rules, names_of
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import CaptureError
@@ -85,7 +86,7 @@ def ingest(
     from mqttscope.lake.summary import summarize
     from mqttscope.lake.writer import write_lake
 
-    chosen = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), own_rules(rules))
+    chosen = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), rules)
     chosen += () if profile is None else rules_of(load(str(profile), FilePath.cwd()))
     let_be_remembered(chosen)
     options = LakeOptions(

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from mqttscope.analysis.columns import columns_of, table_names
-from mqttscope.api.errors import ArgumentError, optional_package
+from mqttscope.api.errors import optional_package
+from mqttscope.errors import ArgumentError
 from mqttscope.lake.manifest import LakeError, open_lake
 from mqttscope.lake.store import StorePath, place
 

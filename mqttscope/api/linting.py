@@ -11,16 +11,14 @@ from pathlib import Path as FilePath
 from typing import Any, overload
 
 from mqttscope.api.captures import Path, Ports, Source
-from mqttscope.api.errors import ArgumentError
+from mqttscope.errors import ArgumentError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.lint.catalogue import all_rules
-from mqttscope.lint.catalogue import select as select_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
+from mqttscope.lint.given_rules import chosen_rules, names_of
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
-from mqttscope.lint.rule_check import faults_of_declarations
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
 from mqttscope.redact.findings import Hiding, conceal
@@ -112,8 +110,9 @@ def lint(
 
     ``captures``, ``filter``, ``keys``, ``ports``, ``version``, ``deduplicate`` and ``raise_errors`` are as for `open`;
     a filter chooses findings by their packets.  ``select``, ``extend_select`` and ``ignore`` take codes, prefixes and
-    names of rules as ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules of one's own that run as well unless
-    they are ignored, as classes or as instances with settings (docs/adding-a-rule.md); the other three may name them.
+    names of rules as ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules that run as well unless they are
+    ignored, as classes or as instances with settings: those of one's own (docs/adding-a-rule.md), which the other three
+    may name, and others whose settings are to be different.
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
     which the captures hold every connection.  No configuration file is read.
 
@@ -129,8 +128,8 @@ def lint(
         select=names_of(select),
         extend_select=names_of(extend_select),
         ignore=names_of(ignore),
-        own=own_rules(rules),
-        rules=() if profile is None else rules_of(load(str(profile), FilePath.cwd())),
+        given=rules,
+        limits=() if profile is None else rules_of(load(str(profile), FilePath.cwd())),
         complete=frozenset(complete),
         show_secrets=show_secrets,
     )
@@ -142,13 +141,13 @@ def judge(
     select: Sequence[str] = (),
     extend_select: Sequence[str] = (),
     ignore: Sequence[str] = (),
-    own: Sequence[Rule] = (),
-    rules: Sequence[Rule] = (),
+    given: Iterable[type[Rule] | Rule] = (),
+    limits: Sequence[Rule] = (),
     complete: frozenset[str] = frozenset(),
     show_secrets: bool = False,
 ) -> Findings:
-    """As `lint`; ``own`` are known to what selects and ignores, ``rules`` run in any case."""
-    chosen = [*chosen_rules(select, extend_select, ignore, own), *rules]
+    """As `lint`; ``given`` are known to what selects and ignores, ``limits`` run in any case."""
+    chosen = [*chosen_rules(select, extend_select, ignore, given), *limits]
     reading = source.reading()
     judging = _Judging(
         Linter(chosen, complete=complete, together=source.deduplicate), source, show_secrets=show_secrets
@@ -177,37 +176,3 @@ class _Judging:
             self.packets += 1
         if found and is_wanted:
             self.found += (conceal(one, self._hiding) for one in found)
-
-
-def chosen_rules(
-    select: Sequence[str], extend_select: Sequence[str], ignore: Sequence[str], own: Sequence[Rule]
-) -> list[Rule]:
-    """The rules that run, ready made; `UnknownRuleError` for a name that stands for none."""
-    made = {rule.code: rule for rule in own}
-    chosen = select_rules(select, extend_select, ignore, beside={code: type(rule) for code, rule in made.items()})
-    return [made.get(code) or rule() for code, rule in chosen.items()]
-
-
-def own_rules(rules: Iterable[type[Rule] | Rule]) -> list[Rule]:
-    """Rules that were made elsewhere; `ArgumentError` says what one lacks that the engine relies on."""
-    found: dict[str, Rule] = {}
-    for given in rules:
-        rule = given if isinstance(given, type) else type(given)
-        if not issubclass(rule, Rule):
-            raise ArgumentError(f"{given!r} is no rule: give its class, or an instance of that")
-        code = getattr(rule, "code", None)
-        faults = [] if isinstance(code, str) and code else ["it has no code, such as OWN101"]
-        if not isinstance(getattr(rule, "severity", None), Severity):
-            faults.append("it has no severity: a member of mqttscope.lint.finding.Severity")
-        if code in all_rules() or code in found:
-            faults.append(f"{code} is the code of another rule")
-        faults += faults_of_declarations(rule)
-        if faults:
-            raise ArgumentError(f"{rule.__name__}: {'; '.join(faults)}")
-        found[rule.code] = given if isinstance(given, Rule) else rule()
-    return list(found.values())
-
-
-def names_of(given: Iterable[str]) -> tuple[str, ...]:
-    """Names of rules; a text alone is one."""
-    return (given,) if isinstance(given, str) else tuple(given)

@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from mqttscope.api.errors import ArgumentError
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
 from mqttscope.dissect import CaptureOrder, FastPath, segments
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
-from mqttscope.errors import MqttscopeError
+from mqttscope.errors import ArgumentError, MqttscopeError
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8

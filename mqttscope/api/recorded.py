@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from mqttscope.api.captures import Source
-from mqttscope.api.errors import ArgumentError
-from mqttscope.errors import MqttscopeError
+from mqttscope.errors import ArgumentError, MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.filter import Filter
 from mqttscope.mqtt.constants import ProtocolVersion

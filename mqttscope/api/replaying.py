@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.api.captures import Nowhere, Path, Ports, Source
-from mqttscope.api.errors import ArgumentError
 from mqttscope.api.recorded import RECORDED, Wanted, read_pace, read_recorded
+from mqttscope.errors import ArgumentError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.client import ClientOptions
 from mqttscope.replay.drivers.run import CONNECT_SECONDS, PATIENCE_SECONDS, BrokerTarget, Pace

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from mqttscope.api.captures import Nowhere, Path, Ports, Source
-from mqttscope.api.errors import ArgumentError
 from mqttscope.api.recorded import RECORDED, Wanted, read_pace, read_recorded
+from mqttscope.errors import ArgumentError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.drivers.serve import ServerRun
 from mqttscope.replay.rewrite import Moment

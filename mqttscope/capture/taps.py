@@ -72,6 +72,10 @@ class Taps:
         taps = self.deduplication.taps()
         return [(_name(one, [other for other in taps if other.capture == one.capture]), one) for one in taps]
 
+    def copied(self) -> set[str]:
+        """Captures of which frames were left out as copies, so that they may seem empty."""
+        return {one.capture for one in self.deduplication.taps() if one.copies}
+
     def told(self) -> Iterator[str]:
         """What each tap has captured, and what it lost, in sentences."""
         for one in self.corrected():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -136,8 +137,17 @@ def command(given: BrowseOptions) -> int:
     CAPTURE is a file, a glob or a directory. Connections, packets with findings, fields with their bytes, payloads and
     ladders are shown while a large capture is still being read.
     """
+    from mqttscope.capture.files import MISSING, find_captures
+    from mqttscope.cli.output import describe
+    from mqttscope.net.frame import CaptureError
+
     compile_filter(given.selection.expression)
     settings = None if given.no_lint or given.lake is not None else given.settings()
+    for path in find_captures([one for one in given.captures if one != "-"]):
+        if isinstance(path, CaptureError):
+            raise CannotBrowseError(describe(path))
+        if not os.path.exists(path):
+            raise CannotBrowseError(describe(CaptureError(path, MISSING)))
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         # The screens are written to standard error, and keys are read from standard input.
         raise CannotBrowseError(

@@ -43,6 +43,8 @@ SECTIONS = (
 )  # fmt: skip
 """Sections of ``--help``, in their order."""
 
+_NAMED = {"FILE": "file", "DIR": "folder", "FOLDER": "folder"}
+"""What options name, by what ``--help`` shows in the place of the value."""
 _PARAMETER, _GROUP = "parameter", "group"
 _COLUMN = 30
 """Width that click allows the column of options."""
@@ -56,6 +58,14 @@ class Option(click.Option):
         super().__init__(*declarations, **settings)
         self.section = section
         self.listed = listed
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """The value of its type; a usage error for an empty name of a file or a folder."""
+        found = super().type_cast_value(ctx, value)
+        what = _NAMED.get(str(self.metavar).rpartition("]")[2].rpartition("|")[2])
+        if what is not None and any(one == "" for one in (found if self.multiple else (found,))):
+            raise click.BadParameter(f"the name of the {what} is empty", ctx, self)
+        return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """What could be the value: words that `completing` knows, or what click offers for the type."""

@@ -116,8 +116,6 @@ class CompareOptions:
         if self.a == self.b == STDIN:
             raise click.UsageError("standard input can be only one of the two captures")
         if self.output is not None:
-            if not self.output:
-                raise click.UsageError("--output needs the name of a file")
             refuse_inputs(self.output, (self.a, self.b))
             refuse_name(self.output, "--output", REPORT)
 

@@ -31,6 +31,8 @@ def find_configuration(start: Path) -> Path | None:
         own, shared = folder / NAME, folder / SHARED
         if own.is_file():
             return own
+        if own.is_dir():
+            raise click.UsageError(f"{own} is a folder; the configuration is a file of that name")
         if shared.is_file() and "mqttscope" in _tools(shared):
             return shared
     return None

@@ -9,7 +9,7 @@ import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
 from mqttscope.cli.main import EXIT_UNREADABLE
-from mqttscope.cli.options import FileOptions, ProtocolOptions, captures_argument, colour_option
+from mqttscope.cli.options import ConnectionNumber, FileOptions, ProtocolOptions, captures_argument, colour_option
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
@@ -28,7 +28,7 @@ class ExplainOptions:
         help="All connections of these clients, however they ended (* for any characters).",
     )  # fmt: skip
     connection: tuple[int, ...] = option(
-        SELECTION, "--connection", type=click.IntRange(0), metavar="N", multiple=True,
+        SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
         help="The connection with this number, however it ended; may be repeated.",
     )  # fmt: skip
     every: bool = option(SELECTION, "--all", is_flag=True, help="All connections, also those without problems.")
@@ -51,7 +51,7 @@ class ExplainOptions:
     colour: bool | None = colour_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal
+        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_form, refuse_inputs, refuse_name, refuse_terminal
         from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 
         if self.message is not None:
@@ -64,6 +64,7 @@ class ExplainOptions:
             object.__setattr__(self, "form", HTML)
         if self.form != "text" and "time_format" in dict(on_command_line()):
             raise click.UsageError(f"--time is for text: --format {self.form} has times in UTC")
+        refuse_form(self.form, self.output)
         refuse_terminal(self.form, self.output)
         if self.output is not None:
             refuse_inputs(self.output, self.captures)
@@ -102,7 +103,7 @@ def command(given: ExplainOptions) -> int:
     """
     from mqttscope.cli import advice
     from mqttscope.cli.configuration import warn_of_configuration
-    from mqttscope.cli.output import FileSink, Output, Watch, awaited, make_view, warn
+    from mqttscope.cli.output import HTML, FileSink, Output, Watch, awaited, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
     from mqttscope.explain import Explainer
@@ -156,8 +157,11 @@ def command(given: ExplainOptions) -> int:
             for message in trace.messages:
                 message.deliveries = tuple(each for each in message.deliveries if given.is_of(each.client))
         reporter.trace(trace)
-    reporter.close(explainer.totals if messages is None else None, asked=given.asked())
-    sink.flush()
+    if given.form == HTML and file is not None and watch.read_nothing(dissector.flows.opened_flows):
+        file.leave()
+    else:
+        reporter.close(explainer.totals if messages is None else None, asked=given.asked())
+        sink.flush()
     if file is not None:
         file.close()
     if interrupt is not None:

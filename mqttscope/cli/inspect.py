@@ -73,12 +73,22 @@ class InspectOptions:
     jobs: int | None = jobs_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal, same_file
+        from mqttscope.cli.output import (
+            HTML,
+            REPORT,
+            is_page,
+            refuse_form,
+            refuse_inputs,
+            refuse_name,
+            refuse_terminal,
+            same_file,
+        )
 
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
         if self.form == HTML:
             self._check_page()
+        refuse_form(self.form, self.output)
         refuse_terminal(self.form, self.output)
         if self.spreadsheet and self.form != "csv":
             raise click.UsageError("--spreadsheet goes with --format csv")
@@ -187,13 +197,27 @@ def command(given: InspectOptions) -> int:
             if wanted is not None and decoders is not None and decoders.remembers:
                 events = decoders.observed(events)
             shown = 0
+            # A page begins with its first event, and is none before something could be read.
+            early: list[Event] = []
             for event in select(watch.events(events), wanted, given.selection.connection, given.limit):
                 if export is not None:
                     export.note(event)
-                reporter.feed(event)
                 shown += 1
-            reporter.close()
-        sink.flush()
+                if page is not None and shown == watch.errors:
+                    early.append(event)
+                    continue
+                for one in early:
+                    reporter.feed(one)
+                early.clear()
+                reporter.feed(event)
+            if page is not None and file is not None and watch.read_nothing(dissector.flows.opened_flows):
+                file.leave()
+            else:
+                for one in early:
+                    reporter.feed(one)
+                reporter.close()
+        if file is None or not file.file.closed:
+            sink.flush()
     except (KeyboardInterrupt, ShareFailedError):
         # What was found so far is worth more than nothing: a second Ctrl-C ends it.
         if reporter is not None:
@@ -213,16 +237,15 @@ def command(given: InspectOptions) -> int:
     if export is not None:
         told.append(export.advice())
     if dissector.connections:
-        if human:
-            told.append(
-                advice.selected_nothing(
-                    dissector,
-                    given.selection.connection,
-                    filtered=wanted is not None,
-                    matched=shown > watch.errors,
-                    whole=given.limit is None,
-                )
+        told.append(
+            advice.selected_nothing(
+                dissector,
+                given.selection.connection,
+                filtered=human and wanted is not None,
+                matched=shown > watch.errors,
+                whole=given.limit is None,
             )
+        )
     elif not watch.errors:
         told.insert(0, advice.nothing_found(dissector))
     for one in filter(None, told):

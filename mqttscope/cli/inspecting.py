@@ -62,6 +62,11 @@ def reproduce(
             f"--output {output} is a reproducer of a connection: {idle} changes nothing there; with --format it is a"
             " report"
         )
+    if len(set(selection.connection)) > 1:
+        numbers = ", ".join(map(str, dict.fromkeys(selection.connection)))
+        raise click.UsageError(
+            f"--output {output} is a reproducer of one connection, and --connection names {numbers}; name one of them"
+        )
     wanted = compile_filter(selection.expression)
     reading = Reading(captures, files)
     dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))

@@ -23,6 +23,7 @@ from mqttscope.cli.command import (
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import (
     COUNTED,
+    ConnectionNumber,
     FileOptions,
     JudgingOptions,
     ProtocolOptions,
@@ -65,7 +66,7 @@ class LintOptions:
         SELECTION, "--filter", "-f", metavar="EXPR", help="Only findings of packets that match (docs/filters.md)."
     )
     connection: tuple[int, ...] = option(
-        SELECTION, "--connection", type=click.IntRange(0), metavar="N", multiple=True,
+        SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
         help="Only findings of the connection with this number; may be repeated.",
     )  # fmt: skip
     clients: tuple[str, ...] = option(

@@ -17,6 +17,7 @@ from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import (
+    HTML,
     CannotWriteError,
     FileSink,
     Output,
@@ -96,6 +97,8 @@ class LintRun:
         self.cut = 0
         """Packets that never came to their end."""
         self.files: list[FileSink] = []
+        self._pages: dict[int, FileSink] = {}
+        """Files of reports that are pages, by the identity of the report."""
         self.stdout: Output | None = None
         self.sink = sink
         self.closed = False
@@ -187,12 +190,18 @@ class LintRun:
         """Captures that the user named and that hold no packet, where others do."""
         if self.selection is not None or not self.spoken:
             return []
+        spoken = self._heard()
         bad = self.linter.quality.errors
         return [
             one
             for one in map(public_name, self.captures)
-            if not any(covers(one, known) for known in self.spoken) and not any(covers(one, known) for known in bad)
+            if not any(covers(one, known) for known in spoken) and not any(covers(one, known) for known in bad)
         ]
+
+    def _heard(self) -> set[str]:
+        """Captures that hold packets, also where those were read from another tap."""
+        taps = self.reading.taps
+        return self.spoken if taps is None or not self.spoken else self.spoken | taps.copied()
 
     def _seen(self, event: Event) -> bool:
         """Take note of an event that is no good packet; whether it is a malformed one."""
@@ -249,7 +258,7 @@ class LintRun:
             hidden_failing=gate.hidden_failing,
             suppressed=gate.suppressed,
             packets=self.packets,
-            spoken=self.spoken if self.selection is None else self.selection.spoken,
+            spoken=self._heard() if self.selection is None else self.selection.spoken,
             idle=self.idle(),
             nothing=self.nothing(),
             required=bool(self.settings.require_packets),
@@ -262,8 +271,13 @@ class LintRun:
             fail_on=self.settings.fail_on,
             fail_confidence=self.settings.fail_confidence,
         )
+        unread = not self.packets and self.watch.read_nothing(self.dissector.flows.opened_flows)
         for reporter in self.reporters:
-            reporter.close(summary)
+            page = self._pages.get(id(reporter))
+            if unread and page is not None:
+                page.leave()
+            else:
+                reporter.close(summary)
         if self.stdout is not None:
             self.stdout.flush()
 
@@ -300,6 +314,8 @@ class LintRun:
                 if statistics and path == settings.output
                 else make_reporter(name, sink, plain, **shape)
             )
+            if name == HTML:
+                self._pages[id(made[-1])] = sink
         return made
 
     def _write_baseline(self) -> None:
@@ -326,6 +342,12 @@ class LintRun:
     def _tell(self) -> None:
         """The lines for standard error, in every format."""
         nothing = self.nothing()
+        if self.selection is not None and self.dissector.connections and not nothing:
+            absent = advice.selected_nothing(
+                self.dissector, self.selection.connections, filtered=False, matched=True, whole=True
+            )
+            if absent:
+                warn(absent)
         if not self.dissector.connections and not self.watch.errors:
             told = advice.nothing_found(self.dissector)
             warn(f"nothing to judge: {told}" if nothing else told)

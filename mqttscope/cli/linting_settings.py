@@ -16,7 +16,7 @@ import click
 
 from mqttscope.cli.configuration import checked_payloads, find_configuration, read_document
 from mqttscope.cli.options import FINDING_FORMATS, ConfigurationOptions, JudgingOptions, Port, ProtocolOptions, Version
-from mqttscope.cli.output import HTML, is_page, same_file
+from mqttscope.cli.output import HTML, is_page, refuse_form, same_file
 from mqttscope.dissect import Options
 from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
@@ -174,6 +174,9 @@ def resolve(
     read = read_configuration(source, own=search)
     rules, profile = _rules(given, read, source)
     output, more = read_outputs(outputs)
+    for one, path in ((form, output), *more):
+        if one is not None:
+            refuse_form(one, path)
     form = form or read.format or (HTML if is_page(output) else "full")
     if form not in FINDING_FORMATS:
         raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FINDING_FORMATS)}")

@@ -56,8 +56,8 @@ class Port(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
         """Read a port and what is spoken there."""
-        from mqttscope.api.errors import ArgumentError
         from mqttscope.api.reading import read_port
+        from mqttscope.errors import ArgumentError
 
         if isinstance(value, tuple):
             return value
@@ -200,6 +200,24 @@ class FileOptions:
         return None if self.via is None else self.tshark_options
 
 
+class ConnectionNumber(click.IntRange):
+    """The number of a connection, as the outputs show it after ``#``."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; a usage error for anything else, which says what is shown where."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(
+                f"{value!r} is not the number of a connection: 0, 1, 2 and so on, as inspect shows it after #",
+                param,
+                ctx,
+            )
+
+
 @options
 class SelectionOptions:
     """Which packets of a capture are shown."""
@@ -208,7 +226,7 @@ class SelectionOptions:
         SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
     )
     connection: tuple[int, ...] = option(
-        SELECTION, "--connection", type=click.IntRange(0), metavar="N", multiple=True,
+        SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
         help="Only the connection with this number; may be repeated.",
     )  # fmt: skip
 
@@ -301,7 +319,15 @@ def comma_words(
 
 def _codes(name: str, text: str) -> Any:
     variable = f"MQTTSCOPE_{name.replace('-', '_').upper()}"
-    return option(RULES, f"--{name}", multiple=True, callback=comma_list, metavar="CODES", envvar=variable, help=text)
+    return option(RULES, f"--{name}", multiple=True, callback=_comma_codes, metavar="CODES", envvar=variable, help=text)
+
+
+def _comma_codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    if any(not one.strip(" ,") for one in value):
+        raise click.BadParameter(
+            "the value is empty; it names one or more codes of rules, or beginnings of codes", context, parameter
+        )
+    return comma_list(context, parameter, value)
 
 
 def _level(name: str, words: tuple[str, ...], text: str) -> Any:

@@ -323,6 +323,10 @@ class Watch:
             reading.seen = self._progress.seen
         return reading
 
+    def read_nothing(self, flows: int) -> bool:
+        """Whether no frame of the captures could be read; ``flows``: how many there were of TCP."""
+        return bool(self.errors) and not flows and not self.skipped
+
     def events(self, source: Iterable[Event]) -> Iterator[Event]:
         """Go through events; capture errors and drops are reported on standard error as well."""
         try:
@@ -411,10 +415,22 @@ HTML = "html"
 PAGE_NAMES = (".html", ".htm")
 """How files that hold a page are called."""
 
+NO_PAGE_NAMES = (*(one for one in REPORT_NAMES if one not in PAGE_NAMES), ".sh", ".py")
+"""How files that hold something else are called."""
+
 
 def is_page(output: str | None) -> bool:
     """Whether the name of an output is that of a page, so that it is one unless the user says otherwise."""
     return output is not None and output.lower().endswith(PAGE_NAMES)
+
+
+def refuse_form(form: str, output: str | None) -> None:
+    """A usage error where ``--format`` and the name of the output say different things: a page, and what is none."""
+    suffix = os.path.splitext((output or "").lower())[1]
+    if output is None or (form == HTML) is is_page(output) or (form == HTML and suffix not in NO_PAGE_NAMES):
+        return
+    instead = "call it .html" if form == HTML else f"use --format {HTML}, or another name"
+    raise click.UsageError(f"--format {form} does not go with --output {output}: {instead}")
 
 
 def refuse_terminal(form: str, output: str | None) -> None:
@@ -503,6 +519,12 @@ class FileSink:
             pass
         except OSError as error:
             raise self._failed(error) from None
+
+    def leave(self) -> None:
+        """Leave everything as it was, where nothing has been written, and say so."""
+        if not self._begun and not self.file.closed:
+            self._take_back()
+            warn(f"{self.path} is not written: nothing could be read")
 
     def close(self) -> None:
         """Write what is left.  A command that fails before it writes leaves everything as it was."""

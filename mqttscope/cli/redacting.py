@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 import click
@@ -32,6 +34,10 @@ from mqttscope.sanitise.redaction import Redaction
 
 KEY_BYTES = 32
 PIECE_BYTES = 1 << 20
+SPOOL_BYTES = 8 << 20
+"""Bytes of what can be read once only that are held in memory."""
+_FRAME = struct.Struct("<QqIIII")
+"""Number, time, link type, original length, number of the capture, and length of a frame that waits."""
 MAX_TOLD = 20
 """Hits of a check that are shown."""
 _REASONS = {
@@ -73,7 +79,7 @@ class RedactRun:
                 keep_others=given.keep_other_frames,
             )  # fmt: skip
             try:
-                for frame in self._frames():
+                for frame in self._frames_again(run.survey):
                     run.feed(frame)
                 run.close()
             except OSError as error:
@@ -102,6 +108,34 @@ class RedactRun:
                 if isinstance(item, CaptureDrops):
                     self.drops.append(item)
                 self.watch.note(item)
+
+    def _frames_again(self, look: Callable[[Frame], None]) -> Iterator[Frame]:
+        """The frames of the captures, each of which was looked at before the first one comes.
+
+        What can be read once only, as standard input, waits in a file that nobody else can open.
+        """
+        paths = [one for one in find_captures(self.given.captures) if isinstance(one, str)]
+        once = STDIN in self.given.captures or any(os.path.exists(one) and not os.path.isfile(one) for one in paths)
+        if not once:
+            for item in open_capture(self.given.captures, seen=self._seen(self.given.captures)):
+                if isinstance(item, Frame):
+                    look(item)
+            yield from self._frames()
+            return
+        names: dict[str, int] = {}
+        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES, prefix="mqttscope-") as spool:
+            for frame in self._frames():
+                look(frame)
+                name = names.setdefault(frame.capture, len(names))
+                head = _FRAME.pack(
+                    frame.number, frame.timestamp_ns, frame.link_type, frame.original_length, name, len(frame.data)
+                )
+                spool.write(head + frame.data)
+            spool.seek(0)
+            known = list(names)
+            while head := spool.read(_FRAME.size):
+                number, timestamp_ns, kind, original, name, length = _FRAME.unpack(head)
+                yield Frame(number, timestamp_ns, kind, spool.read(length), original, known[name])
 
     def _seen(self, captures: Sequence[str]) -> Callable[[int], object] | None:
         """What takes the numbers of bytes that are read; ``None`` where nobody looks."""
@@ -148,7 +182,7 @@ class RedactRun:
 
     def _looked_through(self, path: str, file: BinaryIO) -> list[Hit]:
         """What of the texts of ``--check`` is in a capture; ``file`` is at its beginning, and can be read again."""
-        check = Check(self.secrets, self.given.protocol.dissection())
+        check = Check([one.raw for one in self.secrets], self.given.protocol.dissection())
         offset = 0
         packed = False
         while data := file.read(PIECE_BYTES):
@@ -185,22 +219,37 @@ class RedactRun:
                 self.watch.errors += 1
                 continue
             for hit in hits[:MAX_TOLD]:
-                warn(f"{name}: {_told(hit)}")
+                warn(f"{name}: {self._told(hit)}")
             found += hits
         if found:
             return EXIT_FINDINGS
-        return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN
+        if self.watch.errors:
+            return EXIT_UNREADABLE
+        self._tell_clean(", ".join(utf8(one) for one in self.given.captures))
+        return EXIT_CLEAN
+
+    def _told(self, hit: Hit) -> str:
+        return f"{self.secrets[hit.number].name} is there: {hit.form}, {hit.place}"
+
+    def _tell_clean(self, where: str) -> None:
+        """Say that nothing of what was looked for is there."""
+        if self.secrets:
+            none = "it is not" if len(self.secrets) == 1 else "none of them is"
+            warn(f"looked for {counted(len(self.secrets), 'text')}: {none} in {where}")
 
     def _tell(self, run: Redaction, target: str, *, written: bool) -> None:
         """Say what was done, and what the user has to know of it."""
         if not written:
             for hit in self.hits[:MAX_TOLD]:
-                warn(_told(hit))
-            warn(f"{target} is not written: {counted(len(self.hits), 'text')} of --check would be in it")
+                warn(self._told(hit))
+            found = counted(len({one.number for one in self.hits}), "text")
+            warn(f"{target} is not written: {found} that may not be there would be in it")
             return
         left = sum(run.dropped.values())
         dropped = f"; {counted(left, 'frame')} left out: {_reasons(run)}" if left else ""
         warn(f"wrote {run.written:,} of {run.read:,} {'frame' if run.read == 1 else 'frames'} to {target}{dropped}")
+        if os.path.isfile(target):
+            self._tell_clean(target)
         if not run.dissector.connections and not self.watch.errors:
             warn(advice.nothing_found(run.dissector) or "")
         if self.given.keep_other_frames:
@@ -262,10 +311,6 @@ def _spooled() -> BinaryIO:
     return spool
 
 
-def _told(hit: Hit) -> str:
-    return f"text {hit.number + 1} of --check is there: {hit.form}, {hit.place}"
-
-
 def _reason(name: str) -> str:
     known = UNREAD.get(name)
     return f"frames {known.words if known else _REASONS.get(name, name)}"
@@ -287,17 +332,31 @@ def _key(given: RedactOptions) -> bytes:
     return key
 
 
-def _secrets(given: RedactOptions) -> list[bytes]:
-    """The texts of ``--check``, in their order."""
-    found = [one.encode("utf-8", "surrogateescape") for one in given.checked]
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    """A text that is looked for."""
+
+    raw: bytes
+    name: str
+    """What stands for it in messages: an option and a number, or a line of a file; never the text."""
+
+
+def _secrets(given: RedactOptions) -> list[_Secret]:
+    """The texts of ``--check`` and ``--check-file``, in their order."""
+    found = [
+        _Secret(one.encode("utf-8", "surrogateescape"), f"text {number} of --check")
+        for number, one in enumerate(given.checked, 1)
+    ]
     if given.check_file is not None:
-        found += [line for line in _read(given.check_file, "--check-file").splitlines() if line]
-        if not found:
+        lines = _read(given.check_file, "--check-file").splitlines()
+        listed = [_Secret(one, f"line {at} of {utf8(given.check_file)}") for at, one in enumerate(lines, 1) if one]
+        if not listed:
             raise click.UsageError(f"--check-file: {given.check_file} has no text in it")
-    for number, one in enumerate(found, 1):
-        if len(one) < SHORTEST:
+        found += listed
+    for one in found:
+        if len(one.raw) < SHORTEST:
             raise click.UsageError(
-                f"text {number} of --check has fewer than {SHORTEST} bytes: such a text stands everywhere by chance"
+                f"{one.name} has fewer than {SHORTEST} bytes: such a text stands everywhere by chance"
             )
     return found
 

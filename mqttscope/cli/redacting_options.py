@@ -67,7 +67,10 @@ class RedactOptions:
             raise click.UsageError("--key and --key-file are two ways to give one key")
         if self.output is None:
             if not self.checked and self.check_file is None:
-                raise click.UsageError("Missing option '--output' / '-o'.")
+                raise click.UsageError(
+                    "name a file for the new capture with --output FILE, or texts to look for in these captures with"
+                    " --check TEXT or --check-file FILE"
+                )
             if self.report:
                 raise click.UsageError("--report says what was replaced, and needs --output FILE")
             return

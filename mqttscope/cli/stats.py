@@ -76,10 +76,11 @@ class StatsOptions:
     jobs: int | None = jobs_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_inputs, refuse_name, refuse_terminal
+        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_form, refuse_inputs, refuse_name, refuse_terminal
 
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
+        refuse_form(self.form, self.output)
         refuse_terminal(self.form, self.output)
         if self.output is not None:
             refuse_inputs(self.output, self.captures)
@@ -141,7 +142,9 @@ def command(given: StatsOptions) -> int:
     statistics.taps = reading.taps
     statistics.finish()
     sink: Any = Output() if file is None else file
-    if given.form == HTML:
+    if given.form == HTML and file is not None and watch.read_nothing(dissector.flows.opened_flows):
+        file.leave()
+    elif given.form == HTML:
         from mqttscope.stats.as_html import render as page
 
         sink.write(
@@ -179,7 +182,8 @@ def command(given: StatsOptions) -> int:
                 skipped=watch.skipped,
             )
         )
-    sink.flush()
+    if file is None or not file.file.closed:
+        sink.flush()
     if file is not None:
         file.close()
     if interrupt is not None:
@@ -188,9 +192,8 @@ def command(given: StatsOptions) -> int:
     told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
     told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
     if dissector.connections:
-        if given.form != "json":
-            filtered, found = wanted is not None, matched[0]
-            told.append(advice.selected_nothing(dissector, connection, filtered=filtered, matched=found, whole=True))
+        filtered, found = wanted is not None and given.form != "json", matched[0]
+        told.append(advice.selected_nothing(dissector, connection, filtered=filtered, matched=found, whole=True))
     elif not watch.errors:
         told.insert(0, advice.nothing_found(dissector))
     for one in filter(None, told):

@@ -326,6 +326,21 @@ def _sync(folder: Place, version: int) -> None:
     sync_folder(folder / LOG)
 
 
+def _damaged_entry(folder: Place) -> Path | None:
+    """The first entry of the log of a table that is not what entries are, lines of JSON; stores are not looked into."""
+    if isinstance(folder, StorePath):
+        return None
+    for entry in sorted((folder / LOG).glob("*.json")):
+        try:
+            if not all(isinstance(json.loads(line), dict) for line in entry.read_bytes().splitlines() or [b""]):
+                return entry
+        except OSError:
+            continue
+        except (ValueError, RecursionError):
+            return entry
+    return None
+
+
 @contextmanager
 def _talking(folder: Place) -> Iterator[None]:
     """`LakeError` for what goes wrong with a table."""
@@ -336,5 +351,8 @@ def _talking(folder: Place) -> Iterator[None]:
     except CommitFailedError:
         raise LakeError(f"{folder} was changed by another program in the meantime; run this one again") from None
     except DeltaError as error:
+        entry = _damaged_entry(folder)
+        if entry is not None:
+            raise LakeError(f"{entry} is damaged, so that the table cannot be read") from None
         why = str(error).strip().split("\n")[0]
         raise LakeError(f"{folder} cannot be read or written as a Delta table ({why})") from None

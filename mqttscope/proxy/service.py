@@ -23,10 +23,10 @@ from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import expand
-from mqttscope.lint.catalogue import select as select_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, Gate, Policy
+from mqttscope.lint.given_rules import chosen_rules, names_of
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -95,8 +95,8 @@ class Proxy:
     """A transparent proxy in front of a broker; a context manager that runs while its body does.
 
     ``upstream`` and ``listen`` are what ``mqttscope proxy`` takes, and so are the files for TLS.  ``select``,
-    ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``; ``rules`` are those that run
-    instead, as classes or as instances with settings.
+    ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``; ``rules`` run as well unless they are
+    ignored, as for `mqttscope.lint`: classes or instances with settings.
     ``policy`` says what counts and what is suppressed, ``baseline`` what is known and does not count.  Questions
     (`packets`, `findings`, `write`, `assert_conformant`) are answered with all that clients had sent before, while it
     runs and afterwards.
@@ -119,7 +119,7 @@ class Proxy:
         select: Iterable[str] = (),
         extend_select: Iterable[str] = (),
         ignore: Iterable[str] = (),
-        rules: Iterable[type[Rule] | Rule] | None = None,
+        rules: Iterable[type[Rule] | Rule] = (),
         policy: Policy | None = None,
         baseline: Baseline | None = None,
         max_connections: int = MAX_CONNECTIONS,
@@ -136,8 +136,7 @@ class Proxy:
         if route.upstream.tls:
             route.upstream_tls = upstream_context(ca, cert, key, insecure=insecure)
         self._route = route
-        chosen = select_rules(tuple(select), tuple(extend_select), tuple(ignore)).values()
-        self._rules = [_made(rule) for rule in (chosen if rules is None else rules)]
+        self._rules = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), rules)
         self._policy, self._baseline = policy or Policy(), baseline or Baseline()
         self._connects = 0
         """CONNECT packets that passed whole."""
@@ -419,13 +418,6 @@ class Proxy:
                 before, quiet_since = recording.frames, clock()
         # In the thread that judges: after all that came before, and while nothing changes what is asked for.
         return await asyncio.wait_for(asyncio.wrap_future(recording.ask(question)), _JUDGED_S)
-
-
-def _made(given: type[Rule] | Rule) -> Rule:
-    rule = given() if isinstance(given, type) else given
-    if not isinstance(rule, Rule):
-        raise TypeError(f"{given!r} is no rule: give its class, or an instance of that")
-    return rule
 
 
 def findings_text(findings: list[Finding], rules: Sequence[Rule], capture: str) -> str:

@@ -65,6 +65,8 @@ class MovedFrame:
     """Where the payload of the segment begins."""
     checksum: int = -1
     """Where the checksum of TCP is; -1 where it was not captured."""
+    replaced: bytes = bytes(4)
+    """How many IP addresses were replaced in its headers, how many bytes these have, and the same of link addresses."""
     parts: list[Part] = field(default_factory=list)
     """Of a datagram that came in fragments: where the payload lies; empty where it lies in this frame."""
 
@@ -188,9 +190,33 @@ class Frames:
         self._addresses = addresses
         self._choice = choice
         self._build = build
+        self._replaced: list[tuple[Value, int]] = []
+        """Kinds and lengths of the addresses that were replaced in the frame at hand."""
         self._tunnels: dict[bytes, int] = {}
         self.rebuilt = 0
         """Frames whose tunnel or link layer was taken off."""
+
+    def survey(self, frame: Frame, found: Segment | Fragment | NotSegment) -> None:
+        """Note the addresses of a frame, all of which no other address may become."""
+        data = frame.data
+        for at, length in _link_places(data, frame.link_type):
+            self._addresses.know(data[at : at + length])
+        if isinstance(found, Segment):
+            size = 4 if is_ipv4_key(found.key) else 16
+            ends = (found.key[:size], found.key[size : 2 * size])
+        elif isinstance(found, Fragment):
+            ends = (found.source, found.destination)
+        else:
+            link = links.LINKS.get(frame.link_type)
+            located = link(data, 0, len(data), len(data)) if link is not None else found
+            if isinstance(located, NotSegment):
+                return
+            at, size = (located[1] + 12, 4) if located[0] == 4 else (located[1] + 8, 16)
+            if len(data) < at + 2 * size:
+                return
+            ends = (data[at : at + size], data[at + size : at + 2 * size])
+        for one in ends:
+            self._addresses.know(one)
 
     def moved(self, frame: Frame, found: Segment) -> MovedFrame:
         """A frame with this segment, with other addresses and without its payload."""
@@ -261,7 +287,15 @@ class Frames:
             version, ip = located[0], located[1]
             if ip + (20 if version == 4 else 40) <= len(data):
                 self._ip(data, Layout(ip, version, len(data), len(data), len(data)))
-        return MovedFrame(frame.timestamp_ns, frame.link_type, frame.original_length, data)
+        return MovedFrame(
+            frame.timestamp_ns, frame.link_type, frame.original_length, data, replaced=self._take_replaced()
+        )
+
+    def _take_replaced(self) -> bytes:
+        """`MovedFrame.replaced` of the frame at hand, which is complete."""
+        sizes = [[size for kind, size in self._replaced if kind is one] for one in (Value.ADDRESSES, Value.MACS)]
+        self._replaced.clear()
+        return bytes(number for one in sizes for number in (len(one), sum(one)))
 
     def _made(
         self, frame: Frame, data: bytearray, found: Segment | None, payload: int, checksum: int, kind: int = -1
@@ -270,7 +304,7 @@ class Frames:
         if kind >= 0 and found is not None:
             original = len(data) + found.missing
         return MovedFrame(frame.timestamp_ns, frame.link_type if kind < 0 else kind, original, data,
-            payload=payload, checksum=checksum,
+            payload=payload, checksum=checksum, replaced=self._take_replaced(),
         )  # fmt: skip
 
     def _rebuilt(self, frame: Frame, found: Segment) -> MovedFrame:
@@ -314,28 +348,23 @@ class Frames:
             return raw
         made = bytes(len(raw)) if treatment is Treatment.BLANK else self._addresses.ip(raw)
         if made != raw:
-            self._choice.count(Value.ADDRESSES, len(raw))
+            self._replaced.append((Value.ADDRESSES, len(raw)))
         return made
 
     def _link(self, data: bytearray, kind: int) -> None:
         """Replace the addresses of the link layer."""
-        places: list[tuple[int, int]] = []
-        if kind == ETHERNET:
-            places = [(0, 6), (6, 6)]
-        elif kind in _COOKED:
-            at, width, begin = _COOKED[kind]
-            length = min(_COOKED_ROOM, int.from_bytes(data[at : at + width], "big"))
+        if kind in _COOKED:
+            ((begin, length),) = _link_places(data, kind)
             unused = slice(begin + length, begin + _COOKED_ROOM)
             data[unused] = bytes(len(data[unused]))
-            places = [(begin, length)]
         treatment = self._choice.of_kind(Value.MACS)
-        for at, length in places:
+        for at, length in _link_places(data, kind):
             if len(data) < at + length or treatment is Treatment.KEEP:
                 continue
             raw = bytes(data[at : at + length])
             made = bytes(length) if treatment is Treatment.BLANK else self._addresses.mac(raw)
             if made != raw:
-                self._choice.count(Value.MACS, length)
+                self._replaced.append((Value.MACS, length))
             data[at : at + length] = made
 
     def _ip(self, data: bytearray, where: Layout) -> tuple[int, int]:
@@ -365,6 +394,16 @@ class Frames:
         _without_cookies(options)
         data[start:end] = options
         return before + 0xFFFF - word_sum(options)
+
+
+def _link_places(data: bytes | bytearray, kind: int) -> list[tuple[int, int]]:
+    """Where the addresses of a link layer are, and their lengths; they may have been cut off."""
+    if kind == ETHERNET:
+        return [(0, 6), (6, 6)]
+    if kind not in _COOKED:
+        return []
+    at, width, begin = _COOKED[kind]
+    return [(begin, min(_COOKED_ROOM, int.from_bytes(data[at : at + width], "big")))]
 
 
 def _without_cookies(options: bytearray) -> None:

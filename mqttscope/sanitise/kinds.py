@@ -54,6 +54,10 @@ NOT_UNDERSTOOD: Final = "not-understood"
 """What is counted of bytes that belong to nothing that could be read."""
 
 
+Values = list[tuple[str, int]]
+"""Kinds of some values, and how many bytes each has."""
+
+
 @dataclass(slots=True)
 class Choice:
     """What the user wants of each kind, and what was done."""
@@ -64,6 +68,8 @@ class Choice:
     """Values that were replaced, by kind."""
     sizes: Counter[str] = field(default_factory=Counter)
     """Bytes of them."""
+    fresh: Values = field(default_factory=list)
+    """What was counted since the last `take_fresh`."""
 
     @classmethod
     def of(cls, keep: Collection[str] = (), blank: Collection[str] = ()) -> Choice:
@@ -75,10 +81,27 @@ class Choice:
         """What becomes of a kind."""
         return self.treatments.get(kind, Treatment.HASH)
 
-    def count(self, kind: str, size: int) -> None:
-        """Note that a value of this kind was replaced."""
-        self.counts[kind] += 1
-        self.sizes[kind] += size
+    def count(self, kind: str, size: int, values: int = 1) -> None:
+        """Note that values of this kind were replaced; ``size``: how many bytes they have together."""
+        if values:
+            self.counts[kind] += values
+            self.sizes[kind] += size
+
+    def value(self, kind: str, size: int) -> None:
+        """Note that a value in a payload was replaced, which counts again where TCP or the capture has it again."""
+        self.count(kind, size)
+        self.fresh.append((kind, size))
+
+    def take_fresh(self) -> Values:
+        """The values since the last call."""
+        found, self.fresh = self.fresh, []
+        return found
+
+    def count_again(self, values: Values, times: int) -> None:
+        """Note that values which were counted are in so many further segments, or fewer."""
+        for kind, size in values:
+            self.counts[kind] += times
+            self.sizes[kind] += times * size
 
 
 def filler(length: int, salt: int = 0) -> bytes:

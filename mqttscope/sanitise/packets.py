@@ -122,10 +122,10 @@ class Packets:
         treatment = self._choice.of_kind(kind)
         if treatment is Treatment.KEEP or not raw:
             return raw
-        self._choice.count(kind, len(raw))
-        if treatment is Treatment.BLANK:
-            return _blank(raw, kind)
-        return (make or self._by_kind[kind])(raw)
+        made = _blank(raw, kind) if treatment is Treatment.BLANK else (make or self._by_kind[kind])(raw)
+        if made != raw:
+            self._choice.value(kind, len(raw))
+        return made
 
     def _publish(self, raw: bytes, found: Publish) -> bytes:
         """What `_by_fields` does for nearly all packets of 3.1.1."""

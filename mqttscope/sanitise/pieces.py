@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 
 from mqttscope.net.segment import distance
 from mqttscope.sanitise.frames import MovedFrame, change, word_sum
-from mqttscope.sanitise.kinds import FILLER, filler
+from mqttscope.sanitise.kinds import FILLER, Values, filler
 
 HISTORY: Final = 32
 """Pieces of a direction that are remembered after all of them is known, for segments that are sent again."""
@@ -46,12 +46,23 @@ class Piece:
     """1 for each byte that was replaced by what belongs there."""
     left: int
     """How many were not."""
+    values: list[tuple[int, Values]] = field(default_factory=list)
+    """What was replaced, by the last byte of the packet that it is in."""
+
+    def take_values(self, start: int, stop: int) -> list[tuple[int, Values]]:
+        """Those of packets that end between two bytes, which are no longer in the piece."""
+        found = [one for one in self.values if start <= one[0] < stop]
+        if found:
+            self.values = [one for one in self.values if not start <= one[0] < stop]
+        return found
 
 
 @dataclass(slots=True)
 class Direction:
     """The pieces of one direction between two endpoints."""
 
+    again_counted: Callable[[Values, int], None] = lambda values, times: None
+    """Told in how many pieces more, or fewer, values are that were counted."""
     waiting: list[Piece] = field(default_factory=list)
     again: deque[Piece] = field(default_factory=lambda: deque(maxlen=HISTORY))
     """Pieces of bytes that were known when they came.  They may be of another connection with the same numbers."""
@@ -82,8 +93,7 @@ class Direction:
             self.end(MAX_WAITING // 2)
         self.waiting.append(piece)
 
-    @staticmethod
-    def _repeat(one: Piece, piece: Piece, low: int, high: int, shift: int, put: Put) -> int:
+    def _repeat(self, one: Piece, piece: Piece, low: int, high: int, shift: int, put: Put) -> int:
         """Fill in what an earlier piece has of the same bytes, until somebody knows better; returns how many."""
         at, count = low, 0
         while at < high:
@@ -94,19 +104,35 @@ class Direction:
             stop = high if stop + shift < 0 else stop
             made = _compared(piece, at, one.original[at + shift : stop + shift], one.made[at + shift : stop + shift])
             piece.made[at:stop] = made
+            self._exchange(piece, at, stop, [(end - shift, values) for end, values in one.values])
             put(piece.frame, at, made)
             count += stop - at
             at = stop
         return count
 
-    def learn(self, start: int, original: bytes, made: bytes, put: Put) -> None:
-        """Put ``made`` in the place of bytes that begin at a sequence number."""
+    def _exchange(self, piece: Piece, start: int, stop: int, values: list[tuple[int, Values]]) -> None:
+        """Count the values of packets that end in some bytes of a piece, and no longer those that were there."""
+        for _, known in piece.take_values(start, stop):
+            self.again_counted(known, -1)
+        for end, found in values:
+            if start <= end < stop:
+                piece.values.append((end, found))
+                self.again_counted(found, 1)
+
+    def learn(self, start: int, original: bytes, made: bytes, put: Put, values: Values | None = None) -> None:
+        """Put ``made`` in the place of bytes that begin at a sequence number; ``values``: what was replaced in them."""
         length = len(original)
+        placed = False
         for piece in (*self.again, *self.waiting) if self.again else self.waiting:
             shift = distance(piece.start, start)
             low, high = max(0, -shift), min(length, len(piece.original) - shift)
-            if low < high and piece.left:
+            if low < high and 0 in piece.known[low + shift : high + shift]:
+                self._exchange(piece, low + shift, high + shift, [(length - 1 + shift, values)] if values else [])
+                placed = placed or high == length
                 _fill(piece, low + shift, original[low:high], made[low:high], put)
+        if values and placed:
+            # They were counted before, and now for each piece that they end in.
+            self.again_counted(values, -1)
         if any(not piece.left for piece in self.waiting):
             self._sort_out(lambda piece: not piece.left)
 
@@ -161,7 +187,7 @@ def _compared(piece: Piece, at: int, original: bytes | bytearray, made: bytes | 
     )
 
 
-_HEADER: Final = "<qHIIB"
+_HEADER: Final = "<qHII4sB"
 
 
 class Spool:
@@ -238,11 +264,11 @@ class Spool:
         at = 0
         while at < self._end:
             head = self._file.read(size)
-            timestamp_ns, kind, original, length, group = struct.unpack(_HEADER, head)
+            timestamp_ns, kind, original, length, replaced, group = struct.unpack(_HEADER, head)
             name = self._file.read(group)
             data = bytearray(self._file.read(length))
             at += size + group + length
-            yield MovedFrame(timestamp_ns, kind, original, data, name)
+            yield MovedFrame(timestamp_ns, kind, original, data, name, replaced=replaced)
         yield from self._frames
 
     def _write(self, frame: MovedFrame) -> None:
@@ -250,7 +276,13 @@ class Spool:
         assert data is not None
         self._held -= len(data) + FRAME_COST
         head = struct.pack(
-            _HEADER, frame.timestamp_ns, frame.link_type, frame.original_length, len(data), len(frame.group)
+            _HEADER,
+            frame.timestamp_ns,
+            frame.link_type,
+            frame.original_length,
+            len(data),
+            frame.replaced,
+            len(frame.group),
         )
         self._file.seek(self._end)
         self._file.write(head + frame.group + data)

@@ -85,6 +85,10 @@ class Pseudonyms:
         """Another of the numbers below ``size``, for each number a different one; for at most `MAX_TABLE` numbers."""
         return self._table(size, purpose)[value]
 
+    def permutation(self, size: int, purpose: bytes) -> tuple[int, ...]:
+        """What `permute` gives for each of the numbers, in their order."""
+        return self._table(size, purpose)
+
     def _make_table(self, size: int, purpose: bytes) -> tuple[int, ...]:
         stream = self.stream(purpose, b"table", 8 * size)
         return tuple(sorted(range(size), key=lambda one: stream[8 * one : 8 * one + 8]))

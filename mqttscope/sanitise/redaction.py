@@ -41,6 +41,8 @@ from mqttscope.sanitise.websockets import WebStream
 
 _GROUP_BYTES: Final = {4: 12, 16: 36}
 """Bytes of the name of a connection, by those of an address."""
+_IN_HEADERS: Final = (Value.ADDRESSES, Value.MACS)
+"""The kinds that `MovedFrame.replaced` counts."""
 MIN_CHECKED: Final = 1_000
 """Wrapped flows up to which none is looked for that carries no MQTT."""
 MAX_SIGNATURE: Final = 16
@@ -107,6 +109,14 @@ class Redaction:
         self._tls_values = TlsValues(names, self._heads, self.packets)
         self._secured: dict[int, _Sides[TlsStream]] = {}
         self._check_at = MIN_CHECKED
+
+    def survey(self, frame: Frame) -> None:
+        """Note the addresses in a frame, which no other may become; for all frames, before the first one is fed."""
+        found = segment_of(frame)
+        self.frames.survey(frame, found)
+        text = found.payload if isinstance(found, Segment) else found.data if isinstance(found, Fragment) else b""
+        if text:
+            self._addresses.know_text(text)
 
     def feed(self, frame: Frame) -> None:
         """Take the next frame."""
@@ -175,7 +185,7 @@ class Redaction:
         key = plain_key(segment.key)
         direction = self._directions.get(key)
         if direction is None:
-            direction = self._directions[key] = Direction()
+            direction = self._directions[key] = Direction(self.choice.count_again)
             if len(self._directions) > MAX_DIRECTIONS:
                 self._directions.popitem(last=False)
         else:
@@ -214,6 +224,8 @@ class Redaction:
                 self.dropped["no_mqtt" if any(frame.group) else "fragments"] += 1
                 continue
             self.written += 1
+            for kind, values, size in zip(_IN_HEADERS, frame.replaced[::2], frame.replaced[1::2], strict=True):
+                self.choice.count(kind, size, values)
             yield frame
 
     def _watch(self, dialogue: FlowState, event: StreamData | StreamGap) -> None:
@@ -286,13 +298,23 @@ class Redaction:
     def _unparsed(self, event: UnparsedEvent, found: Unparsed) -> None:
         raw = found.raw
         if found.reason == "proxy_header":
-            made = raw if self.choice.of_kind(Value.ADDRESSES) is Treatment.KEEP else self._addresses.proxied(raw)
+            made = self._proxied(raw)
         elif found.packet_type is not None:
             made = self.packets.beginning(raw, event.connection.version)
         else:
             made = filler(len(raw))
-            self.choice.count(NOT_UNDERSTOOD, found.length - found.missing)
+            self.choice.value(NOT_UNDERSTOOD, found.length - found.missing)
         self._learn(event, raw, made)
+
+    def _proxied(self, header: bytes) -> bytes:
+        """A header of the PROXY protocol, as the user wants its addresses."""
+        treatment = self.choice.of_kind(Value.ADDRESSES)
+        if treatment is Treatment.KEEP:
+            return header
+        made, sizes = self._addresses.proxied(header, blank=treatment is Treatment.BLANK)
+        for size in sizes:
+            self.choice.value(Value.ADDRESSES, size)
+        return made
 
     def _learn(self, event: PacketEvent | MalformedEvent | UnparsedEvent, raw: bytes, made: bytes) -> None:
         """Put replaced bytes where they lie in the frames."""
@@ -329,10 +351,11 @@ class Redaction:
         half = flow.initiator if initiates else flow.responder
         key = plain_key(flow.key if initiates else reverse_key(flow.key))
         direction = self._directions.get(key)
+        values = self.choice.take_fresh()
         if direction is None:
             return
         start = (half.sequence + offset - half.offset) & 0xFFFFFFFF
-        direction.learn(start, raw, made, self._spool.put)
+        direction.learn(start, raw, made, self._spool.put, values)
         if in_order:
             direction.pass_by((start + len(raw)) & 0xFFFFFFFF)
 

@@ -55,7 +55,7 @@ def render(
     skipped: Mapping[str, int] | None = None,
 ) -> bytes:
     """Finished statistics as a page."""
-    names = [utf8(public_name(one)) for one in statistics.captures]
+    names = [utf8(public_name(one)) for one in statistics.capture_names()]
     left = len(names) - MAX_CAPTURES
     captures = ", ".join(names[:MAX_CAPTURES]) + (f" and {left:,} more" if left > 0 else "")
     sheet = Sheet()

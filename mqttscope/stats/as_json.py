@@ -138,7 +138,7 @@ def document(
         shown["taps"] = taps(statistics.taps)
     shown["totals"] = {
         **capture(statistics.totals),
-        "captures": len(statistics.captures),
+        "captures": len(statistics.capture_names()),
         "clients": len(statistics.clients),
         "topics": len(statistics.topics),
         "other_flows": other_flows,

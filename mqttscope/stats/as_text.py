@@ -74,7 +74,7 @@ def overview(page: Tables, statistics: Statistics, other_flows: int, skipped: Ma
     opened = totals.outcomes.connections
     page.line(
         [
-            plural(len(statistics.captures), "capture"),
+            plural(len(statistics.capture_names()), "capture"),
             # A page of packets counts no frames.
             *([plural(totals.frames, "frame")] if totals.frames or not traffic.packets else []),
             time_of(page, totals.duration_ns),

@@ -431,6 +431,11 @@ class Statistics:
             self.other_traffic.merge(row.traffic)
             self.other_outcomes.merge(outcomes)
 
+    def capture_names(self) -> list[str]:
+        """The captures that were read, also those whose frames another tap had shown before."""
+        copied = set() if self.taps is None else self.taps.copied()
+        return [*self.captures, *sorted(copied - self.captures.keys())]
+
     def finish(self) -> None:
         """Nothing more comes: count the connections that still run, and add up."""
         if self._finished:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.api.errors import ArgumentError, MissingPackageError, optional_package
+from mqttscope.api.errors import MissingPackageError, optional_package
+from mqttscope.errors import ArgumentError
 
 
 def test_an_optional_package() -> None:

@@ -122,7 +122,7 @@ def test_what_a_rule_of_ones_own_lacks_is_said() -> None:
     for said, rule in wrong.items():
         with pytest.raises(mqttscope.ArgumentError, match=said):
             mqttscope.lint(VIOLATIONS, rules=[ShortTopic, rule])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="is no rule"):
+    with pytest.raises(mqttscope.ArgumentError, match="is no rule"):
         mqttscope.Proxy("mqtt://127.0.0.1:9", rules=["rules/ours.py"])  # type: ignore[list-item]
 
 

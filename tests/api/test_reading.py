@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import mqttscope
-from mqttscope.api.errors import ArgumentError
 from mqttscope.api.reading import Reading, ReadingError, read_port, read_ports, read_version, select
 from mqttscope.capture import open_capture, tshark
 from mqttscope.dissect import dissect
+from mqttscope.errors import ArgumentError
 from mqttscope.mqtt.constants import ProtocolVersion
 from tests.capture.test_tls import converse
 from tests.cli.running import capture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.api.captures import Source
-from mqttscope.api.errors import ArgumentError
 from mqttscope.api.recorded import NothingRecordedError, Wanted, read_pace, read_recorded
+from mqttscope.errors import ArgumentError
 from mqttscope.replay.rewrite import Moment, RewriteError
 from tests.cli.running import capture
 from tests.each import each

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from tests.bench import latency
 
 
@@ -13,6 +15,7 @@ def test_each_message_is_timed() -> None:
     assert min(took) >= 0
 
 
+@pytest.mark.long
 def test_a_run_through_the_proxy_makes_a_table() -> None:
     table = latency.report(1_000, 0.02)
 

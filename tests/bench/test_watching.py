@@ -33,6 +33,7 @@ def test_every_message_is_shown(lint: bool, monkeypatch: pytest.MonkeyPatch) -> 
     assert any("From the time of the frame" in line for line in lines)
 
 
+@pytest.mark.long
 def test_what_many_clients_sent_is_shown() -> None:
     lines: list[str] = []
 

@@ -126,6 +126,7 @@ def test_what_nc_can_do_of_ends() -> None:
     assert half == "{ printf '\\020'; } | nc -N -w 5 127.0.0.1 1883 | xxd"
 
 
+@pytest.mark.long
 def test_the_line_of_a_long_silence_shows_the_answer() -> None:
     """A broker that answers PINGREQ after a silence of three seconds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -232,6 +232,7 @@ def test_captures_that_are_gone_or_changed(folder: Path, tmp_path: Path, opened:
         assert event.packet.missing > 0
 
 
+@pytest.mark.long
 def test_a_lake_in_use(folder: Path, opened: Any) -> None:
     filling = opened(folder / "full")
 
@@ -279,6 +280,7 @@ def test_a_lake_in_use(folder: Path, opened: Any) -> None:
     drive(steps, filling=filling, view=View(colour=True, held="kept"))
 
 
+@pytest.mark.long
 def test_what_a_lake_does_not_keep(folder: Path, tmp_path: Path, opened: Any) -> None:
     copied = tmp_path / "bare"
     shutil.copytree(folder / "bare", copied)

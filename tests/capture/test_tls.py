@@ -227,6 +227,7 @@ def test_keys_of_other_sessions_open_nothing(tmp_path: Path) -> None:
     assert [event.connection.decrypted for event in only(events, ConnectionOpened)] == [False]
 
 
+@pytest.mark.long
 def test_sessions_that_run_over_several_captures(tmp_path: Path) -> None:
     secure, talk = Secure(), Talk(port=8883).handshake()
     converse(secure.connection(talk))
@@ -246,6 +247,7 @@ def test_sessions_that_run_over_several_captures(tmp_path: Path) -> None:
     assert {event.capture for event in only(events, PacketEvent)} == set(both)
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()

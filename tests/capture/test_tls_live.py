@@ -246,6 +246,7 @@ def test_what_came_while_no_segment_comes() -> None:
     assert any(isinstance(one, Plaintext) for one in found)
 
 
+@pytest.mark.long
 def test_new_connections_go_to_a_new_tshark_and_the_old_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_live, "GENERATION_BYTES", 1)
     monkeypatch.setattr(tls_live, "LINGER_SECONDS", 0.0)
@@ -293,6 +294,7 @@ def test_a_tshark_that_has_grown_too_large_gives_up_what_it_had(monkeypatch: pyt
     assert live.limits() == ["limit: 1 TLS connection no longer decrypted: tshark had grown by 0 MiB"]
 
 
+@pytest.mark.long
 def test_not_too_many_of_them_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_live, "GENERATION_BYTES", 1)
     monkeypatch.setattr(tls_live, "MAX_TSHARKS", 1)

@@ -49,6 +49,9 @@ SECONDS = 60
         ((QOS, "--profile", "nobody's"), 2, "nobody's"),
         (("-i", "lo", "--keylog", "k"), 2, "-i takes neither --keylog nor --via"),
         ((QOS,), 3, "browse needs a terminal"),
+        ((QOS, "missing.pcap"), 3, "missing.pcap: does not exist"),
+        (("missing*.pcap",), 3, "missing*.pcap: matches no file"),
+        ((QOS, "--connection", "x"), 2, "'x' is not the number of a connection"),
     ],
 )
 def test_what_is_refused(words: tuple[str | Path, ...], code: int, told: str) -> None:

@@ -29,7 +29,7 @@ QOS, OLD = capture("v5-qos"), capture("v311-qos")
         ((QOS, OLD, "--timing", "nan"), "--timing"),
         ((QOS, OLD, "--output", str(OLD)), "is a capture that is read"),
         ((QOS, OLD, "--output", "new.pcapng"), "is named like a capture"),
-        ((QOS, OLD, "--output", ""), "--output needs the name of a file"),
+        ((QOS, OLD, "--output", ""), "the name of the file is empty"),
         ((QOS, OLD, "--output", "c.html"), "c.html is named like a format that compare does not write; it writes text"),
         ((QOS, OLD, "--output", "c.csv"), "c.csv is named like a format"),
         ((QOS, OLD, "--ignore", ""), "the value is empty; it names one or more of payload, "),

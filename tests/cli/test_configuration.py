@@ -62,6 +62,13 @@ def test_what_cannot_be_read_is_named_with_its_file(text: str, why: str, tmp_pat
     assert str(path) in refused.value.message
 
 
+def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").mkdir()
+
+    with pytest.raises(click.UsageError, match=r"mqttscope\.toml is a folder; the configuration is a file"):
+        find_configuration(tmp_path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="No such file"):
         read_configuration(tmp_path / "missing.toml")

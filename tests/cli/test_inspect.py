@@ -111,7 +111,9 @@ def test_connection_selects_connections() -> None:
 
     assert inspected(QOS, "--connection", "1").lines == [line for line in everything if line["connection"] == 1]
     assert inspected(QOS, "--connection", "1", "--connection", "0").lines == everything
-    assert inspected(QOS, "--connection", "7").lines == []
+    done = invoke("inspect", QOS, "--format", "jsonl", "--connection", "7")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == "mqttscope: there is no connection 7: numbers go from 0 to 1\n"
 
 
 @pytest.mark.parametrize("limit", [1, 5, 24])
@@ -303,7 +305,10 @@ def test_a_page_refuses_views_that_it_does_not_have(tmp_path: Path) -> None:
     assert invoke("inspect", QOS, "--output", page, "--payload", "protobuf").code == 0
 
 
-def test_a_name_alone_does_not_change_a_format_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_name_does_not_change_a_format_that_was_asked_for(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    invoke("inspect", QOS, "--output", page, "--format", "jsonl")
-    assert page.read_bytes() == inspected(QOS).out
+    done = invoke("inspect", QOS, "--output", page, "--format", "jsonl")
+
+    assert done.code == 2
+    assert f"--format jsonl does not go with --output {page}: use --format html, or another name" in done.err
+    assert not page.exists()

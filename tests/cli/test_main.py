@@ -254,21 +254,24 @@ FAILING = str(capture("failing-device"))
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("decode", "c000"),
-        ("inspect", FAILING),
-        ("inspect", FAILING, "--format", "tree"),
-        ("inspect", FAILING, "--format", "jsonl"),
-        ("stats", FAILING),
-        ("stats", FAILING, "--format", "json"),
-        ("rules",),
-        ("rules", "PUB101"),
-        ("rules", "--coverage", "--format", "json"),
-        ("lint", "--no-config", FAILING),
-        ("lint", "--no-config", FAILING, "--format", "sarif"),
-        ("lint", "--no-config", FAILING, "--statistics"),
-        ("lint", "--no-config", "--show-settings"),
-    ],
+    some(
+        [
+            ("decode", "c000"),
+            ("inspect", FAILING),
+            ("inspect", FAILING, "--format", "tree"),
+            ("inspect", FAILING, "--format", "jsonl"),
+            ("stats", FAILING),
+            ("stats", FAILING, "--format", "json"),
+            ("rules",),
+            ("rules", "PUB101"),
+            ("rules", "--coverage", "--format", "json"),
+            ("lint", "--no-config", FAILING),
+            ("lint", "--no-config", FAILING, "--format", "sarif"),
+            ("lint", "--no-config", FAILING, "--statistics"),
+            ("lint", "--no-config", "--show-settings"),
+        ],
+        3,
+    ),
     ids=" ".join,
 )
 def test_closed_standard_output_is_said(arguments: tuple[str, ...]) -> None:
@@ -285,7 +288,7 @@ def test_closed_standard_output_is_no_matter_to_what_writes_files(tmp_path: Path
     assert json.loads(report.read_text("utf-8"))["findings"]
 
 
-@pytest.mark.parametrize("arguments", [("lint", "--no-config"), ("inspect",), ("stats",)], ids=" ".join)
+@pytest.mark.parametrize("arguments", some([("lint", "--no-config"), ("inspect",), ("stats",)], 3), ids=" ".join)
 def test_closed_standard_input_and_errors_are_no_matter(arguments: tuple[str, ...]) -> None:
     assert closed("<&- 2>&-", *arguments, FAILING).out == closed("", *arguments, FAILING).out
     unreadable = closed("<&-", *arguments, "-")
@@ -422,14 +425,18 @@ def asked_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> in
 @pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda number: number.name)
 @pytest.mark.parametrize(
     ("words", "found"),
-    [
-        (("inspect",), b" CONNECT "),
-        (("inspect", "--format", "jsonl"), b'"type":"connect"'),
-        (("lint", "--no-config", "--format", "json"), b'"findings"'),
-        (("lint", "--no-config"), b" rules\n"),
-        (("stats",), b"packets"),
-        (("stats", "--format", "json"), b'"totals"'),
-    ],
+    some(
+        [
+            (("inspect",), b" CONNECT "),
+            (("inspect", "--format", "jsonl"), b'"type":"connect"'),
+            (("lint", "--no-config", "--format", "json"), b'"findings"'),
+            (("lint", "--no-config"), b" rules\n"),
+            (("stats",), b"packets"),
+            (("stats", "--format", "json"), b'"totals"'),
+        ],
+        3,
+        several=True,
+    ),
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_an_endless_capture(
@@ -455,6 +462,7 @@ def test_a_capture_that_never_begins(tmp_path: Path) -> None:
     assert (tmp_path / "err").read_text() == ""
 
 
+@pytest.mark.long
 def test_a_reader_that_does_not_read(tmp_path: Path) -> None:
     """More output than the pipe takes: what cannot be written is not waited for, and that is said."""
     with started(tmp_path, "inspect", "--format", "jsonl", *CAPTURES, stdout=subprocess.PIPE) as process:
@@ -507,7 +515,7 @@ REPORT = """if True:
 """
 
 
-@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("number", some(CODES, 3))
 def test_a_report_that_has_begun_is_written_to_its_end(number: int) -> None:
     """The loop of the run has ended by itself; loops that close set Python's own handlers."""
     words = [sys.executable, "-c", REPORT, str(int(number))]
@@ -519,7 +527,7 @@ def test_a_report_that_has_begun_is_written_to_its_end(number: int) -> None:
     assert twice.stdout == "first\n"
 
 
-@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("number", some(CODES, 3))
 def test_a_signal_after_all_is_written_shows_no_traceback(number: int) -> None:
     script = f"""if True:
         import atexit, os, signal, sys

@@ -11,6 +11,7 @@ from mqttscope.cli.main import group
 from mqttscope.cli.options import Port, ProtocolOptions, Version
 from mqttscope.mqtt.constants import ProtocolVersion
 from tests.cli.running import capture, inspected, invoke
+from tests.each import each
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,36 @@ def test_what_is_no_port_is_named(given: str) -> None:
         f"{number!r} is not a port (1 to 65535)",
         f"{protocol!r} is not one of mqtt, ws, tls",
     )
+
+
+@each(
+    "words, told",
+    [
+        (("inspect", "--connection", "1/2"), "'1/2' is not the number of a connection: 0, 1, 2 and so on"),
+        (("lint", "--connection", "-1"), "'-1' is not the number of a connection"),
+        (("explain", "--connection", ""), "'' is not the number of a connection"),
+        (("lint", "--select", ""), "'--select': the value is empty"),
+        (("lint", "--ignore", " ,"), "'--ignore': the value is empty"),
+        (("inspect", "-o", ""), "'--output' / '-o': the name of the file is empty"),
+        (("inspect", "-w", ""), "'--write' / '-w': the name of the file is empty"),
+        (("lint", "-o", "sarif="), "--output sarif=: no file after the ="),
+        (("mutate", "-o", ""), "'--output' / '-o': the name of the file is empty"),
+        (("replay", "--keylog", ""), "'--keylog': the name of the file is empty"),
+    ],
+)
+def test_a_value_that_names_nothing_is_a_usage_error(words: tuple[str, ...], told: str) -> None:
+    command, *options = words
+    done = invoke(command, capture("v5-qos"), *options)
+
+    assert (done.code, done.out) == (2, b"")
+    assert told in done.err
+
+
+@each("form, told", [((), "there is no connection 99"), (("--format", "json"), "there is no connection 99")])
+def test_connections_that_are_not_there_are_named(form: tuple[str, ...], told: str) -> None:
+    for command in ("inspect", "lint", "explain", "stats"):
+        words = ("--format", "jsonl") if form and command == "inspect" else form
+        assert told in invoke(command, capture("v5-qos"), "--connection", "0", "--connection", "99", *words).err
 
 
 @pytest.mark.parametrize("arguments", [("inspect", "--port", "http"), ("stats", "--port", "1883:http")])

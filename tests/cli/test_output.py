@@ -729,6 +729,31 @@ def test_a_report_of_nothing_takes_the_place_of_what_was_there(tmp_path: Path) -
     assert path.read_bytes() == b""
 
 
+@pytest.mark.parametrize("command", ["inspect", "stats", "explain", "lint"])
+def test_a_page_of_nothing_that_could_be_read_is_not_written(command: str, tmp_path: Path) -> None:
+    path, new, cut = tmp_path / "old.html", tmp_path / "new.html", tmp_path / "cut.pcapng"
+    path.write_text("before")
+    cut.write_bytes(QOS.read_bytes()[:-9])
+
+    for target in (path, new):
+        done = invoke(command, "missing.pcap", "-o", target)
+        assert done.code == 3
+        assert f"mqttscope: {target} is not written: nothing could be read" in done.err
+    assert path.read_text() == "before"
+    assert not new.exists()
+    assert invoke(command, cut, "-o", path).code == 3
+    assert path.read_text().rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize("command", ["inspect", "stats", "explain", "lint"])
+def test_a_format_and_a_name_that_say_different_things(command: str, tmp_path: Path) -> None:
+    for form, name in (("json" if command != "inspect" else "jsonl", "x.html"), ("html", "x.json"), ("html", "x.sh")):
+        done = invoke(command, QOS, "--format", form, "-o", tmp_path / name)
+        assert done.code == 2
+        assert f"--format {form} does not go with --output" in done.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_shorter_report_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
     path = tmp_path / "old.txt"
     path.write_text("before" * 100_000)

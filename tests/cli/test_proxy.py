@@ -377,7 +377,7 @@ def test_a_port_in_use_is_said() -> None:
         ),
         (("--listen", "127.0.0.1:0", "--ready-file", "/nowhere/x"), 3, "cannot write /nowhere/x: No such file"),
         (("--write", "-"), 2, "--write needs the name of a file"),
-        (("--write", ""), 2, "--write needs the name of a file"),
+        (("--write", ""), 2, "the name of the file is empty"),
         (("--duration", "nan"), 2, "nan is not a number"),
         (("--connect-timeout", "inf"), 2, "inf is not a number"),
         (("--listen-key", "k.pem"), 2, "--listen-key needs --listen-cert"),
@@ -629,6 +629,7 @@ def test_no_limit_is_no_limit(tmp_path: Path) -> None:
         assert proxy.finish() == 0
 
 
+@pytest.mark.long
 def test_a_huge_packet_is_forwarded_and_recorded_but_not_kept(tmp_path: Path) -> None:
     size = 64 << 20
     path = tmp_path / "all.pcapng"

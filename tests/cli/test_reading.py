@@ -15,6 +15,7 @@ from tests.capture.test_tls import converse
 from tests.cli.running import Done, command, environment, run
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
+from tests.each import some
 from tests.forked import Forked
 from tests.proxy.rig import until
 
@@ -89,7 +90,7 @@ def test_standard_input(recorded: tuple[Path, Path]) -> None:
     assert len(packets(inspect("-", "--keylog", keys, given=capture.read_bytes()))) == 14
 
 
-@pytest.mark.parametrize("name", ["inspect", "lint", "stats"])
+@pytest.mark.parametrize("name", some(["inspect", "lint", "stats"], 3))
 def test_every_command_that_reads_captures_takes_keys(name: str, recorded: tuple[Path, Path]) -> None:
     capture, keys = recorded
     without = run(name, capture)
@@ -157,6 +158,7 @@ def test_no_temporary_file_is_left(recorded: tuple[Path, Path], tmp_path: Path) 
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 def test_frames_of_packets_inside_are_written_with_all_that_opens_them(
     recorded: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -7,13 +7,17 @@ import json
 import os
 import stat
 import struct
+import threading
 from pathlib import Path
 
 import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.capture.write import PcapngWriter as Writer
+from mqttscope.capture.write import ip_frame
 from mqttscope.net.frame import CaptureDrops, CaptureSecrets, Frame
+from mqttscope.net.headers import segment
+from mqttscope.net.segment import Segment
 from tests.cli.running import Done, capture, inspected, invoke, run
 from tests.each import each
 from tests.sanitise.redacting import shapes
@@ -56,6 +60,21 @@ def test_the_report(tmp_path: Path) -> None:
     assert told["frames"] == {"read": 53, "written": 53, "rebuilt": 0}
 
 
+def test_segments_that_come_again_count_again(tmp_path: Path) -> None:
+    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
+    with source.open("wb") as file:
+        writer = Writer(file)
+        for one in frames(QOS):
+            writer.write(moved_to(one, bytes((10, 7, 7, 1)), bytes((10, 7, 7, 2))))
+    for path in (source, capture("websocket-v5"), capture("websocket-deflate"), capture("tls-12")):
+        once, twice = (
+            json.loads(redact(*[path] * times, "-o", target, "--report", "--format", "json").out)["replaced"]
+            for times in (1, 2)
+        )
+        assert once
+        assert twice == {kind: {name: 2 * count for name, count in one.items()} for kind, one in once.items()}
+
+
 def test_a_key_gives_the_same_capture_again_and_no_key_another(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("boiler\n")
@@ -73,11 +92,13 @@ def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path)
     topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
     listed.write_text(f"{SECRET}\n\n{topic}\n")
 
-    assert redact(QOS, "-o", target, "--check-file", listed).code == 0
+    done = redact(QOS, "-o", target, "--check-file", listed)
+    assert done.code == 0
+    assert done.err.endswith(f"mqttscope: looked for 2 texts: none of them is in {target}\n")
     target.unlink()
     done = redact(QOS, "-o", target, "--check-file", listed, "--keep", "topics")
     assert done.code == 1
-    assert "text 2 of --check is there: plain, " in done.err
+    assert f"line 3 of {listed} is there: plain, " in done.err
     assert topic not in done.err
     assert f"{target} is not written" in done.err
     assert os.listdir(tmp_path) == ["secrets"]
@@ -86,7 +107,8 @@ def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path)
 def test_captures_that_are_there_are_looked_through(tmp_path: Path) -> None:
     topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
 
-    assert redact(QOS, "--check", SECRET).code == 0
+    done = redact(QOS, "--check", SECRET)
+    assert (done.code, done.err) == (0, f"mqttscope: looked for 1 text: it is not in {QOS}\n")
     done = redact(QOS, capture("tls-12"), "--check", SECRET, "--check", topic)
     assert done.code == 1
     assert done.err.startswith(f"mqttscope: {QOS}: text 2 of --check is there: plain, ")
@@ -131,6 +153,59 @@ def test_standard_input_and_damage(tmp_path: Path) -> None:
         assert target.read_bytes() == before
 
 
+def moved_to(one: Frame, client: bytes, server: bytes) -> Frame:
+    """The segment of a frame of IPv4 on Ethernet as one between two other addresses, in a plain datagram."""
+    found = segment(one)
+    assert isinstance(found, Segment)
+    ports = (int.from_bytes(found.key[8:10], "big"), int.from_bytes(found.key[10:12], "big"))
+    ends = (server, client) if ports[0] == 1883 else (client, server)
+    data = ip_frame(
+        *ends, ports, sequence=found.sequence, acknowledgment=found.acknowledgment, flags=found.flags,
+        window=found.window, payload=found.payload, options=b"", missing=0,
+    )  # fmt: skip
+    return Frame(one.number, one.timestamp_ns, 101, data, len(data), "")
+
+
+def ends_of(path: Path) -> list[bytes]:
+    """The addresses in all frames of IPv4."""
+    return [bytes(one.data[at : at + 4]) for one in frames(path) for at in (12, 16)]
+
+
+@each("network", [(192, 0, 2), (198, 51, 100), (203, 0, 113), (10, 0, 0), (192, 168, 1), (169, 254, 3), (8, 8, 8)])
+def test_addresses_are_none_of_the_capture_and_the_report_counts_them(
+    network: tuple[int, int, int], tmp_path: Path
+) -> None:
+    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
+    with source.open("wb") as file:
+        writer = Writer(file)
+        for host in (1, 5):
+            for one in frames(QOS):
+                writer.write(moved_to(one, bytes((*network, host)), bytes((*network, 9))))
+    for key in ("a", "b", "c"):
+        done = redact(source, "-o", target, "--key", key, "--report", "--format", "json")
+        before, after = ends_of(source), ends_of(target)
+
+        assert json.loads(done.out)["replaced"]["addresses"] == {"values": len(after), "bytes": 4 * len(after)}
+        assert set(before).isdisjoint(after)
+        assert not any(one[:3] == bytes(network) for one in after) or network[:2] == (169, 254)
+        assert len(set(zip(before, after, strict=True))) == 3
+    assert shapes(frames(target)) == shapes(frames(source))
+
+
+def test_what_can_be_read_once_gives_the_same(tmp_path: Path) -> None:
+    target, other, pipe = tmp_path / "shared.pcapng", tmp_path / "other.pcapng", tmp_path / "pipe"
+    redact(QOS, capture("ipv6"), "-o", target, "--key", "boiler")
+
+    redact("-", capture("ipv6"), "-o", other, "--key", "boiler", given=QOS.read_bytes())
+    assert other.read_bytes() == target.read_bytes()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(QOS.read_bytes(),))
+    writer.start()
+    redact(pipe, capture("ipv6"), "-o", other, "--key", "boiler")
+    writer.join()
+    assert other.read_bytes() == target.read_bytes()
+
+
 def test_frames_of_other_protocols(tmp_path: Path) -> None:
     source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
     with source.open("wb") as file:
@@ -159,7 +234,8 @@ def test_nothing_to_share(tmp_path: Path) -> None:
 @each(
     "arguments, words",
     [
-        ([QOS], "Missing option '--output'"),
+        ([QOS], "name a file for the new capture with --output FILE, or texts to look for"),
+        ([QOS, "-o", ""], "Invalid value for '--output' / '-o': the name of the file is empty"),
         ([QOS, "-o", "x.pcapng", "--keep", "colours"], "'colours' is not one of passwords, "),
         ([QOS, "-o", "x.pcapng", "--keep", "topics", "--blank", "topics,payloads"], "both name topics"),
         ([QOS, "-o", "x.pcapng", "--key", "a", "--key-file", "b"], "two ways to give one key"),

@@ -294,6 +294,7 @@ def hosting(folder: Path, *options: str) -> Iterator[ServerRun]:
         process.stderr.close()
 
 
+@pytest.mark.long
 def test_a_flood_of_pings_that_nobody_reads_the_answers_of(tmp_path: Path) -> None:
     with (
         hosting(tmp_path, "--lint") as served,
@@ -310,6 +311,7 @@ def test_a_flood_of_pings_that_nobody_reads_the_answers_of(tmp_path: Path) -> No
         served.finish()
 
 
+@pytest.mark.long
 def test_the_report_of_a_comparison_is_written_in_a_flood(tmp_path: Path) -> None:
     """It says what there was no time to compare, and is no success then."""
     report = tmp_path / "report.jsonl"

@@ -23,6 +23,7 @@ from mqttscope.parallel import merge
 from mqttscope.stats.collect import Statistics
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke
 from tests.cli.test_output import Terminal
+from tests.each import some
 from tests.parallel.shared import by_several, items_of
 
 QOS = capture("v5-qos")
@@ -57,6 +58,7 @@ def test_malformed_packets_among_others_have_the_same(name: str) -> None:
     assert b'"event":"malformed"' in several.out
 
 
+@pytest.mark.long
 def test_captures_whose_times_go_back_have_the_same(large: Path) -> None:
     """Each process forgets flows that closed at the same time as one process does, whichever closed before."""
     alone, several = both("inspect", large, "--format", "jsonl")
@@ -312,7 +314,7 @@ def test_ctrl_c_ends_all_of_them(large: Path) -> None:
     assert gone(known)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", some([signal.SIGINT, signal.SIGTERM], 2))
 def test_stats_shows_what_was_counted_before_the_end(large: Path, how: signal.Signals) -> None:
     with running(large, "stats", "--format", "json") as (process, known):
         time.sleep(0.3)

@@ -405,6 +405,15 @@ class TestTaps:
             assert "Taps" in shown
             assert "only it saw" in shown
 
+    def test_a_tap_whose_frames_are_all_copies_is_not_empty(self, tmp_path: Path) -> None:
+        _, near, far = two_of(tmp_path)
+        done = invoke("lint", near, far, "--deduplicate", "--format", "json")
+        found = json.loads(invoke("stats", near, far, "--deduplicate", "--format", "json").out)
+
+        assert "no MQTT packet to judge" not in done.err
+        assert found["totals"]["captures"] == 2
+        assert invoke("stats", near, far, "--deduplicate").text.startswith("2 captures")
+
     def test_one_file_with_two_taps(self, tmp_path: Path) -> None:
         both = write(tmp_path / "both.pcapng", in_one(*two_taps(recorded(capture("v5-qos")))))
         done = invoke("inspect", both, "--deduplicate")

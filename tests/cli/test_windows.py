@@ -29,6 +29,7 @@ for line in sys.stdin.read().splitlines():
 """
 
 
+@pytest.mark.long
 def test_commands_need_nothing_of_posix(tmp_path: Path) -> None:
     path, out = str(capture("v5-qos")), str(tmp_path / "out.pcapng")
     commands = [

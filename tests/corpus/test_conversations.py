@@ -65,6 +65,7 @@ def test_what_continues_breaks_nothing_for_certain() -> None:
     assert set().union(*found.values()) == STANDARD_WINS.keys()
 
 
+@pytest.mark.long
 def test_most_of_what_ends_a_connection_breaks_something_for_certain() -> None:
     """The others end by a refusal or by DISCONNECT, or the suite asks for more than the standard."""
     ends = [row for row in ROWS if row["expect_disconnect"]]

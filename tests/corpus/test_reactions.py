@@ -56,6 +56,7 @@ def stalls(speak: Speak) -> None:
     speak(Publish(qos=2, topic_name="b", packet_identifier=2), 1.6)
 
 
+@pytest.mark.long
 def test_a_broker_reacts_and_a_client_that_stalls_is_found(tmp_path: Path) -> None:
     target = tmp_path / "talk.pcapng"
     (tmp_path / "broker").mkdir()

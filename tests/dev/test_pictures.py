@@ -29,6 +29,7 @@ def test_what_is_shown_alone_is_in_the_page(tmp_path: Path) -> None:
         written(Picture("none", ["inspect", "captures/none.pcapng"], 100), tmp_path)
 
 
+@pytest.mark.long
 def test_a_browser_draws_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "FOLDER", tmp_path)
     draw(program(), Picture("stats", ["stats", "captures/v5-qos/capture.pcapng"], 300, dark=True), tmp_path)

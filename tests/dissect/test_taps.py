@@ -25,6 +25,7 @@ from mqttscope.mqtt import Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.net.segment import SYN, Segment, direction_key, group_key
 from tests.conftest import EXHAUSTIVE
 from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, Talk, Tape, connect, finish, wire
+from tests.each import some
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
         "outage", "outage with data under way")  # fmt: skip
@@ -183,7 +184,7 @@ def test_one_tap_shows_what_happened() -> None:
         assert (found.topics, found.errors, found.copied) == (made.topics, [], 0), seed
 
 
-@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("tag", some(TAGS, 3))
 @pytest.mark.parametrize("server", [None, 5000])
 def test_two_taps_whose_clocks_differ_show_it_once(tag: bytes, server: int | None) -> None:
     """Servers choose their numbers at random; where one does not, nearly all is right all the same."""
@@ -415,7 +416,7 @@ def test_copies_of_what_is_no_mqtt_are_no_copies_of_connections() -> None:
     assert read(numbered(tape.segments + skewed(tape.segments, 5.0)))[0].copied_segments == 0
 
 
-@pytest.mark.parametrize("loss", [0.05, 0.15, 0.3])
+@pytest.mark.parametrize("loss", some([0.05, 0.15, 0.3], 3))
 def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> None:
     """Captures are read one after the other, so that the second one cannot fill all holes of the first."""
     for seed in range(TRIALS):

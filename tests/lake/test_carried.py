@@ -158,6 +158,7 @@ def test_what_a_quiet_batch_writes_does_not_grow_with_what_is_open(tmp_path: Pat
     assert large_second < small_second * 1.2
 
 
+@pytest.mark.long
 def test_small_files_are_merged(tmp_path: Path) -> None:
     now, most = lake(tmp_path, range(2 * ROWS)), 0
     for number in range(3 * MANY):

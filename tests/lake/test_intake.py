@@ -89,6 +89,7 @@ def content(lake: Path) -> dict[str, list[Row]]:
     return {name: read_table(lake, name).to_pylist() for name in TABLES} | {"remembered": kept}
 
 
+@pytest.mark.long
 def test_two_processes_make_the_tables_of_one(tmp_path: Path) -> None:
     large = tmp_path / "large" / "capture.pcapng"
     large.parent.mkdir()

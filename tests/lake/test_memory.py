@@ -25,6 +25,7 @@ from mqttscope.lake.tracker import Tracker
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.segment import FIN, Segment
+from tests.each import some
 from tests.lake.fleet import content, segments, written
 from tests.lake.reading import Row, Tables, by_kernel, collected, options, read_segments, remembered_row, segment_rows
 
@@ -108,7 +109,7 @@ def wanted(found: list[Segment], tmp_path_factory: pytest.TempPathFactory) -> Co
     return Counter(map(content, rows))
 
 
-@pytest.mark.parametrize("order", [*permutations(range(3))], ids=str)
+@pytest.mark.parametrize("order", some([*permutations(range(3))], 3), ids=str)
 def test_three_parts_in_every_order(
     order: tuple[int, ...], found: list[Segment], wanted: Counter[tuple[object, ...]], tmp_path: Path
 ) -> None:
@@ -131,7 +132,7 @@ def test_many_parts_in_any_order(
     check(ingested(paths, tuple(range(count)), tmp_path / "lake"), wanted)
 
 
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", some([1, 3], 2))
 def test_parts_in_groups_in_any_order(seed: int, tmp_path: Path) -> None:
     """What waits after a hole is no secret where packets are found in it."""
     everything = segments(20, 12, seed=seed)
@@ -150,6 +151,7 @@ def test_parts_in_groups_in_any_order(seed: int, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_rows_say_what_they_could_not_know(found: list[Segment], tmp_path: Path) -> None:
     parts = written(found, tmp_path, 3)
     ingested(parts, (0, 1, 2), tmp_path / "in order")
@@ -171,6 +173,7 @@ def test_rows_say_what_they_could_not_know(found: list[Segment], tmp_path: Path)
         assert row["roles_known"] is False
 
 
+@pytest.mark.long
 def test_a_part_that_fills_a_hole_that_was_given_up(found: list[Segment], tmp_path: Path) -> None:
     """Also where the connection has ended meanwhile."""
     parts = written(found, tmp_path, 3, seed=5)

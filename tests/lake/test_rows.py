@@ -114,6 +114,7 @@ class Sink:
         return None
 
 
+@pytest.mark.long
 @each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_findings_are_those_of_the_linter(path: Path) -> None:
     sink = Sink()

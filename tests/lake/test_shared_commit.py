@@ -64,6 +64,7 @@ def test_a_lake_in_a_store_is_that_of_a_folder(store: StorePath, steps: list[dic
     assert store.store.files() == before
 
 
+@pytest.mark.long
 def test_damage_is_noticed(store: StorePath) -> None:
     ingest(FIRST, store)
     (name,) = read_manifest(store).files["packets"]
@@ -87,6 +88,7 @@ def test_damage_is_noticed(store: StorePath) -> None:
         ingest(SECOND, store)
 
 
+@pytest.mark.long
 def test_who_comes_second_is_refused_and_leaves_nothing(
     store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +178,7 @@ def test_an_answer_that_got_lost_is_no_defeat(
     assert rows(store) == in_tables(store) == steps[1]
 
 
+@pytest.mark.long
 def test_a_store_without_conditions_is_refused(
     bucket: Bucket, store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +200,7 @@ def test_a_store_without_conditions_is_refused(
         assert rows(alone) == in_tables(alone) == steps[1]
 
 
+@pytest.mark.long
 def test_a_lake_is_not_made_among_other_things(store: StorePath) -> None:
     with (store / "photo.jpg").open_output() as file:
         file.write(b"x")
@@ -214,6 +218,7 @@ def test_a_lake_is_not_made_among_other_things(store: StorePath) -> None:
         convert_lake(store)
 
 
+@pytest.mark.long
 def test_what_a_dead_ingest_left_goes_away_after_a_day(store: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
     ingest(FIRST, store)
     stray = store / "packets" / "0000000009-stray-0.parquet"

@@ -262,7 +262,7 @@ def check(found: list[Segment], options: Options) -> int:
     return cuts
 
 
-@sampled("path", CAPTURES, ids=lambda path: path.parent.name, every=4)
+@sampled("path", CAPTURES, ids=lambda path: path.parent.name, every=16)
 def test_a_flow_goes_on_wherever_it_was_cut(path: Path) -> None:
     found = [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
 

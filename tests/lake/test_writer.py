@@ -28,6 +28,7 @@ from mqttscope.lint.context import WIDE
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
+from tests.each import some
 from tests.lake.earlier import make_earlier
 from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, read_segments, usual
 
@@ -181,7 +182,7 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(tmp_path: P
     assert frames[0] == frames[1]
 
 
-@pytest.mark.parametrize("how", ["compressed", "renamed", "replaced"])
+@pytest.mark.parametrize("how", some(["compressed", "renamed", "replaced"], 3))
 def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: str, tmp_path: Path) -> None:
     first, tap = tmp_path / "a.pcapng", tmp_path / "tap.pcapng"
     early, late, third = (path.read_bytes() for path in sorted(SEVERAL[:3], key=lambda one: first_ns(one)))
@@ -270,7 +271,7 @@ class CrashError(Exception):
     pass
 
 
-@pytest.mark.parametrize("where", ["write_table", "state_row", "_write_sums", "write_manifest", "sync_folder"])
+@pytest.mark.parametrize("where", some(["write_table", "state_row", "_write_sums", "write_manifest", "sync_folder"], 3))
 def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

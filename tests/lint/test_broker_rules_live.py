@@ -127,6 +127,7 @@ def test_clean_sessions_with_retained_messages_give_no_finding(version: Protocol
     assert found(tmp_path, retained) == []
 
 
+@pytest.mark.long
 def test_a_delayed_will_comes_unless_the_client_is_back(tmp_path: Path) -> None:
     """For a client that is back with a new session mosquitto 2.0.11 publishes none, as it may."""
     will = {"properties": Properties(will_delay_interval=1, user_property=[("a", "1"), ("a", "2")], content_type="x")}

@@ -82,6 +82,7 @@ def test_what_a_stream_gives_depends_on_its_bytes_and_not_on_how_they_are_cut(
     assert (whole.version, whole.version_source) == (pieces.version, pieces.version_source)
 
 
+@pytest.mark.long
 @settings(LAWS, max_examples=300 if EXHAUSTIVE else 120)
 @given(stream=streams(), limit=st.integers(2, 40), data=st.data())
 def test_so_it_is_with_a_limit_on_the_size_of_packets(
@@ -95,6 +96,7 @@ def test_so_it_is_with_a_limit_on_the_size_of_packets(
     )
 
 
+@pytest.mark.long
 @settings(LAWS, max_examples=300 if EXHAUSTIVE else 120)
 @given(stream=streams(), known=st.booleans(), data=st.data())
 def test_gaps_anywhere_lose_no_count_of_bytes_and_the_cut_of_the_rest_does_not_matter(
@@ -124,6 +126,7 @@ def test_well_formed_packets_come_out_as_they_went_in(data: st.DataObject, versi
     assert run(data.draw(chunked(raw)), PacketStream(version)) == sent
 
 
+@pytest.mark.long
 @settings(LAWS, max_examples=200)
 @given(data=st.data(), version=VERSIONS)
 def test_bytes_that_were_not_understood_are_still_there(data: st.DataObject, version: ProtocolVersion) -> None:

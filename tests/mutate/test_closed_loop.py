@@ -176,6 +176,7 @@ def test_the_slow_ones_are_right_too(name: str, version: str) -> None:
     assert problem(next(iter(select(name))), FLOWS[version], CLIENT) is None
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_rule_about_single_packets_is_broken_by_some_mutation() -> None:
     wanted = {
@@ -252,6 +253,7 @@ def test_the_tables_name_mutations_that_exist() -> None:
         assert any(matches(name, pattern) for name in names), pattern
 
 
+@pytest.mark.long
 def test_every_mutation_has_a_flow_that_it_is_tried_on() -> None:
     tried = {
         one.name for flow in (*FLOWS.values(), *SPECIAL.values()) for side in SIDES for one, _ in applicable(flow, side)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from mqttscope.lint.catalogue import UnknownRuleError, find
-from mqttscope.lint.finding import Confidence
+from mqttscope.lint.catalogue import UnknownRuleError
+from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Baseline, Pattern, Policy, Suppressions
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.proxy import Proxy, Seen, service
@@ -101,6 +102,18 @@ def test_rules_can_be_chosen(server: Server) -> None:
     assert proxy.report() == ""
     with pytest.raises(UnknownRuleError):
         Proxy(server.url, select=["XYZ"])
+
+
+def test_rules_that_are_given_run_beside_those_that_are_chosen(server: Server) -> None:
+    class NoTopic(Rule):
+        """Never finds anything."""
+
+        code, slug, severity = "OWN101", "no-topic", Severity.INFO
+
+    usual = Proxy(server.url).rules
+    assert Proxy(server.url, rules=[NoTopic]).rules == [*usual, "OWN101"]
+    assert Proxy(server.url, select="PUB103", rules=[NoTopic()]).rules == ["PUB103", "OWN101"]
+    assert Proxy(server.url, select=["PUB103"], ignore=["no-topic"], rules=[NoTopic]).rules == ["PUB103"]
 
 
 def test_what_no_client_uses_is_not_conformant(server: Server) -> None:
@@ -208,7 +221,7 @@ def test_what_counts_can_be_given(server: Server) -> None:
         (Policy(fail_confidence=Confidence.CERTAIN), False),
     )
     for policy, conforms in policies:
-        with Proxy(server.url, policy=policy, rules=[find("PUB103")()]) as proxy:
+        with Proxy(server.url, policy=policy, select=["PUB103"]) as proxy:
             misbehave(proxy, server)
             (known,) = proxy.findings()
             if conforms:

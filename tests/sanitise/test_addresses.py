@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import random
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mqttscope.net.proxy_protocol import SIGNATURE, header_length, told_endpoints
 from mqttscope.sanitise.addresses import Addresses
@@ -11,6 +14,14 @@ from mqttscope.sanitise.pseudonyms import Pseudonyms
 from tests.each import each
 
 ADDRESSES = Addresses(Pseudonyms(b"key"))
+
+
+def knowing(addresses: Iterable[bytes], key: bytes = b"key") -> Addresses:
+    """What replaces the addresses of a capture that holds these."""
+    made = Addresses(Pseudonyms(key))
+    for one in addresses:
+        made.know(one)
+    return made
 
 
 def moved(address: str) -> str:
@@ -28,7 +39,8 @@ def test_addresses_without_a_secret_stay(address: str) -> None:
         ("10.20.30.40", "10."),
         ("192.168.178.20", "192.168."),
         ("169.254.7.8", "169.254."),
-        ("203.0.113.77", "203.0.113."),
+        ("100.64.7.8", "100."),
+        ("198.18.7.8", "198.19."),
         ("fe80::abcd", "fe80::"),
         ("2001:db8::7", "2001:db8:"),
     ],
@@ -38,20 +50,94 @@ def test_the_prefix_that_names_a_class_stays(address: str, network: str) -> None
     assert moved(address) != address
 
 
-def test_no_two_addresses_become_one_and_all_keep_their_class_and_length() -> None:
-    draw = random.Random(7)
-    known: dict[str, str] = {}
-    for _ in range(400):
-        address = str(IPv4Address(draw.randrange(1 << 32)))
-        made = moved(address)
-        one, other = IPv4Address(address), IPv4Address(made)
-        assert known.setdefault(made, address) == address
-        assert len(made) == len(address)
-        assert (one.is_private, one.is_multicast, one.is_loopback) == (
-            other.is_private,
-            other.is_multicast,
-            other.is_loopback,
-        )
+CLASSES = tuple(map(ip_network, (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
+    "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4", "::/128", "::1/128", "fe80::/64", "2001:db8::/32", "fd00::/8",
+    "fc00::/8", "ff00::/8",
+)))  # fmt: skip
+STAYS = tuple(map(ip_network, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/127", "ff00::/8")))
+
+
+def class_of(address: IPv4Address | IPv6Address) -> object:
+    return next((one for one in CLASSES if address in one), None)
+
+
+def near(network: str, bits: int) -> st.SearchStrategy[IPv4Address | IPv6Address]:
+    """Addresses of a small part of a network, so that many are neighbours."""
+    found = ip_network(network)
+    return st.integers(0, (1 << bits) - 1).map(lambda one: found.network_address + one)
+
+
+ANY_ADDRESS = st.one_of(
+    st.ip_addresses(),
+    near("192.0.2.0/24", 8), near("198.51.100.0/24", 8), near("203.0.113.0/24", 8), near("10.0.0.0/8", 5),
+    near("10.0.0.0/8", 18), near("172.16.0.0/12", 20), near("192.168.0.0/16", 11), near("169.254.0.0/16", 16),
+    near("100.64.0.0/10", 22), near("198.18.0.0/15", 6), near("8.8.8.0/24", 8), near("192.160.0.0/12", 20),
+    near("2001:db8::/32", 4), near("fd00::/8", 40), near("fe80::/10", 9), near("2a00:1450::/32", 10),
+    near("127.0.0.0/8", 3), near("255.255.255.248/29", 3), near("0.0.0.0/8", 4), near("::/120", 3),
+    near("239.1.0.0/16", 4), near("ff02::/16", 2),
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(ANY_ADDRESS, min_size=1, max_size=25), st.binary(min_size=1, max_size=8))
+def test_no_address_becomes_one_of_the_capture_and_no_two_become_one(
+    addresses: set[IPv4Address | IPv6Address], key: bytes
+) -> None:
+    told = [one.packed for one in addresses]
+    made = knowing(told, key)
+    again = knowing(sorted(told), key)
+    replaced = {one: ip_address(made.ip(one.packed)) for one in addresses}
+
+    assert {one: ip_address(again.ip(one.packed)) for one in sorted(addresses, key=str)} == replaced
+    assert len(set(replaced.values())) == len(replaced)
+    for one, other in replaced.items():
+        assert class_of(one) == class_of(other)
+        if any(one in network for network in STAYS if network.version == one.version):
+            assert one == other
+            continue
+        assert other not in addresses
+        width = 32 if isinstance(one, IPv6Address) else 8
+        kept = max((network.prefixlen for network in CLASSES if one in network), default=0)
+        # Neither the network stays, nor anything of it but what names the class.
+        network = ip_network((one, max(kept + 1, 3 * width)), strict=False)
+        assert kept >= 3 * width or other not in network
+        if isinstance(one, IPv4Address):
+            assert len(str(one)) == len(str(other))
+
+
+def test_a_network_of_which_every_address_is_known() -> None:
+    told = [bytes((192, 168, one, other)) for one in range(10) for other in range(10)]
+    made = knowing(told)
+    found = {made.ip(one) for one in told}
+
+    assert len(found) == len(told)
+    assert found.isdisjoint(told)
+    assert {one[:2] for one in found} == {b"\xc0\xa8"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sets(st.binary(min_size=6, max_size=6), min_size=1), st.binary(min_size=1, max_size=8))
+def test_no_hardware_address_becomes_one_of_the_capture(addresses: set[bytes], key: bytes) -> None:
+    made = knowing(addresses, key)
+    replaced = {one: made.mac(one) for one in addresses}
+
+    assert len(set(replaced.values())) == len(replaced)
+    for one, other in replaced.items():
+        if one[0] & 1 or not any(one):
+            assert one == other or one.startswith(b"\x33\x33\xff")
+        else:
+            assert other not in addresses
+            assert other[0] & 3 == 2
+
+
+def test_groups_that_end_with_an_address_end_with_another() -> None:
+    mac, group = bytes.fromhex("3333ffaabbcc"), IPv6Address("ff02::1:ffaa:bbcc")
+
+    assert (ADDRESSES.mac(mac)[:3], ADDRESSES.mac(mac)[3:] == mac[3:]) == (mac[:3], False)
+    assert moved(str(group)).startswith("ff02::1:ff")
+    assert moved(str(group)) != str(group)
+    assert ADDRESSES.mac(bytes.fromhex("01005e0000fb")) == bytes.fromhex("01005e0000fb")
 
 
 def test_networks_stay_together() -> None:
@@ -92,11 +178,15 @@ def test_texts_keep_what_is_no_address() -> None:
     ],
 )
 def test_headers_of_the_proxy_protocol_stay_headers(header: bytes) -> None:
-    made = ADDRESSES.proxied(header)
+    made, sizes = ADDRESSES.proxied(header)
+    blank, _ = ADDRESSES.proxied(header, blank=True)
 
+    assert header_length(blank) == len(header) == len(blank)
     assert header_length(made) == len(header) == len(made)
     before, after = told_endpoints(header), told_endpoints(made)
     assert (before is None) is (after is None)
     if before is not None and after is not None:
         assert before[0] != after[0]
+        assert len(sizes) == 2
+        assert told_endpoints(blank) not in (before, after)
         assert [one.rpartition(":")[2] for one in before] == [one.rpartition(":")[2] for one in after]

@@ -69,6 +69,7 @@ def test_topics_clients_and_sessions(spark: SparkSession) -> None:
     same("sessions", queries.sessions(ours), aggregates.sessions(others))
 
 
+@pytest.mark.long
 def test_connections_of_one_identity_begin_sessions_of_their_own(spark: SparkSession) -> None:
     # Captures of the same endpoints and times: test rigs make them.
     one = connections(Random(1), 1)[0] | {"client_identifier": "one", "clean_start": True, "session_present": False}

@@ -34,6 +34,7 @@ def collected(frame: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
+@pytest.mark.long
 def test_all_captures_of_the_project(spark: SparkSession) -> None:
     expected = in_process(CAPTURES)
 
@@ -44,6 +45,7 @@ def test_all_captures_of_the_project(spark: SparkSession) -> None:
     assert sorted(map(repr, of_rows(collected(read_captures(spark, turned)))[0])) == sorted(map(repr, expected[0]))
 
 
+@pytest.mark.long
 def test_whatever_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
     sources = everything(tmp_path)
     rows = read_captures(spark, sources, split_bytes=4000)

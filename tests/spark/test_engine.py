@@ -27,6 +27,7 @@ from tests.analysis.conftest import ALL
 from tests.analysis.conftest import lake as lake
 from tests.analysis.test_dialects import HOSTILE
 from tests.analysis.test_questions import CASES, NAMES, ROWS
+from tests.each import some
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,7 @@ def test_views_have_the_rows_that_they_have_in_process(spark: SparkSession, lake
         spark.catalog.dropTempView(name)
 
 
+@pytest.mark.long
 def test_a_session_is_left_as_it_was(spark: SparkSession, engine: SparkEngine) -> None:
     """It may be the user's, with views of these names."""
     spark.range(3).createOrReplaceTempView("packets")
@@ -191,26 +193,33 @@ def test_tables(spark: SparkSession, lake: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sql", "told"),
-    [
-        ("from topics insert into t select topic", "does more than ask"),
-        ("with a as (select 1) insert overwrite directory '{out}' using parquet select * from a", "does more than ask"),
-        ("select java_method('java.lang.Math', 'abs', 1)", "java_method runs a program"),
-        ("explain select `Reflect` /* a */ ('java.lang.Math', 'abs', 1)", "reflect runs a program"),
-        ("select transform(topic) using 'cat' as (a) from topics", "using runs a program"),
-        ("select 'insert' a\nfrm topics", "line 2, pos 0"),
-        ("selct 1", "selct"),
-        ("reset", "does more than ask"),
-        ("query", "does more than ask"),
-        ("{execute}", "does more than ask"),
-        ("explain {execute}", "does more than ask"),
-        ("explain extended /* a */ {execute}", "does more than ask"),
-        ("/* /* */ show */ {insert}", "does more than ask"),
-        ("/* /* */ explain */ {insert}", "does more than ask"),
-        ("--\\\nshow\n{insert}", "does more than ask"),
-        ("/* show */ -- desc\n {insert}", "does more than ask"),
-        ("begin {insert}; end", "does more than ask"),
-        ("select 1; {insert}", "does more than ask"),
-    ],
+    some(
+        [
+            ("from topics insert into t select topic", "does more than ask"),
+            (
+                "with a as (select 1) insert overwrite directory '{out}' using parquet select * from a",
+                "does more than ask",
+            ),
+            ("select java_method('java.lang.Math', 'abs', 1)", "java_method runs a program"),
+            ("explain select `Reflect` /* a */ ('java.lang.Math', 'abs', 1)", "reflect runs a program"),
+            ("select transform(topic) using 'cat' as (a) from topics", "using runs a program"),
+            ("select 'insert' a\nfrm topics", "line 2, pos 0"),
+            ("selct 1", "selct"),
+            ("reset", "does more than ask"),
+            ("query", "does more than ask"),
+            ("{execute}", "does more than ask"),
+            ("explain {execute}", "does more than ask"),
+            ("explain extended /* a */ {execute}", "does more than ask"),
+            ("/* /* */ show */ {insert}", "does more than ask"),
+            ("/* /* */ explain */ {insert}", "does more than ask"),
+            ("--\\\nshow\n{insert}", "does more than ask"),
+            ("/* show */ -- desc\n {insert}", "does more than ask"),
+            ("begin {insert}; end", "does more than ask"),
+            ("select 1; {insert}", "does more than ask"),
+        ],
+        3,
+        several=True,
+    ),
 )
 def test_statements_that_do_more_than_ask(spark: SparkSession, lake: Path, sql: str, told: str, tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -167,6 +167,7 @@ def test_what_is_rotated_in_between_is_left_to_the_next_ingest(
     assert found == {name: rows for name, rows in wanted.items() if name != "ingest_errors"}
 
 
+@pytest.mark.long
 def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path) -> None:
     """Empty ones, copies of a damaged one, what is no file: as in process."""
     (damaged,) = collection(tmp_path / "in", [DAMAGED])
@@ -246,6 +247,7 @@ def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     assert files_of(lake) == files_of_versions(lake)
 
 
+@pytest.mark.long
 def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, str]], tmp_path: Path) -> None:
     client, settings = bucket
     captures = collection(tmp_path / "captures", FEW)

@@ -38,6 +38,7 @@ def test_every_finding_is_the_same(captures: list[str]) -> None:
     assert (there.code, there.err) == (here.code, here.err)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_connections_that_begin_alike_are_told_apart() -> None:
     """Two captures that were made with the same addresses, times and sequence numbers."""
@@ -48,6 +49,7 @@ def test_connections_that_begin_alike_are_told_apart() -> None:
     assert there.lines == here.lines
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_captures_that_drop_frames_overlap_and_go_back_in_time(tmp_path: Path) -> None:
     """The order of findings and all numbers as well: time-outs, drops and clocks have the same place."""
@@ -79,6 +81,7 @@ def test_what_is_certain_where_every_connection_was_captured(tmp_path: Path) -> 
     assert "10.0.0.9:1883: no connection" in here.err
 
 
+@pytest.mark.long
 def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession) -> None:
     options = LakeOptions(rules=tuple(rule() for rule in select(("PUB", "ALS", "FLW"), (), ()).values()))
     path = str(capture("planted-violations"))

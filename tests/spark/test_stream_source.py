@@ -63,6 +63,7 @@ def test_in_small_batches(tmp_path: Path) -> None:
     assert [one for start, end in stream.batches for one in stream.rows(start, end)]
 
 
+@pytest.mark.long
 @given(st.randoms(use_true_random=False), st.sampled_from([None, 300, 3000]))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_growth_gives_the_rows_of_the_whole(

@@ -141,6 +141,7 @@ def test_a_batch_that_comes_again_changes_nothing(
         once(spark, folder, lake)
 
 
+@pytest.mark.long
 def test_a_quiet_batch_reads_and_writes_what_it_concerns(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from mqttscope.transport.link import Link, LinkError, LinkErrorKind
 from mqttscope.transport.server import serve
 from mqttscope.transport.target import Target, loopback, parse_broker
 from mqttscope.transport.tls import listen_context, upstream_context
+from tests.each import some
 from tests.proxy import rig
 from tests.transport.linking import CONNACK, CONNECT, Heard, packet, play, recorder, soon
 from tests.transport.wires import complaints, tshark
@@ -42,7 +43,7 @@ def settings(scheme: str, made: rig.Certificates) -> str:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", some(SCHEMES, 3))
 def test_a_real_broker_is_spoken_with_and_recorded(scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
     path = tmp_path / "it.pcapng"
 

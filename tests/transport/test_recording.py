@@ -370,6 +370,7 @@ def test_what_all_streams_wait_with_is_bounded(gate: Gate, monkeypatch: pytest.M
     recording.close()
 
 
+@pytest.mark.long
 def test_the_thread_keeps_nothing_of_streams_that_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = Recording("it", listener=lambda event: None)
     recording.start()

@@ -120,6 +120,7 @@ def test_whoever_harms_the_broker_is_found_among_those_under_way(fault: Fault, v
     assert verdict in {one[2] for one in alone}
 
 
+@pytest.mark.long
 def test_a_leak_is_the_doing_of_one_case() -> None:
     async def run() -> list[CaseResult]:
         own, port = script(), free_port()

@@ -81,6 +81,7 @@ def test_a_planted_crash_is_reduced_to_the_packet_that_causes_it() -> None:
     assert made.case.mutation is found.case.mutation
 
 
+@pytest.mark.long
 def test_what_is_tolerated_still_breaks_the_same_statement() -> None:
     _, made = asyncio.run(reduced("publish:qos-3", Fault.TOLERATE, V3_1_1, more=0, tries=50))
 

@@ -26,6 +26,7 @@ from mqttscope.lake.writer import read_table, write_lake
 from tests.bench.generate import generate
 from tests.capture.doubled import recorded, two_taps, write
 from tests.cli.running import capture, command, environment, invoke
+from tests.each import some
 from tests.lake.fleet import segments, written
 from tests.net.octets import frame, gtp, ip4
 from tests.spark.cluster import SMALL
@@ -464,7 +465,7 @@ def ended(process: int) -> bool:
     return not Path(f"/proc/{process}").exists()
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "the other is killed", "the first is killed"])
+@pytest.mark.parametrize("how", some(["Ctrl-C", "the other is killed", "the first is killed"], 3))
 def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_path: Path) -> None:
     with two_at_work(tmp_path) as (process, other, lake):
         if how == "Ctrl-C":

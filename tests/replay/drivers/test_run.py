@@ -278,6 +278,7 @@ def played(scripts: Sequence[Script], port: int, patience_s: float, pace: Pace |
     return made
 
 
+@pytest.mark.long
 def test_answers_to_pings_of_our_own_are_no_progress() -> None:
     """The wait is longer than the time between two PINGREQ, so that an answer always comes in it."""
     with hostile("kept-alive") as (port, _):

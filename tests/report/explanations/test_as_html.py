@@ -63,6 +63,7 @@ def test_what_is_beyond_the_limits_is_counted(monkeypatch: pytest.MonkeyPatch) -
     assert "messages more." in said(traces("html", "misdelivered", "#"))
 
 
+@pytest.mark.long
 def test_a_browser_shows_each_end_and_runs_nothing_of_it(tmp_path: Path) -> None:
     pages = Pages()
     made = make_reporter("html", pages, View())

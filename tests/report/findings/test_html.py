@@ -92,6 +92,7 @@ def test_beyond_the_limit_findings_are_counted(monkeypatch: pytest.MonkeyPatch) 
 NARROW = "document.documentElement.dataset.sticksOut=String(document.documentElement.scrollWidth>innerWidth)"
 
 
+@pytest.mark.long
 def test_a_browser_shows_findings_and_runs_nothing_of_them(tmp_path: Path) -> None:
     mild = replace(MADE, severity=Severity.INFO, rule="ENC101", message="mild <b>", client_identifier="other")
     made = page(mild, replace(MADE, statements=("3.1.1 MQTT-3.1.2-22",)), HOSTILE)

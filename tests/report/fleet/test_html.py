@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from mqttscope.report.fleet.html import render
 from tests.report.browser import picture
 from tests.report.fleet.samples import empty, full
@@ -64,6 +66,7 @@ def test_nothing() -> None:
     assert "Nothing is missing from the captures." in said
 
 
+@pytest.mark.long
 def test_a_browser_draws_it_light_and_dark(tmp_path: Path) -> None:
     """The page as a whole, in the colours that the system asks for, and nothing to the right of a narrow window."""
     page = render(full())

@@ -65,6 +65,7 @@ def test_secrets_are_those_of_json_lines() -> None:
         assert blocks(page, "events") == lines(conversation(), show_secrets=show, payload_limit=3)
 
 
+@pytest.mark.long
 def test_what_decoders_make_of_payloads_is_in_the_rows_and_in_the_table(tmp_path: Path) -> None:
     talk = Said()
     events = [talk.say(publish("a/1", b'{"t": 21.5}')), talk.say(publish("a/2", b"{"))]
@@ -150,6 +151,7 @@ def test_a_browser_shows_hostile_names_as_text(tmp_path: Path) -> None:
     assert "ladder of connection 0" in body
 
 
+@pytest.mark.long
 def test_every_capture_can_be_filtered_and_every_connection_drawn(tmp_path: Path) -> None:
     events = [event for path in CAPTURES for event in dissect(open_capture([str(path)]))]
     page, report = made(_Renumbered().of(events))

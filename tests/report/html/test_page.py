@@ -119,6 +119,7 @@ def test_a_browser_runs_nothing_of_it(tmp_path: Path) -> None:
     assert "data-owned" not in elements(page, tmp_path, act="0"), "and of the page alone nothing would, without it"
 
 
+@pytest.mark.long
 @each(
     "words, most, said",
     [
