@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -33,6 +34,8 @@ SERVER = 0.93
 """The share of one server in the devices: with its large client it has 95 % of the frames."""
 CLIENT = 0.21
 """The share of one client in the exchanges; it has 30 % of the frames."""
+_TELLING = re.compile(r"BatchScan .*|InMemoryTableScan|MapInArrow|Scan parquet.*|Window|Union|ObjectHashAggregate")
+"""What tells a stage: the second one that has MapInArrow runs the wide rules."""
 _SHORT_MS = 300
 """Stages that take less together are not worth a line."""
 
@@ -73,7 +76,7 @@ class Stage:
 
     name: str = ""
     milliseconds: list[int] = field(default_factory=list)
-    """Of each task, the time that the executor worked on it."""
+    """Of each task: how long the executor worked on it, by the clock."""
 
 
 def stages(log: Path) -> list[Stage]:
@@ -85,8 +88,8 @@ def stages(log: Path) -> list[Stage]:
             found[event["Stage ID"]].milliseconds.append(event["Task Metrics"]["Executor Run Time"])
         elif event["Event"] == "SparkListenerStageCompleted":
             info = event["Stage Info"]
-            scopes = {json.loads(one["Scope"])["name"] for one in info["RDD Info"] if "Scope" in one}
-            found[info["Stage ID"]].name = f"{info['Stage Name']} {sorted(scopes)}"
+            parts = {json.loads(one["Scope"])["name"] for one in info["RDD Info"] if "Scope" in one}
+            found[info["Stage ID"]].name = ", ".join(sorted(one for one in parts if _TELLING.fullmatch(one)))
     return [one for _, one in sorted(found.items()) if sum(one.milliseconds) >= _SHORT_MS]
 
 
