@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from mqttscope.mqtt.constants import Direction, type_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets
 from mqttscope.session.connection import Connection
+
+_NAMES: Final = tuple([type_name(number) for number in range(16)])
+"""Names of packet types by their number."""
 
 
 @dataclass(slots=True)
@@ -33,7 +37,7 @@ class PacketEvent:
     @property
     def type(self) -> str:
         """Name of the packet type: ``publish``."""
-        return self.packet.packet_type.name.lower()
+        return _NAMES[self.packet.packet_type]
 
 
 @dataclass(slots=True)

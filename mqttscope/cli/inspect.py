@@ -248,8 +248,8 @@ def command(given: InspectOptions) -> int:
         )
     elif not watch.errors:
         told.insert(0, advice.nothing_found(dissector))
-    for one in filter(None, told):
-        warn(one)
+    for line in filter(None, told):
+        warn(line)
     return EXIT_UNREADABLE if watch.errors else 0
 
 

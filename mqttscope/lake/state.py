@@ -113,8 +113,11 @@ PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 LEFT_OUT = {
     ("net.websocket.Inflater", "zlib_object"),
     ("session.connection.Connection", "alarm"),
+    ("session.history.History", "looked_at"),
     ("session.subscriptions.Subscriptions", "index"),
     ("lint.subscriber_table.SubscriberTable", "index"),
+    ("lint.subscriber_table.SubscriberTable", "matched"),
+    ("lint.subscriber_table.SubscriberTable", "matched_revision"),
 }
 """Fields that are made again from the others, or by who continues."""
 

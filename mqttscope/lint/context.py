@@ -65,6 +65,10 @@ class Memories:
         self._kept: Kept = {}
         self._last_key: tuple[Hashable, ...] = ()
         self._last: dict[str, Any] = {}
+        """Of the session that was touched last."""
+        self._last_broker: tuple[Hashable, ...] = ()
+        self._of_last_broker: dict[str, Any] = {}
+        """Of the server that was: packets of many sessions are all of one."""
         self._brokers: dict[str, tuple[Hashable, ...]] = {}
 
     @property
@@ -75,7 +79,11 @@ class Memories:
     def adopt(self, kept: Kept) -> None:
         """Continue with what another engine kept."""
         self._kept |= kept
+        self._forget_last()
+
+    def _forget_last(self) -> None:
         self._last_key, self._last = (), {}
+        self._last_broker, self._of_last_broker = (), {}
 
     def of(self, rule: KeepsState, at: RuleContext) -> Any:
         """What a rule keeps for the key of its scope."""
@@ -83,9 +91,7 @@ class Memories:
         if scope is not _BROKER and scope is not _SESSION:
             memories = at.history.memories
         else:
-            key = at.broker if scope is _BROKER else scope_key(scope, at.connection)
-            # Identity first: nearly all packets are of the server that the last one was of.
-            memories = self._last if key is self._last_key or key == self._last_key else self._touch(key)
+            memories = self._of_server(at.broker) if scope is _BROKER else self._of_session(at.connection)
         code = rule.code
         memory = memories.get(code)
         if memory is None:
@@ -93,16 +99,37 @@ class Memories:
             memory = memories[code] = rule.Memory()
         return memory
 
+    def _of_server(self, key: tuple[Hashable, ...]) -> dict[str, Any]:
+        # Identity first: nearly all packets are of the server that the last one was of.
+        if key is not self._last_broker and key != self._last_broker:
+            found = self._touch(key)
+            self._last_broker, self._of_last_broker = key, found
+        return self._of_last_broker
+
+    def _of_session(self, connection: Connection) -> dict[str, Any]:
+        key = scope_key(_SESSION, connection)
+        if key != self._last_key:
+            found = self._touch(key)
+            self._last_key, self._last = key, found
+        return self._last
+
     def _touch(self, key: tuple[Hashable, ...]) -> dict[str, Any]:
         """The memories of a key, which is now the one that was touched last."""
-        found = self._kept.pop(key, None)
+        kept = self._kept
+        found = kept.pop(key, None)
         if found is None:
             found = {}
-            if len(self._kept) >= MAX_KEYS:
-                del self._kept[next(iter(self._kept))]
+            if len(kept) >= MAX_KEYS:
+                # The server at hand was touched with every packet, though it has not moved.
+                last = kept.pop(self._last_broker, None)
+                if last is not None:
+                    kept[self._last_broker] = last
+                oldest = next(iter(kept))
+                del kept[oldest]
+                if oldest in (self._last_key, self._last_broker):
+                    self._forget_last()
                 self.forgotten += 1
-        self._kept[key] = found
-        self._last_key, self._last = key, found
+        kept[key] = found
         return found
 
     def broker(self, connection: Connection) -> tuple[Hashable, ...]:
@@ -113,8 +140,7 @@ class Memories:
 
     def of_broker(self, code: str, kind: type, at: RuleContext) -> Any:
         """The same as `of` for what belongs to a server, given its code and class."""
-        key = at.broker
-        memories = self._last if key is self._last_key or key == self._last_key else self._touch(key)
+        memories = self._of_server(at.broker)
         memory = memories.get(code)
         if memory is None:
             memory = memories[code] = kind()
@@ -129,7 +155,7 @@ class Memories:
         self.open.pop(at.key, None)
         # Nobody else can have what is kept for one connection alone.
         if self._kept.pop(own_key(at.connection), None) is not None:
-            self._last_key, self._last = (), {}
+            self._forget_last()
 
 
 def scope_key(scope: Scope, connection: Connection) -> tuple[Hashable, ...]:
@@ -344,3 +370,17 @@ class RuleContext:
         """Nanoseconds since a side's last packet, ``None`` when it has sent none."""
         last = self.connection.side(direction).last_timestamp_ns
         return None if last is None else self.timestamp_ns - last
+
+
+class BothSides:
+    """What rules look at of one connection: the contexts of its two directions (`History.looked_at`)."""
+
+    __slots__ = ("client", "memories", "server")
+
+    def __init__(self, memories: Memories, connection: Connection, history: History) -> None:
+        self.memories = memories
+        """Those of the engine that it belongs to."""
+        self.client = RuleContext(memories, connection, history, C2S)
+        """For what the client sends."""
+        self.server = RuleContext(memories, connection, history, Direction.SERVER_TO_CLIENT)
+        """For what the server sends."""

@@ -34,7 +34,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.catalogue import select, usual_rule
-from mqttscope.lint.context import WIDE, Kept, Looked, Memories, RuleContext, connection_key, scope_key
+from mqttscope.lint.context import WIDE, BothSides, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.dispatch import Asked, Check, Group, Planned, checks_named, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
@@ -54,6 +54,7 @@ __all__ = ["InternalError", "Linter", "scope_key"]
 C2S: Final = Direction.CLIENT_TO_SERVER
 S2C: Final = Direction.SERVER_TO_CLIENT
 _INDEX = re.compile(r"\[\d+\]")
+_new_finding: Final = Finding.__new__
 _OPENING: Final[int] = Needs.OPENING.value
 _SESSION_BIRTH: Final[int] = Needs.SESSION_BIRTH.value
 _WHOLE_SENDER: Final[int] = Needs.WHOLE_SENDER.value
@@ -132,9 +133,6 @@ class Linter:
         }
         """Models that mind something else than packets: for others no state is made where there is none yet."""
         self._plans = plans_of(running, tuple(self.models), thorough=thorough)
-        self._of_clients: dict[int, RuleContext] = {}
-        """What rules look at of the clients, by the identity of the connection while it is open."""
-        self._of_servers: dict[int, RuleContext] = {}
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
         self._openings = checks_named(running, "check_opened")
         self._gaps = checks_named(running, "check_gap")
@@ -215,8 +213,7 @@ class Linter:
                 self._due(at, findings)
                 self._run(self._closes, at, findings, event.connection)
                 self._follow("closed", event.connection, at)
-            self._of_clients.pop(id(event.connection), None)
-            self._of_servers.pop(id(event.connection), None)
+            at.history.looked_at = None
             self._withheld.forget(event.connection)
             self.memories.closed(at)
         elif isinstance(event, ConnectionDue):
@@ -307,19 +304,22 @@ class Linter:
     def _move(
         self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None
     ) -> RuleContext:
-        key = id(connection)
-        table = self._of_clients if direction is C2S else self._of_servers
-        at = table.get(key)
-        if at is None:
-            history = connection.history = connection.history or History()
-            self._of_clients[key] = RuleContext(self.memories, connection, history, C2S)
-            self._of_servers[key] = RuleContext(self.memories, connection, history, S2C)
-            at = table[key]
-            self.memories.opened(at)
-            if connection.server in self.complete:
-                self.met.add(connection.server)
+        history = connection.history
+        looked_at: BothSides | None = None if history is None else history.looked_at
+        if looked_at is None or looked_at.memories is not self.memories:
+            looked_at = self._look_at(connection)
+        at = looked_at.client if direction is C2S else looked_at.server
         at.move(event, topic)
         return at
+
+    def _look_at(self, connection: Connection) -> BothSides:
+        """Begin with a connection."""
+        history = connection.history = connection.history or History()
+        looked_at = history.looked_at = BothSides(self.memories, connection, history)
+        self.memories.opened(looked_at.client)
+        if connection.server in self.complete:
+            self.met.add(connection.server)
+        return looked_at
 
     def _judge(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
         """Ask all rules about one packet, then move the models on."""
@@ -510,36 +510,39 @@ class Linter:
             confidence = Confidence.HEURISTIC  # what was dropped may be another client's
         blamed = _blamed(report, at)
         offset, length = place_of(report, raw, at, fault)
-        made = Finding(
-            rule.code,
-            rule.slug,
-            report.severity or rule.severity,
-            confidence,
-            report.message,
-            statements,
-            at.version.text,
-            event.capture,
-            event.frame,
-            event.timestamp_ns,
-            connection.number,
-            connection.client,
-            connection.server,
-            connection.client_identifier,
-            None if blamed is None else str(blamed),
-            number,
-            kind,
-            report.field,
-            offset,
-            length,
-            report.reason_code if report.reason_code is not None else rule.reason_code,
-            topic=report.topic if report.overdue else at.topic,
-            related=report.related,
-            raw=raw,
-            missing=missing,
-            sender=str(at.direction) if _is_located(report, event) else None,
-            doubt=at.sender.doubt,
-            withheld=self._withheld.of(connection),
-        )
+        # Without __init__: there may be one for each packet.
+        made: Finding = _new_finding(Finding)
+        made.rule = rule.code
+        made.slug = rule.slug
+        made.severity = report.severity or rule.severity
+        made.confidence = confidence
+        made.message = report.message
+        made.statements = statements
+        made.version = at.version.text
+        made.capture = event.capture
+        made.frame = event.frame
+        made.timestamp_ns = event.timestamp_ns
+        made.connection = connection.number
+        made.client = connection.client
+        made.server = connection.server
+        made.client_identifier = connection.client_identifier
+        made.direction = None if blamed is None else str(blamed)
+        made.packet = number
+        made.packet_type = kind
+        made.field = report.field
+        made.offset = offset
+        made.length = length
+        made.reason_code = report.reason_code if report.reason_code is not None else rule.reason_code
+        made.topic = report.topic if report.overdue else at.topic
+        made.related = report.related
+        made.raw = raw
+        made.missing = missing
+        made.sender = str(at.direction) if _is_located(report, event) else None
+        made.clients = 1
+        made.count = 1
+        made.places = ()
+        made.doubt = at.sender.doubt
+        made.withheld = self._withheld.of(connection)
         made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, made.topic)
         return made
 

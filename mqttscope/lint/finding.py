@@ -164,7 +164,7 @@ _HEX = r"(?=[a-fA-F]{0,40}\d)[0-9a-fA-F]{8,}"
 _TOPIC_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d+")
 _CLIENT_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d{{6,}}")
 MAX_SHAPED = 512
-"""Characters of the longest topic whose shape is kept: topics recur."""
+"""Characters of the longest topic whose shape is kept, and of the names in a fingerprint that is: they recur."""
 _RANDOM_CLIENTS = re.compile(
     r"(?P<keep>mosq-|auto-|paho|mqttjs_|mqtt-explorer-|MQTT_FX_Client|gen-|sub\||pub\||mosqpub\|)[\w|./-]*"
 )
@@ -209,6 +209,20 @@ def fingerprint(
     Made of the rule, who is to blame, the shapes of Client Identifier and topic, the packet type and the field without
     indexes: no times, no numbers, no addresses.
     """
+    if len(topic or "") + len(client_identifier or "") + len(field_path) > MAX_SHAPED:
+        return _fingerprint(rule, direction, client_identifier, packet_type, field_path, topic)
+    # Devices do the same wrong thing again and again.
+    return _known_fingerprint(rule, direction, client_identifier, packet_type, field_path, topic)
+
+
+def _fingerprint(
+    rule: str,
+    direction: str | None,
+    client_identifier: str | None,
+    packet_type: str | None,
+    field_path: str,
+    topic: str | None,
+) -> str:
     parts = (
         rule,
         direction or "",
@@ -219,3 +233,6 @@ def fingerprint(
     )
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return hashlib.sha256(text).hexdigest()[:32]
+
+
+_known_fingerprint = lru_cache(8_192)(_fingerprint)

@@ -267,6 +267,8 @@ class Verdict:
 
 UNSURE = Verdict(shown=False, repeated=True)
 """Below ``min_confidence``: as if it had not been found."""
+_VERDICTS = {(counts, shown): Verdict(None, counts, shown) for counts in (False, True) for shown in (False, True)}
+"""Those about nearly all findings."""
 
 
 class Gate:
@@ -340,7 +342,7 @@ class Gate:
         if not shown:
             self.hidden[finding.severity] += 1
             self.hidden_failing += counts
-        return Verdict(None, counts, shown)
+        return _VERDICTS[counts, shown]
 
     def _hold(self, finding: Finding, *, shown: bool) -> Verdict:
         held = self._held.get(finding.rule)

@@ -39,7 +39,7 @@ def culprit(finding: Finding) -> tuple[str, str]:
 
 def cause(finding: Finding) -> tuple[Hashable, ...]:
     """What findings of one cause have in common."""
-    plain = _INDEX.sub("[]", finding.field)
+    plain = _INDEX.sub("[]", finding.field) if "[" in finding.field else finding.field
     return finding.rule, culprit(finding), plain, finding.severity, finding.confidence
 
 
@@ -65,7 +65,7 @@ class Group:
     clients: set[int] = field(default_factory=set)
     """Hashes of `client_of`: names that are hidden may look alike."""
     names: list[str] = field(default_factory=list)
-    """What the first few of them are called."""
+    """What the first few of them are called, as soon as they are more than that of ``first``."""
     more: bool = False
     """There were more clients than are counted individually."""
 
@@ -79,11 +79,14 @@ class Group:
         client = hash(client_of(finding))
         if client in self.clients:
             return False
+        alone = not self.clients and finding is self.first
+        if not alone and self.clients and not self.names:
+            self.names.append(name(self.first))
         if (MAX_CLIENTS - len(self.clients) if room is None else room) <= 0:
             self.more = True
             return False
         self.clients.add(client)
-        if len(self.names) < MAX_NAMED:
+        if not alone and len(self.names) < MAX_NAMED:
             self.names.append(name(finding))
         return True
 

@@ -343,16 +343,14 @@ class RetainedStore(Watch):
         for party in (at.history.client, at.history.server):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
-            for row in party.recent:
-                one = (CUT if row.cut else row.checksum, row.timestamp_ns)
-                known = self.gone.get(row.topic)
-                if known is None:
-                    self.gone[row.topic] = (one,)
-                    continue
-                del self.gone[row.topic]  # those of the last messages stand last
-                self.gone[row.topic] = (*known, one)[-MAX_GONE:]
-                if len(known) == MAX_GONE:
-                    self.lost_ns = max(self.lost_ns, known[0][1])
+            sent: dict[str, list[tuple[int, int]]] = {}
+            for row in reversed(party.recent):
+                sent.setdefault(row.topic, []).append((CUT if row.cut else row.checksum, row.timestamp_ns))
+            for topic in reversed(sent):  # those of the last messages stand last
+                messages = [*self.gone.pop(topic, ()), *reversed(sent[topic])]
+                for _, lost_ns in messages[:-MAX_GONE]:
+                    self.lost_ns = max(self.lost_ns, lost_ns)
+                self.gone[topic] = tuple(messages[-MAX_GONE:])
         if len(self.gone) > MAX_TOPICS:
             # The first keys at once: each look for the first one goes over all that were removed before it.
             for name in list(islice(self.gone, len(self.gone) - MAX_TOPICS)):

@@ -23,6 +23,8 @@ MAX_HOLDERS = 1_000
 """Subscriptions of one topic that are looked at; what a message with more of them does is not judged."""
 MAX_PATTERNS = 1_000
 """Filters with wildcards that are looked at for one topic."""
+MAX_MATCHED = 10_000
+"""Topics of which the filters that match are remembered."""
 MAX_EMPTY = 1_000
 """Filters without a subscriber that stay, beside as many as have one: their clients may come back."""
 EXTENSIONS = ("$queue/", "$exclusive/")
@@ -101,6 +103,9 @@ class SubscriberTable:
     index: FilterIndex | None = field(default=None, compare=False, repr=False)
     """Of the filters with wildcards; made from ``holders`` when a topic is looked up, and not written down with the
     rest."""
+    matched: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    """What `matching` found by topic, for the revision below; not written down either."""
+    matched_revision: int = field(default=-1, compare=False, repr=False)
 
     def connect(self, owner: str, key: ConnectionKey, timestamp_ns: int, *, resumes: bool) -> KnownSession:
         """A connection was accepted; ``resumes``: with a session that had been there before."""
@@ -234,13 +239,20 @@ class SubscriberTable:
 
     def matching(self, topic: str) -> tuple[str, ...]:
         """Filters with wildcards that match a topic, `MAX_PATTERNS` at most, with a subscriber or without."""
-        index = self.index
-        if index is None:
-            index = self.index = FilterIndex()
-            for plain in self.holders:
-                if is_pattern(plain):
-                    index.add(plain, plain)
-        return tuple(index.match(topic, MAX_PATTERNS))
+        matched = self.matched
+        if self.matched_revision != self.revision or len(matched) >= MAX_MATCHED:
+            matched.clear()
+            self.matched_revision = self.revision
+        found = matched.get(topic)
+        if found is None:
+            index = self.index
+            if index is None:
+                index = self.index = FilterIndex()
+                for plain in self.holders:
+                    if is_pattern(plain):
+                        index.add(plain, plain)
+            found = matched[topic] = tuple(index.match(topic, MAX_PATTERNS))
+        return found
 
     def holding(self, topic: str, patterns: tuple[str, ...]) -> list[dict[tuple[str, str], Held]]:
         """Who holds a topic as it stands, and each of these filters."""

@@ -56,6 +56,11 @@ def decoder(kind: int, version: ProtocolVersion) -> Decoder:
 
 
 _read_block: Final = reader(PacketType.PUBLISH)
+MAX_NAMES: Final = 10_000
+"""Topic Names of which the text is kept: as the same object, it is found in tables without being compared again."""
+LONGEST_NAME: Final = 256
+"""Bytes of the longest of them."""
+_NAMES: Final[dict[bytes, str]] = {}
 
 
 def read_publish(raw: bytes, position: int, *, five: bool, into: Publish | None = None) -> Publish:
@@ -70,12 +75,21 @@ def read_publish(raw: bytes, position: int, *, five: bool, into: Publish | None 
     end = len(raw)
     start = position + 2
     after = start + (raw[position] << 8 | raw[position + 1]) if start <= end else end + 1
-    try:
-        topic_name = raw[start:after].decode()
-    except UnicodeDecodeError:
-        topic_name = "\0"
-    if after > end or "\0" in topic_name:
-        topic_name, after = read_utf8(raw, position, end)  # which says what is wrong
+    name = raw[start:after]
+    known = _NAMES.get(name)
+    if known is not None and after <= end:
+        topic_name = known
+    else:
+        try:
+            topic_name = name.decode()
+        except UnicodeDecodeError:
+            topic_name = "\0"
+        if after > end or "\0" in topic_name:
+            topic_name, after = read_utf8(raw, position, end)  # which says what is wrong
+        elif after - start <= LONGEST_NAME:
+            if len(_NAMES) >= MAX_NAMES:
+                _NAMES.clear()
+            _NAMES[name] = topic_name
     packet_identifier = None
     if qos:
         packet_identifier, after = read_u16(raw, after, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.events import Event
@@ -70,6 +71,15 @@ class View:
         return Hiding(self.secret_length, self.payload_limit, self.show_secrets)
 
 
+@lru_cache(256)
+def _iso_second(second: int) -> str:
+    """``2026-01-02T03:04:05``; empty outside years 1 to 9999."""
+    try:
+        return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
 class Clock:
     """ISO times with nanoseconds; remembers the second it formatted last, since neighbours share it."""
 
@@ -81,9 +91,8 @@ class Clock:
         """``2026-01-02T03:04:05.123456789Z``; times outside years 1 to 9999 as plain seconds."""
         second, nanosecond = divmod(timestamp_ns, 1_000_000_000)
         if second != self._second:
-            try:
-                self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            except (OverflowError, ValueError, OSError):
+            text = _iso_second(second)
+            if not text:
                 return f"{second}.{nanosecond:09d}"
-            self._second = second
+            self._second, self._text = second, text
         return f"{self._text}.{nanosecond:09d}Z"

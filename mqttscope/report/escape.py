@@ -78,9 +78,13 @@ def _escaped(char: str) -> str:
     return f"\\u{code:04x}" if code > 0x7F else f"\\x{code:02x}"
 
 
+_OTHERS = re.compile("[^\\x00-\\x7f→…]")
+"""Anything but ASCII and what this program writes itself, of which each takes one column."""
+
+
 def cells(text: str) -> int:
     """Columns that escaped text takes."""
-    return len(text) if text.isascii() else cell_len(text)
+    return len(text) if text.isascii() or _OTHERS.search(text) is None else cell_len(text)
 
 
 def cut(text: str, width: int, ellipsis: str = "…") -> str:

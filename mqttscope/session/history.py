@@ -303,6 +303,8 @@ class History:
     """The earliest of all these times."""
     reported: list[Violation] = field(default_factory=list)
     """Violations found lately."""
+    looked_at: Any = field(default=None, compare=False, repr=False)
+    """What whoever judges looks at of this connection, for both directions, while it is open; not written down."""
 
     def ask(self, code: str, when_ns: int, alarm: Callable[[int], None] | None = None) -> None:
         """Ask a rule again from that time on, or before where it said so already.
@@ -328,14 +330,22 @@ class History:
 
         ``passing``: nothing has come but the time.
         """
-        found = {code for code, when_ns in self.asked.items() if when_ns <= now_ns}
+        found = [code for code, when_ns in self.asked.items() if when_ns <= now_ns]
         if not passing:
-            found |= {code for code, when_ns in self.asked_next.items() if when_ns <= now_ns}
+            found += [code for code, when_ns in self.asked_next.items() if when_ns <= now_ns and code not in found]
         for code in found:
             self.asked.pop(code, None)
             self.asked_next.pop(code, None)
-        self.due_ns = min((*self.asked.values(), *self.asked_next.values()), default=NEVER_NS)
-        return sorted(found)
+        due_ns = NEVER_NS
+        for when_ns in self.asked.values():
+            if when_ns < due_ns:
+                due_ns = when_ns
+        for when_ns in self.asked_next.values():
+            if when_ns < due_ns:
+                due_ns = when_ns
+        self.due_ns = due_ns
+        found.sort()
+        return found
 
     def next_due_ns(self, now_ns: int) -> int:
         """The earliest time to come at which a rule wants to be asked."""
@@ -452,7 +462,14 @@ class History:
         kind = packet.packet_type
         which: int = kind
         sender.counts[which] += 1
-        if isinstance(packet, Acknowledgement):
+        if type(packet) is Pingreq or type(packet) is Pingresp:
+            if type(packet) is Pingreq:
+                sender.pings += 1
+            elif receiver.pings:
+                receiver.pings -= 1
+            if not self.settled:
+                self._settle()
+        elif isinstance(packet, Acknowledgement):
             if type(packet) is Pubrel:
                 self._release(packet.packet_identifier, sender, receiver, number)
             else:
@@ -644,14 +661,13 @@ class History:
         elif isinstance(packet, Connack):
             if self.connack is None:
                 self.connack, self.connack_sent = packet, sent
-        elif isinstance(packet, Pingreq):
-            sender.pings += 1
-        elif isinstance(packet, Pingresp):
-            receiver.pings = max(0, receiver.pings - 1)
         elif isinstance(packet, Disconnect):
             sender.disconnect = sender.disconnect or sent
         elif isinstance(packet, Auth):
             sender.auth = sent
+        self._settle()
+
+    def _settle(self) -> None:
         granted = self.connack is not None and not self.connack.reason_code
         left = self.client.disconnect or self.server.disconnect
         self.settled = granted and self.connect_sent is not None and left is None

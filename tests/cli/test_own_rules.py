@@ -147,7 +147,7 @@ def test_spark_refuses_them() -> None:
         (TEMPLATE.replace("ACME201", "PUB103"), "PUB103 has the letters of mqttscope's own area: PUB103 wildcard-in"),
         (TEMPLATE.replace("class TooManyAlarms", "class WildcardInTopicName"), "as PUB103 of mqttscope is"),
         ("import sys\nsys.exit(7)", "ours.py: line 2: it ends the program while it is loaded (SystemExit: 7)"),
-        ("x = 1\0", "ours.py: source code string cannot contain null bytes"),
+        ("x = 1\0", "source code string cannot contain null bytes"),  # no SyntaxError before Python 3.11.4
         (
             TEMPLATE.replace("    looks_at", '    statements = {"5.0": ("MQTT-9.9.9-9",)}\n    looks_at'),
             "ours.py: ACME201 (TooManyAlarms): statements has to be a dict by version",

@@ -12,13 +12,15 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.catalogue import all_rules, usual_rule
-from mqttscope.lint.context import WIDE, RuleContext, scope_key
+from mqttscope.lint.context import WIDE, Memories, RuleContext, scope_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import START_NS, Conversation, client, closes, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding, Scope, Severity
 from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
 from mqttscope.session.connection import Connection
+from mqttscope.session.history import History
 from tests.conftest import ROOT
 from tests.each import sampled
 
@@ -189,3 +191,47 @@ def test_who_asks_again_is_asked_at_each_time_in_turn() -> None:
     found = run(Steady(), *opened(), *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=45)))
 
     assert [round((one.timestamp_ns - START_NS) / 1e9) for one in found if one.connection == 0] == [10, 20, 30, 40]
+
+
+def test_a_server_and_a_session_are_at_hand_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.lint.context.MAX_KEYS", 3)
+
+    class OfSession(Rule):
+        """Keeps something of sessions."""
+
+        code, scope, Memory = "TST398", Scope.SESSION, dict
+
+    class OfServer(OfSession):
+        """Keeps something of servers."""
+
+        code, scope = "TST498", Scope.BROKER
+
+    of_session, of_server, memories = OfSession(), OfServer(), Memories()
+
+    def at(name: str, number: int) -> RuleContext:
+        connection = Connection(number, "c:1", "s:1883", "x.pcap", 1, 0, client_identifier=name)
+        return RuleContext(memories, connection, History(), Direction.CLIENT_TO_SERVER)
+
+    for number, name in enumerate("abcdef"):
+        here = at(name, number)
+        here.memory(of_server)[name] = number
+        here.memory(of_session)["own"] = name
+        assert here.memory(of_session) == {"own": name}
+    # The server was touched all the time, sessions once each: the oldest of these went.
+    assert here.memory(of_server) == {name: number for number, name in enumerate("abcdef")}
+    assert [key[1:] for key in memories.kept] == [("e",), (), ("f",)]
+    assert memories.forgotten == 4
+    # Who comes again after that has nothing any more.
+    assert at("a", 9).memory(of_session) == {}
+
+
+def test_what_is_looked_at_ends_with_the_connection() -> None:
+    linter, seen = Linter([]), set()
+    events = list(dissect_segments(segments(conversation("x", *opened(), client(Pingreq()), closes("client")))))
+    for event in events:
+        linter.feed(event)
+        history = getattr(event, "connection", Connection(0, "", "", "", 0, 0)).history
+        if history is not None:
+            seen.add(history.looked_at is None)
+            assert isinstance(event, ConnectionClosed) == (history.looked_at is None)
+    assert seen == {False, True}

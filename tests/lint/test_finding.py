@@ -64,3 +64,13 @@ def test_shapes_of_long_names_take_no_long_time() -> None:
     for name in ("a" * 65_535, "z" * 65_535, "ab" * 30_000 + "9", "f0" * 30_000):
         assert len(client_shape(name)) <= 65_535
         assert len(topic_shape(name)) <= 65_535
+
+
+def test_a_fingerprint_is_the_same_when_it_is_asked_for_again() -> None:
+    def of(client: str, topic: str) -> str:
+        return fingerprint("PUB102", "client_to_server", client, "publish", "dup", topic)
+
+    long = "a/" * 400
+    for client, topic in (("dev1", "a/b"), ("dev1", "a/c"), ("dev2", "a/b"), ("dev1", long), ("dev2", long)):
+        assert of(client, topic) == of(client, topic)
+    assert len({of(client, topic) for client in ("dev1", "dev2") for topic in ("a/b", "a/c", long)}) == 6

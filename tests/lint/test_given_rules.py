@@ -7,6 +7,7 @@ import pytest
 from mqttscope.errors import ArgumentError
 from mqttscope.lint.catalogue import all_rules, find, select
 from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
+from mqttscope.lint.rule import Rule
 
 TOLERANCE = find("message-expiry-not-decremented")
 
@@ -28,7 +29,8 @@ def test_a_rule_of_the_catalogue_may_be_given_with_other_settings() -> None:
 
 def test_a_rule_is_given_once_and_has_a_code_of_its_own() -> None:
     assert [type(rule) for rule in given_rules(all_rules().values())] == list(all_rules().values())
-    for twice in ([TOLERANCE, TOLERANCE({"tolerance": 7})], [type("Other", (TOLERANCE,), {})]):
+    both: list[list[type[Rule] | Rule]] = [[TOLERANCE, TOLERANCE({"tolerance": 7})], [type("Other", (TOLERANCE,), {})]]
+    for twice in both:
         with pytest.raises(ArgumentError, match=f"{TOLERANCE.code} is the code of another rule"):
             given_rules(twice)
 

@@ -204,3 +204,21 @@ def test_a_topic_costs_nothing_for_the_subscriptions_that_do_not_match(others: i
 )
 def test_shares_and_the_like_are_taken_off(topic_filter: str, wanted: tuple[str, bool]) -> None:
     assert plain_filter(topic_filter) == wanted
+
+
+def test_what_matched_is_remembered_until_other_filters_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = SubscriberTable()
+    session = table.connect("dev1", ("c", 0, 0), 0, resumes=False)
+
+    def subscribe(name: str) -> None:
+        table.subscribe(session, Held("dev1", name, name, False, False, 1, 1, 0))
+
+    subscribe("a/#")
+    assert table.matching("a/b") == table.matching("a/b") == ("a/#",)
+    subscribe("+/b")
+    assert table.matching("a/b") == ("a/#", "+/b")
+    monkeypatch.setattr(subscriber_table, "MAX_MATCHED", 2)
+    for number in range(9):
+        assert table.matching(f"a/{number}") == ("a/#",)
+    assert table == SubscriberTable(table.sessions, table.holders, table.number, table.shared, table.patterns,
+                                    table.held_patterns, table.revision)  # fmt: skip

@@ -23,6 +23,7 @@ from mqttscope.mqtt import (
     Suback,
     Subscribe,
     Unsuback,
+    codec,
     decode,
     encode,
 )
@@ -328,3 +329,32 @@ class TestMalformedValues:
 
 def test_any_bytes_like_input_is_taken() -> None:
     assert decode(memoryview(b"\xc0\x00")) == decode(bytearray(b"\xc0\x00"))
+
+
+def test_topics_that_come_again_are_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def published(body: bytes) -> Publish | Malformed:
+        found = decode(framed(0x30, body), V3_1_1)
+        assert isinstance(found, Publish | Malformed)
+        return found
+
+    topic = b"a/topic/that/comes/again"
+    first, second = published(string(topic) + b"1"), published(string(topic) + b"22")
+    assert isinstance(first, Publish)
+    assert isinstance(second, Publish)
+    assert first.topic_name is second.topic_name
+    assert first.topic_name == topic.decode()
+    # A length that goes beyond the packet is a fault, though the bytes that are there are a topic.
+    assert isinstance(published(bytes([0, len(topic) + 1]) + topic), Malformed)
+    assert isinstance(published(string(b"a\0b")), Malformed)
+    assert isinstance(published(string(b"a\0b")), Malformed)
+    long = b"x" * (codec.LONGEST_NAME + 1)
+    assert published(string(long)).topic_name == published(string(long)).topic_name == long.decode()  # type: ignore[union-attr]
+
+
+@pytest.mark.interpreted
+def test_texts_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "MAX_NAMES", 3)
+    monkeypatch.setattr(codec, "_NAMES", {})
+    for number in range(10):
+        decode(framed(0x30, string(b"topic/%d" % number)), V3_1_1)
+        assert len(codec._NAMES) <= 3

@@ -76,3 +76,12 @@ def test_cut_and_elided_text_fits(text: str, width: int) -> None:
 )
 def test_names_lose_their_middle(text: str, width: int, expected: str) -> None:
     assert elide(text, width) == expected
+
+
+def test_what_this_program_writes_takes_one_column_each() -> None:
+    assert [cell_len(one) for one in "→…"] == [1, 1]
+
+
+@given(st.text(st.sampled_from("ab→…é漢\u0301"), max_size=20))
+def test_columns_are_those_of_the_terminal(text: str) -> None:
+    assert cells(text) == cell_len(text)

@@ -23,7 +23,7 @@ from mqttscope.mqtt.packets import (
     Pubrel,
 )
 from mqttscope.session import history as module
-from mqttscope.session.history import History
+from mqttscope.session.history import NEVER_NS, History
 
 
 def told(*steps: Step) -> History:
@@ -184,3 +184,23 @@ def test_bytes_that_were_not_read_as_packets_yet_are_not_shown() -> None:
     history.segment(from_client=True, position=10, acknowledged=9, delivered=9, timestamp_ns=1, held=0, unread=9)
 
     assert not history.client.in_step()
+
+
+def test_pings_that_have_no_answer_are_counted() -> None:
+    found = told(client(Pingreq(), Pingreq()), server(Pingresp()), client(Pingreq()))
+    assert (found.client.pings, found.server.pings) == (2, 0)
+    assert told(server(Pingresp(), Pingresp())).client.pings == 0
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_what_is_due_comes_once_and_the_rest_later(passing: bool) -> None:
+    found = History()
+    found.asked = {"B": 5, "A": 7, "C": 20}
+    found.asked_next = {"A": 30, "D": 6, "E": 40}
+
+    # Who is asked now has no other time left, whichever table it stands in.
+    assert found.due(10, passing=passing) == (["A", "B"] if passing else ["A", "B", "D"])
+    assert (found.asked, found.asked_next) == ({"C": 20}, {"D": 6, "E": 40} if passing else {"E": 40})
+    assert found.due_ns == (6 if passing else 20)
+    assert found.due(100) == (["C", "D", "E"] if passing else ["C", "E"])
+    assert found.due_ns == NEVER_NS

@@ -140,6 +140,8 @@ class Full:
         self.packets = PacketView(view)
         self.painter = self.packets.painter
         self._advised: set[str] = set()
+        self._statements: dict[str, list[str]] = {}
+        """The lines of statements that were broken so far."""
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
@@ -176,9 +178,7 @@ class Full:
             when = f", {duration(ago, unicode=painter.unicode)} before" if ago > 0 else ""
             out += self._told(f"see {painter.safe(one.message)}: frame {one.frame}, packet {one.packet}{when}", "note")
         for key in finding.statements:
-            known = all_statements().get(key)
-            told = f" (section {known.section}): {known.summary}" if known is not None else ""
-            out += self._told(f"breaks {key}{painter.safe(told)}", "")
+            out += self._broken(key)
         if finding.reason_code is not None and finding.version == "5.0":
             name = REASON_CODES.get(finding.reason_code, "")
             out += self._told(f"reason code 0x{finding.reason_code:02X} {name}".rstrip(), "dim")
@@ -190,6 +190,15 @@ class Full:
             advice = rule.paragraphs()[-1] if rule is not None else ""
             out += self._told(painter.safe(advice), "topic") if advice else []
         return out
+
+    def _broken(self, key: str) -> list[str]:
+        """The lines of a statement that is broken, which come again with other findings."""
+        known = self._statements.get(key)
+        if known is None:
+            one = all_statements().get(key)
+            told = f" (section {one.section}): {one.summary}" if one is not None else ""
+            known = self._statements[key] = self._told(f"breaks {key}{self.painter.safe(told)}", "")
+        return known
 
     def _told(self, told: str, style: str) -> list[str]:
         line = self.painter.line()
