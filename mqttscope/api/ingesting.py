@@ -97,15 +97,15 @@ def ingest(
         complete=frozenset(complete),
     )
     root = place(fspath(lake), lake_settings or settings or {})
+    before = read_manifest(root)
     try:
-        found = find(names, settings)
+        found = find(names, settings, before.objects)
     except NoCapturesError as error:
         raise CaptureNotFoundError(str(error)) from None
     faults = {one.name: one.fault for one in found if one.fault is not None}
     for name, fault in faults.items():
         if fault in NOTHING_THERE:
             raise CaptureNotFoundError(f"{name} {fault}")
-    before = read_manifest(root)
     done = write_lake([one for one in found if one.fault is None], root, options, settings=settings, faults=faults)
     made = summarize(root, before, done)
     unopened = {**faults, **done.faults}

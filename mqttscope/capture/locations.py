@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote, unquote
 
@@ -70,25 +70,40 @@ class Location:
     """So many bytes of it were read before, uncompressed: only what follows is."""
     begins: int | None = None
     """`fingerprint.head_crc` of the file, where it is known: another one is not read."""
+    written_ns: int | None = None
+    """When an object of a store was written, nanoseconds since the epoch, as the store says it."""
 
     @property
     def is_remote(self) -> bool:
         """Whether it is opened through pyarrow."""
         return "://" in self.target
 
+    def known_as(self, seen: Mapping[str, Seen]) -> str | None:
+        """The digest of its content where it is an object that was seen before; ``None`` where it has to be read."""
+        found = seen.get(self.name)
+        return found[0] if found is not None and self.written_ns and found[1:] == [self.size, self.written_ns] else None
 
-def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> list[Location]:
+
+Seen = Sequence[Any]
+"""What was seen of an object of a store: digest of its content, bytes, when it was written (`Location.written_ns`)."""
+
+
+def find(
+    sources: Sequence[str], settings: Mapping[str, str] | None = None, seen: Mapping[str, Seen] | None = None
+) -> list[Location]:
     """The captures that ``sources`` stand for, in the order in which ``open_capture`` reads them.
 
-    ``settings``: for the remote file systems, as in `open_location`.  What is faulty stands among the others;
-    `NoCapturesError` where there is nothing else.
+    ``settings``: for the remote file systems, as in `open_location`.  ``seen``: objects of stores that were read
+    before, by name, which are not opened (`Location.known_as`) and stand before all others.  What is faulty stands
+    among the others; `NoCapturesError` where there is nothing else.
     """
+    seen = seen or {}
     found: list[Location] = []
     for source in sources:
         local = local_path(source)
         if local is None:
             named = {one.target for one in found} | set(sources)
-            listed = _find_remote(source, settings or {})
+            listed = _find_remote(source, settings or {}, seen)
             found += (one for one in listed if one.target == source or one.target not in named)
     # Together: what a glob finds is not read again where it is named as well.
     paths = [path for path in map(local_path, sources) if path is not None]
@@ -97,7 +112,7 @@ def find(sources: Sequence[str], settings: Mapping[str, str] | None = None) -> l
             found.append(Location(one.capture, os.path.abspath(one.capture), fault=one.message))
         else:
             found.append(Location(one, os.path.abspath(one)))
-    looked = list(_each(lambda one: _look(one, settings or {}, alone=len(found) == 1), found))
+    looked = list(_each(lambda one: _look(one, settings or {}, seen, alone=len(found) == 1), found))
     if all(one.fault is not None for one in looked):
         raise NoCapturesError(looked)
     return sorted(looked, key=lambda one: one.first_ns)
@@ -140,9 +155,9 @@ def local_path(source: str) -> str | None:
     return None
 
 
-def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Location:
+def _look(one: Location, settings: Mapping[str, str], seen: Mapping[str, Seen], *, alone: bool) -> Location:
     """With size and, unless it is the only one, time of the first frame."""
-    if one.fault is not None:
+    if one.fault is not None or one.known_as(seen) is not None:
         return one
     if not one.is_remote and os.path.exists(one.target) and not os.path.isfile(one.target):
         # A pipe would wait for its writer, a device may never end.
@@ -151,7 +166,8 @@ def _look(one: Location, settings: Mapping[str, str], *, alone: bool) -> Locatio
         with open_location(one.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
             begins = head_crc(file, size)
-            return Location(one.name, one.target, size, NO_FRAME if alone else first_time(file), begins=begins)
+            first_ns = NO_FRAME if alone else first_time(file)
+            return replace(one, size=size, first_ns=first_ns, begins=begins)
     except (OSError, ValueError) as error:
         return Location(one.name, one.target, fault=why_not_opened(error, one.target))
 
@@ -198,7 +214,7 @@ def below(system: Any, path: str, *, recursive: bool) -> list[Any]:
     return sorted(listed, key=lambda one: one.path)
 
 
-def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
+def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Seen]) -> list[Location]:
     """The captures that a URI stands for, by name."""
     from pyarrow import fs
 
@@ -207,16 +223,15 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
         with one_line():
             info = system.get_file_info(path.rstrip("/"))
             if info.type == fs.FileType.File:
-                return [Location(_name(source), source)]
+                return [_object(source, info)]
             prefix = source[: len(source) - len(path.partition("/")[2])] if "/" in path else source
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
                 listed = system.get_file_info(fs.FileSelector(path.rstrip("/")))
-                files = sorted(one.path for one in listed if one.type == fs.FileType.File)
-                targets = [prefix + one[len(base) + 1 :] for one in files]
-                looked = list(_each(lambda target: _is_capture(target, settings), targets))
-                seen = zip(targets, looked, strict=True)
-                found = [Location(_name(one), one) for one, is_capture in seen if is_capture]
+                files = sorted((one for one in listed if one.type == fs.FileType.File), key=lambda one: one.path)
+                objects = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
+                looked = list(_each(lambda one: one.known_as(seen) is not None or _is_capture(one, settings), objects))
+                found = [one for one, is_capture in zip(objects, looked, strict=True) if is_capture]
                 return found or [Location(_name(source), source, fault=NO_CAPTURES)]
             if not _MAGIC.search(path):
                 return [Location(_name(source), source, fault=MISSING)]
@@ -224,12 +239,19 @@ def _find_remote(source: str, settings: Mapping[str, str]) -> list[Location]:
             below = "**" in path or "/" in path[len(fixed) + 1 :]
             listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
             wanted = _pattern(path)
-            files = sorted(one.path for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path))
-            targets = [prefix + one[len(base) + 1 :] for one in files]
-            found = [Location(_name(one), one) for one in targets]
+            matching = [one for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path)]
+            files = sorted(matching, key=lambda one: one.path)
+            found = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
             return found or [Location(_name(source), source, fault=NO_MATCH)]
     except (OSError, ValueError) as error:
         return [Location(_name(source), source, fault=why_not_opened(error))]
+
+
+def _object(target: str, info: Any) -> Location:
+    """An object of a store; ``info``: what its file system says of it."""
+    # What is called alike for what is not shown is told apart by its content alone.
+    written_ns = None if "?" in target else info.mtime_ns
+    return Location(_name(target), target, info.size or 0, written_ns=written_ns)
 
 
 def _name(uri: str) -> str:
@@ -237,11 +259,11 @@ def _name(uri: str) -> str:
     return public_name(uri).replace("://***@", "://", 1)
 
 
-def _is_capture(target: str, settings: Mapping[str, str]) -> bool:
-    if is_named_like_capture(target):
+def _is_capture(one: Location, settings: Mapping[str, str]) -> bool:
+    if is_named_like_capture(one.target):
         return True
     try:
-        with open_location(target, settings) as file:
+        with open_location(one.target, settings) as file:
             return looks_like_capture(file)
     except OSError:
         return True  # so that reading it says why

@@ -94,6 +94,9 @@ class Manifest:
     """Version of the schemas of its tables (`lake.schemas`)."""
     options: dict[str, str] = field(default_factory=dict)
     """The options that rows depend on in words, by how a command spells them; older lakes do not have them."""
+    objects: dict[str, list[Any]] = field(default_factory=dict)
+    """Captures of stores that are in, by name: digest of the content, bytes, when it was written (`locations.Seen`).
+    They need not be fetched to be known; older lakes do not have them."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
@@ -179,13 +182,14 @@ def _is_well_formed(manifest: Manifest) -> bool:
         and all(all(map(_is_count, one.values())) for one in _counts(manifest))
         and all(map(_are_errors, manifest.faulty.values()))
         and all(_are_lists(one, 2) and all(map(_is_count, one)) for one in manifest.begins.values())
+        and all(map(_is_object, manifest.objects.values()))
     )
 
 
 def _all_lists(manifest: Manifest) -> bool:
     tables = (
         manifest.captures, manifest.files, manifest.open_files, manifest.streams, manifest.faulty, manifest.begins,
-        manifest.options,
+        manifest.options, manifest.objects,
         *_counts(manifest),
     )  # fmt: skip
     return all(isinstance(one, dict) for one in tables)
@@ -215,6 +219,10 @@ def _are_errors(errors: object) -> bool:
         and all(number is None or type(number) is int for number in one[1:])
         for one in errors
     )
+
+
+def _is_object(found: object) -> bool:
+    return isinstance(found, list) and len(found) == 3 and isinstance(found[0], str) and all(map(_is_count, found[1:]))
 
 
 def _is_stream(stream: object) -> bool:

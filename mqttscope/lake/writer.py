@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,6 +76,9 @@ if TYPE_CHECKING:
 
 _SUMS = ("topics", "clients", "sessions")
 _READ = ("messages", "connections", "ingest_errors")
+SETTLED_NS = 10_000_000_000
+"""Stores say in seconds when an object was written.  One that was written this long before it is read is another one
+when it is written again."""
 _SAME_NAME = "stands for several captures: what follows a question mark in a URI is not part of a name"
 
 
@@ -156,6 +160,9 @@ def write_lake(
             after.captures |= fresh
             for digest in fresh:
                 after.begins |= found.contents[digest].begins
+            after.objects = before.objects | {
+                name: one for name, one in found.objects.items() if one[0] in after.captures
+            }
             done.captures = list(fresh.values())
             done.grown = [name for name in done.captures if found.parts[name].behind]
         if note_errors(root, after, done, fresh, known, {**(faults or {}), **found.faults}) or found.names:
@@ -352,16 +359,19 @@ class _Fresh:
     """Names and digests of the others."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why some cannot be opened, by name."""
+    objects: dict[str, list[Any]] = field(default_factory=dict)
+    """Those of stores, as the manifest has them."""
 
 
 @dataclass(slots=True)
 class _Looked:
     """A capture as it was looked at."""
 
-    name: str
-    target: str = ""
+    location: Location
+    digest: str = ""
+    """Of its content; empty where it cannot be read."""
     content: Fingerprint | None = None
-    """``None``: it cannot be read."""
+    """``None``: it was not read."""
     part: Part | None = None
     fault: str = ""
     """Why it cannot be read."""
@@ -369,22 +379,24 @@ class _Looked:
 
 def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: Manifest) -> _Fresh:
     found, begins = _Fresh(), KnownFingerprints.of(before.begins, before.captures)
-    look = partial(_look, settings=settings, begins=begins, known=before.captures)
+    look = partial(_look, settings=settings, begins=begins, before=before)
     targets: dict[str, str] = {}
+    now_ns = time.time_ns()
     for one in _each(look, locations):
-        if one.content is None or one.part is None:
-            found.faults[one.name] = one.fault
-            continue
-        digest = one.content.digest
-        if digest in before.captures or digest in found.names:
-            found.known.append((one.name, digest))
-            continue
-        if one.name in found.parts:
-            found.faults[one.name] = _SAME_NAME
-            continue
-        found.names[digest], targets[digest] = one.name, one.target
-        found.contents[digest] = one.content
-        found.parts[one.name] = one.part
+        name, digest = one.location.name, one.digest
+        written_ns = one.location.written_ns
+        if one.part is not None and written_ns and now_ns - written_ns >= SETTLED_NS:
+            found.objects[name] = [digest, one.part.size, written_ns]
+        if not digest:
+            found.faults[name] = one.fault
+        elif one.content is None or one.part is None or digest in before.captures or digest in found.names:
+            found.known.append((name, digest))
+        elif name in found.parts:
+            found.faults[name] = _SAME_NAME
+        else:
+            found.names[digest], targets[digest] = name, one.location.target
+            found.contents[digest] = one.content
+            found.parts[name] = one.part
     if found.faults and not found.names and not found.known:
         raise LakeError(f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}")
     opened = partial(open_named, settings=settings)
@@ -402,11 +414,13 @@ def _each(look: Callable[[Location], _Looked], locations: Sequence[Location]) ->
         yield from map(look, locations)
 
 
-def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints, known: Collection[str]) -> _Looked:
-    name, target = one.name, one.target
+def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints, before: Manifest) -> _Looked:
+    target, known = one.target, one.known_as(before.objects)
+    if known is not None and known in before.captures:
+        return _Looked(one, known)
     if not one.is_remote and os.path.exists(target) and not os.path.isfile(target):
         # A pipe would wait for its writer, a device may never end.
-        return _Looked(name, fault=NOT_REGULAR)
+        return _Looked(one, fault=NOT_REGULAR)
     opener = partial(open_location, target, settings)
     try:
         with opener() as opened:
@@ -414,11 +428,12 @@ def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints,
             begun = head_crc(opened, size)
             file = cast(BinaryIO, BoundedFile(opened, size))
             content = fingerprint_of(file, begins)
-            read_before = 0 if content.digest in known else resume_offset(file, content)[0]
+            read_before = 0 if content.digest in before.captures else resume_offset(file, content)[0]
     except (OSError, ValueError) as error:
         # It was there when it was found, and costs the others nothing.
-        return _Looked(name, fault=f"{why_not_opened(error, '' if one.is_remote else target)}{SINCE}")
-    return _Looked(name, target, content, Part(read_before, size, begun, opener if one.is_remote else None))
+        return _Looked(one, fault=f"{why_not_opened(error, '' if one.is_remote else target)}{SINCE}")
+    part = Part(read_before, size, begun, opener if one.is_remote else None)
+    return _Looked(one, content.digest, content, part)
 
 
 def _read(

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 
 from mqttscope.capture.files import SINCE, why_not_opened
 from mqttscope.capture.fingerprint import Fingerprint, KnownFingerprints, find_prefixes, fingerprint_of, resume_offset
-from mqttscope.capture.locations import PARALLEL, Location, find, open_location, open_named, why_replaced
+from mqttscope.capture.locations import PARALLEL, Location, Seen, find, open_location, open_named, why_replaced
 from mqttscope.capture.ranges import WHOLE, Settled
 from mqttscope.capture.read import NO_FRAME, BoundedFile
 from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, folder_of, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.writer import Ingested, check_settings, next_generation, note_errors
+from mqttscope.lake.writer import SETTLED_NS, Ingested, check_settings, next_generation, note_errors
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.aggregates import write_sums
 from mqttscope.spark.dataframes import assemble, plan_captures, read_captures
@@ -70,13 +71,14 @@ def ingest(
     """
     root, options, known = folder_of(lake), options or LakeOptions(), dict(settings or {})
     named = [one for one in sources if isinstance(one, str)]
-    locations = [one for one in sources if isinstance(one, Location)] + (find(named, known) if named else [])
+    seen = read_manifest(root).objects if named else {}
+    locations = [one for one in sources if isinstance(one, Location)] + (find(named, known, seen) if named else [])
     ship(spark)
     with lake_lock(root):
         before = read_manifest(root)
         check_settings(before, options, root)
         remove_strays(root, before)
-        apart = tell_apart(spark, locations, before.captures, known, before.begins)
+        apart = tell_apart(spark, locations, before.captures, known, before.begins, before.objects)
         done = Ingested(known=[name for name, _ in apart.known], faults=apart.faults)
         after = next_generation(before, options)
         reading = Reading(spark, "", split_bytes, tuple(ports), known)
@@ -104,6 +106,9 @@ def ingest(
             after.captures |= names
             for digest in names:
                 after.begins |= apart.contents[digest].begins
+            after.objects = before.objects | {
+                name: one for name, one in apart.objects.items() if one[0] in after.captures
+            }
             if note_errors(root, after, done, names, apart.known, apart.faults) or names:
                 merge_small(root, before, after)
                 commit(root, before, after)
@@ -191,6 +196,8 @@ class Apart:
     """Names and digests of those that are in already, and of copies among those that are given."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures cannot be read, by name."""
+    objects: dict[str, list[Any]] = field(default_factory=dict)
+    """Those of stores, as the manifest has them."""
 
     def leave_out(self, gone: Mapping[str, str]) -> int:
         """Read some captures no more; ``gone``: why, by their names as rows have them.  Returns how many these are."""
@@ -224,17 +231,28 @@ def tell_apart(
     known: Mapping[str, str],
     settings: Mapping[str, str],
     begins: Mapping[str, Sequence[int]] | None = None,
+    objects: Mapping[str, Seen] | None = None,
 ) -> Apart:
     """Which captures are new to a lake.
 
-    ``known``: names of those that it has, by digest; ``begins``: how some of these begin, as its manifest says.
+    ``known``: names of those that it has, by digest; ``begins``: how some of these begin, ``objects``: which objects of
+    stores they were, as its manifest says.
     """
     found = Apart(faults={one.name: one.fault for one in locations if one.fault is not None})
-    readable = [one for one in locations if one.fault is None]
-    seen, fresh = set(known), dict[str, Location]()
+    readable = []
+    for location in locations:
+        digest = location.known_as(objects or {})
+        if digest is not None and digest in known:
+            found.known.append((location.name, digest))
+        elif location.fault is None:
+            readable.append(location)
+    seen, fresh, now_ns = set(known), dict[str, Location](), time.time_ns()
     for location, looked in zip(
         readable, look(spark, readable, settings, KnownFingerprints.of(begins or {}, known)), strict=True
     ):
+        written_ns = location.written_ns
+        if looked.fault is None and written_ns and now_ns - written_ns >= SETTLED_NS:
+            found.objects[location.name] = [looked.digest, location.size, written_ns]
         if looked.fault is not None:
             found.faults[location.name] = looked.fault
         elif looked.digest in seen:

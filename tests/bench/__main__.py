@@ -1,4 +1,4 @@
-"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|quiet|growth]``: one, or two.
+"""``python -m tests.bench [compare|stages|generate|live|soak|replay|mutate|pipeline|quiet|growth|skew]``: one, or two.
 
 Without a name these are the first two.
 
@@ -9,6 +9,7 @@ replay: [--messages N] [--rounds N]
 mutate: [--cases N] [--rounds N] [--reactions N] [--seeds N]
 pipeline: [--frames N [--frames N]]  (of many connections, of one giant connection; 0 for none)
 quiet: [--connections N]  (a watch with so many that are open)
+skew: [--frames N]  (one server and one client with nearly all traffic, on Spark)
 growth: [--kind NAME]... [--command NAME]... [--scale X]  (exit code 1 where one grows faster than n log n)
 """
 
@@ -20,7 +21,7 @@ import sys
 from tests.bench import compare
 
 STAGE_FRAMES = 250_000
-WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline", "quiet", "growth")
+WHAT = ("compare", "stages", "generate", "live", "soak", "replay", "mutate", "pipeline", "quiet", "growth", "skew")
 
 
 def main() -> int:
@@ -78,6 +79,10 @@ def main() -> int:
         from tests.bench import growth
 
         return 0 if growth.measure(compare.out, options.kind or (), options.command or (), options.scale) else 1
+    if options.what == "skew":
+        from tests.bench import skew
+
+        return 0 if skew.measure(compare.out, *(options.frames or ())[:1]) else 1
     if options.what == "generate":
         from tests.bench import generate
 

@@ -201,15 +201,7 @@ class Traffic:
     def connect(self, number: int) -> Connection:
         """Handshake, CONNECT, CONNACK and the first subscription."""
         random, one = self.random, self.devices[number]
-        draw = random.random()
-        numbers = random.getrandbits(32), random.getrandbits(32)
-        ports = random.randint(32_768, 60_999), 1883
-        if draw < 0.12:
-            pair = IPv6Address(0x20010DB8 << 96 | number + 16).packed, IPv6Address(0x20010DB8 << 96 | 1).packed
-            made = Connection(one, link(6, pair, ports, 0, numbers))
-        else:
-            addresses = IPv4Address((10 << 24) + 256 + number).packed, IPv4Address(10 << 24 | 2).packed
-            made = Connection(one, link(4, addresses, ports, 100 + number % 3 if draw < 0.22 else 0, numbers))
+        made = Connection(one, self.link(number))
         truth = self.truth
         truth.connections += 1
         truth.versions[str(one.level)] += 1
@@ -223,6 +215,18 @@ class Traffic:
         self.maybe_acknowledge(made, 0)
         self.subscriptions(made, unsubscribe=False)
         return made
+
+    def link(self, number: int) -> Link:
+        """Where the next connection of a device runs."""
+        random = self.random
+        draw = random.random()
+        numbers = random.getrandbits(32), random.getrandbits(32)
+        ports = random.randint(32_768, 60_999), 1883
+        if draw < 0.12:
+            pair = IPv6Address(0x20010DB8 << 96 | number + 16).packed, IPv6Address(0x20010DB8 << 96 | 1).packed
+            return link(6, pair, ports, 0, numbers)
+        addresses = IPv4Address((10 << 24) + 256 + number).packed, IPv4Address(10 << 24 | 2).packed
+        return link(4, addresses, ports, 100 + number % 3 if draw < 0.22 else 0, numbers)
 
     def disconnect(self, connection: Connection) -> None:
         """An end in good order, or a reset."""

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
 
-from mqttscope.capture.locations import find
+from mqttscope.capture import locations
+from mqttscope.capture.locations import find, open_location
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.store import Place, place
@@ -65,8 +66,8 @@ def lake(bucket: Bucket) -> Place:
     return place(f"s3://captures/lake-{uuid4().hex}", bucket[1])
 
 
-def test_tables_are_those_of_captures_on_this_machine(site: Site, lake: Place, tmp_path: Path) -> None:
-    here = tmp_path / "here"
+def test_tables_are_those_of_captures_on_this_machine(site: Site, tmp_path: Path) -> None:
+    here, lake = tmp_path / "here", tmp_path / "lake"
     whole = QOS.read_bytes()
     steps = (
         ("a.pcapng", ALIAS.read_bytes()),
@@ -86,6 +87,41 @@ def test_tables_are_those_of_captures_on_this_machine(site: Site, lake: Place, t
     again = site.ingest(lake)
     assert (again.captures, len(again.known)) == ([], 2)
     assert read_manifest(lake).generation == 3
+
+
+def test_what_is_in_is_not_fetched_again(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither to be found nor to be known; what is written again is."""
+    lake = tmp_path / "lake"
+    fetched: list[str] = []
+
+    def opened(target: str, settings: Any = None) -> Any:
+        fetched.append(target.removeprefix(f"{site.uri}/"))
+        return real(target, settings)
+
+    def ingest() -> tuple[list[str], set[str]]:
+        fetched.clear()
+        found = find([f"{site.uri}/"], site.settings, read_manifest(lake).objects)
+        done = write_lake(found, lake, options(), settings=site.settings)
+        assert len(done.captures) + len(done.known) == len(found)
+        return [name.removeprefix(f"{site.uri}/") for name in done.captures], set(fetched)
+
+    real = open_location
+    for module in (locations, writing):
+        monkeypatch.setattr(module, "open_location", opened)
+    site.put("a.pcapng", ALIAS.read_bytes())
+    # It was written this second, and may be written again in this second.
+    monkeypatch.setattr(writing, "SETTLED_NS", 1 << 62)
+    assert ingest() == (["a.pcapng"], {"a.pcapng"})
+    assert ingest() == ([], {"a.pcapng"})
+    monkeypatch.setattr(writing, "SETTLED_NS", -1 << 60)
+    site.put("b", QOS.read_bytes())
+    assert ingest() == (["b"], {"a.pcapng", "b"})
+    assert ingest() == ([], set())
+    assert set(read_manifest(lake).objects) == {f"{site.uri}/a.pcapng", f"{site.uri}/b"}
+    site.put("b", capture("reordered").read_bytes())
+    assert ingest() == (["b"], {"b"})
+    site.remove("a.pcapng")
+    assert ingest() == ([], set())
 
 
 @pytest.mark.parametrize("how", ["replaced", "removed"])

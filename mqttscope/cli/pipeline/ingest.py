@@ -159,7 +159,7 @@ class IngestRun:
         root = place(self.given.lake, settings, single_writer=self.given.single_writer)
         try:
             before = read_manifest(root)
-            found = find(self.given.sources, self.given.settings)
+            found = find(self.given.sources, self.given.settings, before.objects)
             faults = {one.name: one.fault for one in found if one.fault is not None}
             done = self._in_process(root, found, faults) if self._stays_here(found) else self._with_spark(found)
             summary = summarize(root, before, done)
