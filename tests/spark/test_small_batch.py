@@ -86,6 +86,22 @@ def test_what_is_read_when_it_is_asked_for_makes_no_difference(
     assert tables(root) == tables(tmp_path / "one")
 
 
+@pytest.mark.parametrize("capture", SPLIT, ids=lambda one: one.parent.name)
+def test_any_batches_make_the_lake_of_one_ingest(capture: Path, tmp_path: Path) -> None:
+    found = read_segments(capture)
+    for number, parts in enumerate((2, 7)):
+        root = tmp_path / str(number)
+        root.mkdir()
+        for at in range(parts):
+            take(root, found[at * len(found) // parts : (at + 1) * len(found) // parts], options())
+    write_lake([capture], tmp_path / "one", options())
+
+    wanted = tables(tmp_path / "one")
+    assert wanted["findings"]
+    assert tables(tmp_path / "0") == wanted
+    assert tables(tmp_path / "1") == wanted
+
+
 @pytest.mark.parametrize("given", [options(), options(rules=NARROW)], ids=["all rules", "without those of servers"])
 def test_a_quiet_batch_concerns_those_who_speak(given: LakeOptions, tmp_path: Path) -> None:
     root, capture, read = tmp_path / "lake", tmp_path / "tap.pcapng", 0
