@@ -143,12 +143,17 @@ def command(given: BrowseOptions) -> int:
 
     compile_filter(given.selection.expression)
     settings = None if given.no_lint or given.lake is not None else given.settings()
-    for path in find_captures([one for one in given.captures if one != "-"]):
-        if isinstance(path, CaptureError):
-            raise CannotBrowseError(describe(path))
-        if not os.path.exists(path):
-            raise CannotBrowseError(describe(CaptureError(path, MISSING)))
-    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+    found = list(find_captures([one for one in given.captures if one != "-"]))
+    missing = [
+        path if isinstance(path, CaptureError) else CaptureError(path, MISSING)
+        for path in found
+        if isinstance(path, CaptureError) or not os.path.exists(path)
+    ]
+    in_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    # Where others are there, the screen says which one is not.
+    if missing and not (in_terminal and len(missing) < len(given.captures)):
+        raise CannotBrowseError("; ".join(map(describe, missing)))
+    if not in_terminal:
         # The screens are written to standard error, and keys are read from standard input.
         raise CannotBrowseError(
             "browse needs a terminal, for its output and its keys; inspect writes to files and pipes"

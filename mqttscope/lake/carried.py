@@ -14,7 +14,7 @@ replaced stay until the manifest that misses them counts (`lake.commit`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -31,10 +31,21 @@ ROWS = 1_024
 """So many rows has a file of what is still open, at most, where batches follow each other."""
 MANY = 16
 """Files with less than half as many rows are merged when there are more of them."""
+MOST_CONCERNED = 0.5
+"""Where a batch concerns this share of the open flows, it is not worth while to divide them."""
 _INDEX = ("flow", "due_ns", "keys", "connections")
 _KEYS = ("key", "due_ns")
 _CONNECTION = "connection"
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
+
+
+@dataclass(slots=True)
+class Taken:
+    """Rows that a batch takes out of files: the files of which it takes all, and what it takes of others."""
+
+    kind: str
+    names: list[str] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -70,41 +81,59 @@ class Carried:
         chosen = pc.or_(_in(index["flow"], flows, pa.binary()), _is_due(index, now_ns))
         chosen = pc.or_(chosen, pc.is_null(index["connections"]))
         concerned = index.filter(chosen)
-        if concerned.num_rows * 2 >= index.num_rows:
+        if concerned.num_rows >= index.num_rows * MOST_CONCERNED:
             return None
         return cls(root, before, generation, concerned, index.filter(pc.invert(chosen)))
 
-    def take_flows(self) -> list[str]:
-        """Bring the state of flows that the batch concerns into files of their own; returns these."""
+    def take_flows(self) -> Taken:
+        """Take the state of flows that the batch concerns."""
         known = pa.array(self.concerned["flow"].unique().to_pylist(), pa.binary())
 
         def is_taken(rows: pa.Table) -> pa.Array:
             return pc.is_in(rows["flow"], value_set=known)
 
-        self.state_files, taken = self._without(STATE.name, self.before.state_files, _INDEX, is_taken, keep=True)
+        self.state_files, taken = self._without(STATE.name, self.before.state_files, _INDEX, is_taken)
         return taken
 
-    def take_keys(self, found: Iterable[str], now_ns: int | None) -> tuple[list[str], list[str]]:
-        """The same for the keys that the batch concerns.  ``found``: those of its flows as they are now.
-
-        Returns the files with what rules remember of them, and the files with what they remember of others.
-        """
+    def note_keys(self, found: Iterable[str], now_ns: int | None) -> None:
+        """Know the keys that the batch concerns.  ``found``: those of its flows as they are now."""
         index = _indexes(self.root, self.before.scope_state_files, SCOPE_STATE.name, _KEYS)
-        due = index.filter(_is_due(index, now_ns))["key"].to_pylist()
+        due = index.filter(_is_due(index, now_ns))["key"].unique().to_pylist()
         self.keys = frozenset([*found, *due, *_flat(self.concerned["keys"])])
+
+    def take_keys(self) -> tuple[Taken, list[str]]:
+        """Take what rules remember of these keys.
+
+        Returns that, and the files with what they remember of others.
+        """
         known = pa.array(sorted(self.keys), pa.string())
 
         def is_taken(rows: pa.Table) -> pa.Array:
             return pc.is_in(rows["key"], value_set=known)
 
         names = self.before.scope_state_files
-        kept, taken = self._without(SCOPE_STATE.name, names, _KEYS, is_taken, keep=True)
+        kept, taken = self._without(SCOPE_STATE.name, names, _KEYS, is_taken)
         return taken, kept
 
-    def take_others(self) -> tuple[list[str], list[str]]:
+    def replace_parts(self, replaced: Iterable[Mapping[str, Sequence[int]]]) -> list[str]:
+        """Leave out rows of ``scope_state``, by their files and places; returns the files with the others."""
+        places: dict[str, list[int]] = {}
+        for one in replaced:
+            for name, rows in one.items():
+                places.setdefault(name, []).extend(rows)
+        names = self.before.scope_state_files
+        taken = {name: pa.array(rows, pa.int64()) for name, rows in places.items()}
+
+        def is_taken(rows: pa.Table, name: str) -> pa.Array:
+            numbers = pa.array(range(rows.num_rows), pa.int64())
+            return pc.is_in(numbers, value_set=taken.get(name, pa.array([], pa.int64())))
+
+        return self._divided(SCOPE_STATE.name, names, _KEYS, is_taken)[0]
+
+    def take_others(self) -> tuple[pa.Table, list[str]]:
         """The other flows that are judged by a key that the batch concerns.
 
-        Returns files of ``flow_keys`` that name them with these keys, and files that hold their state, and of others.
+        Returns rows of ``flow_keys`` that name them with these keys, and files that hold their state, and of others.
         """
         pairs = [
             (flow, key)
@@ -113,19 +142,16 @@ class Carried:
             if key in self.keys
         ]
         if not pairs:
-            return [], []
+            return _SCHEMAS[FLOW_KEYS.name].empty_table(), []
         flows, keys = zip(*pairs, strict=True)
-        with LakeFiles(self.root, self.generation) as files:
-            files.write(FLOW_KEYS.name, pa.RecordBatch.from_arrays(
-                [pa.array(flows, pa.binary()), pa.array(keys, pa.string())], schema=_SCHEMAS[FLOW_KEYS.name]
-            ))  # fmt: skip
-        named = files.names[FLOW_KEYS.name]
-        self.files += named
+        named = pa.Table.from_arrays(
+            [pa.array(flows, pa.binary()), pa.array(keys, pa.string())], schema=_SCHEMAS[FLOW_KEYS.name]
+        )
         wanted = frozenset(flows)
         return named, [
             name
             for name in self.state_files
-            if not wanted.isdisjoint(_index(self.root, name, STATE.name, _INDEX)["flow"].to_pylist())
+            if not wanted.isdisjoint(index_of(self.root, name, STATE.name, _INDEX)["flow"].to_pylist())
         ]
 
     def open_files(self) -> dict[str, list[str]]:
@@ -151,60 +177,81 @@ class Carried:
             found[table] = left
         return found
 
+    def written(self, taken: Taken) -> list[str]:
+        """Files with rows that were taken, for the batch alone."""
+        with LakeFiles(self.root, self.generation, ROWS) as files:
+            for one in (batch for table in taken.tables for batch in table.to_batches()):
+                files.write(taken.kind, one)
+        made = files.names.get(taken.kind, [])
+        self.files += made
+        return taken.names + made
+
+    def rows(self, taken: Taken, columns: tuple[str, ...]) -> pa.Table:
+        """Columns of rows that were taken."""
+        found = read_rows(self.root, taken.names, taken.kind, columns)
+        return pa.concat_tables([found, *(one.select(columns) for one in taken.tables)])
+
     def forget(self) -> None:
         """Take away what the batch alone has read."""
         for name in self.files:
             (self.root / name).unlink(missing_ok=True)
 
     def _without(
+        self, kind: str, names: Iterable[str], columns: tuple[str, ...], is_taken: Callable[[pa.Table], pa.Array]
+    ) -> tuple[list[str], Taken]:
+        """Files with the rows that are not taken, and the others; ``is_taken`` decides by these columns."""
+        return self._divided(kind, names, columns, lambda rows, _: is_taken(rows))
+
+    def _divided(
         self,
         kind: str,
         names: Iterable[str],
         columns: tuple[str, ...],
-        is_taken: Callable[[pa.Table], pa.Array],
-        *,
-        keep: bool = False,
-    ) -> tuple[list[str], list[str]]:
-        """Files with the rows that are not taken, and with ``keep`` those with the others.
+        is_taken: Callable[[pa.Table, str], pa.Array],
+    ) -> tuple[list[str], Taken]:
+        """The same; ``is_taken`` knows the file.
 
-        ``is_taken`` decides by these columns.  Files of which nothing is taken stay, unless there are many small ones,
+        Files of which nothing is taken stay, unless there are many small ones,
         and so do those of which everything is.
         """
         table, names = kind.removeprefix(OPEN), list(names)
         small = [name for name in names if self.before.rows.get(name, ROWS) * 2 < ROWS]
         merged = frozenset(small if len(small) > MANY else ())
         left: list[str] = []
-        gone: list[str] = []
-        taken, rest = LakeFiles(self.root, self.generation, ROWS), LakeFiles(self.root, self.generation, ROWS)
-        with taken, rest:
+        taken = Taken(table)
+        with LakeFiles(self.root, self.generation, ROWS) as rest:
             for name in names:
-                mask = is_taken(_index(self.root, name, table, columns))
+                mask = is_taken(index_of(self.root, name, table, columns), name)
                 if name not in merged and not pc.any(mask).as_py():
                     left.append(name)
                     continue
                 if pc.all(mask).as_py():
-                    gone.append(name)
+                    taken.names.append(name)
                     continue
                 rows = _rows(self.root, name, table, _SCHEMAS[table].names)
-                parts = ((taken, rows.filter(mask)) if keep else None, (rest, rows.filter(pc.invert(mask))))
-                for files, some in filter(None, parts):
-                    for one in some.to_batches():
-                        files.write(kind, one)
+                if kind == table:
+                    taken.tables.append(rows.filter(mask))
+                for one in rows.filter(pc.invert(mask)).to_batches():
+                    rest.write(kind, one)
         self.checksums |= rest.checksums
-        written = taken.names.get(kind, [])
-        self.files += written
-        return left + rest.names.get(kind, []), gone + written
+        return left + rest.names.get(kind, []), taken
 
 
 @lru_cache(maxsize=2_048)
-def _index(root: Path, name: str, table: str, columns: tuple[str, ...]) -> pa.Table:
+def index_of(root: Path, name: str, table: str, columns: tuple[str, ...]) -> pa.Table:
     """A few columns of a file, kept for the next batch: what has a name is never written again."""
     return _rows(root, name, table, columns)
 
 
 def _indexes(root: Path, names: Iterable[str], table: str, columns: tuple[str, ...]) -> pa.Table:
     schema = pa.schema([_SCHEMAS[table].field(name) for name in columns])
-    return pa.concat_tables([schema.empty_table(), *(_index(root, name, table, columns) for name in names)])
+    return pa.concat_tables([schema.empty_table(), *(index_of(root, name, table, columns) for name in names)])
+
+
+def read_rows(root: Path, names: Iterable[str], table: str, columns: tuple[str, ...]) -> pa.Table:
+    """Columns of files of a table, as they are needed here; `LakeError` where a file cannot be read."""
+    schema = pa.schema([_SCHEMAS[table].field(one) for one in columns])
+    return pa.concat_tables([schema.empty_table(), *(_rows(root, name, table, columns) for name in names)])
 
 
 def _rows(root: Path, name: str, table: str, columns: Iterable[str]) -> pa.Table:

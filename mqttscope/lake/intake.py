@@ -29,9 +29,8 @@ from mqttscope.dissect.fast_path import FastPath
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event
 from mqttscope.lake.files import LakeFiles, reading
-from mqttscope.lake.kernel import flow_memory, key_memory
 from mqttscope.lake.manifest import Manifest
-from mqttscope.lake.memory import FlowMemory, Late, remembered, resume
+from mqttscope.lake.memory import FlowMemory, Late, flow_memory, key_memory, remembered, resume
 from mqttscope.lake.schemas import MESSAGES, PACKETS
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.store import Place, opened

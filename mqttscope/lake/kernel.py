@@ -23,23 +23,23 @@ of the captures and ``found_frame``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.events import Event
+from mqttscope.events import ConnectionClosed, Event
+from mqttscope.lake.key_parts import KeyParts, rows_of_key
 from mqttscope.lake.keys import AT_THE_END, Drop
-from mqttscope.lake.manifest import LakeError
-from mqttscope.lake.memory import FlowMemory, Late, open_connections, remembered, resume
+from mqttscope.lake.memory import FlowMemory, Late, flow_memory, key_memory, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import PUBLIC, forget_secrets
 from mqttscope.lake.schemas import EVENT_TABLES, FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
-from mqttscope.lake.state import StateError, dump, load
+from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
-from mqttscope.lake.tracker import KeyMemory
+from mqttscope.lint.finding import Scope
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Fragment, Segment, flow_key, group_key
@@ -67,7 +67,7 @@ STATE_KNOWN = 3
 OF_CONNECTIONS = frozenset(EVENT_TABLES) - {"ingest_errors"}
 """Tables whose rows begin with the connection."""
 _BEFORE_ALL_NS = -1 << 63
-_T = TypeVar("_T")
+_NOT_SILENT = -1 << 64
 
 
 class Row(NamedTuple):
@@ -148,12 +148,14 @@ def cross_kernel(
     dropping: Collection[str] = (),
     drops: Mapping[str, Drop] | None = None,
     ends: tuple[int, ...] = (),
+    elsewhere: Callable[[str], KeyParts | None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """What the rules of wide scopes find, of the segment rows of all flows of a key, read together.
 
     Rows are those of `kernel`, but ``flow`` holds the key (`lake.keys.stage_key`), as ``flow_keys`` of the first stage
     say, and rows of the kind ``key_state`` come before all others of a key.  Batches are of the kinds ``findings``,
-    ``open/findings`` and ``scope_state``.  The other parameters are those of `kernel`.
+    ``open/findings`` and ``scope_state``.  ``elsewhere``: gives what is read of a key when a rule asks for it, where
+    the rows do not have everything.  The other parameters are those of `kernel`.
     """
     found, ending, states = _Taken(FINDINGS.name, options), _Taken(OPEN + FINDINGS.name, options), list[Any]()
     for key, rows in groupby(read_rows(batches), key=_flow_of):
@@ -162,18 +164,20 @@ def cross_kernel(
         collector.position.ends = ends
         collector.note_drops(dropping, drops or {})
         memories: list[FlowMemory] = []
-        for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
+        parts = None if elsewhere is None else elsewhere(key.decode())
+        run = run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns, elsewhere=parts)
+        for _ in run:
             yield from found.take(collector)
         yield from found.take(collector)
         if more:
             for memory in memories:
                 forget_secrets(memory.flow)
-            remembered_here = collector.key_memory(open_connections(memories))
-            if remembered_here is not None:
-                due_ns = min(
-                    (at for one in remembered_here.open.values() for at in one.asked.values()), default=NEVER_NS
-                )
-                states.append((key.decode(), dump(remembered_here, shown=PUBLIC), due_ns))
+            kept, made = collector.key_memory(open_connections(memories)), list[Any]()
+            if kept is not None and collector.linter is not None:
+                made = rows_of_key(key.decode(), kept, collector.linter, whole=collector.widest is not Scope.BROKER)
+            states += made if parts is None else parts.changed(made)
+            if parts is not None and not parts.is_restless:
+                continue
             collector.note_drops({*dropping, *(drops or {})})
             unfinished = Unfinished(collector)
             for memory in sorted(memories, key=begun):
@@ -232,17 +236,20 @@ def run_flows(
     more: bool = False,
     watermark_ns: int | None = None,
     parts: bool = True,
+    elsewhere: KeyParts | None = None,
 ) -> Iterator[None]:
     """Feed the rows of some flows to the collector.  When more will come, ``memories`` gets what is remembered of them.
 
     ``parts``: segments that come later than newer ones of other captures are read as parts of their own
-    (`lake.memory`); else as `inspect` and `lint` read them, in one stream.
+    (`lake.memory`); else as `inspect` and `lint` read them, in one stream.  ``elsewhere``: what the rows leave out.
 
     Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
     """
     dissector, position = Dissector(options.reading()), collector.position
     late = Late(dissector, collector)
     position.segment(_BEFORE_ALL_NS, 0, 0)
+    if elsewhere is not None:
+        elsewhere.begin(dissector, collector, late, watermark_ns)
     for event in dissect_segments(
         _segments(rows, dissector, collector, late if parts else None), dissector=dissector, more=True
     ):
@@ -253,6 +260,8 @@ def run_flows(
         _wait(max(position.ends[position.read :], default=watermark_ns), dissector, collector)
     for event in late.advance(watermark_ns) if more else late.close():
         collector.feed(event)
+    if elsewhere is not None:
+        elsewhere.end()
     if more:
         memories += late.remembered(remembered(dissector, collector, watermark_ns), watermark_ns)
     else:
@@ -276,7 +285,8 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, l
     """The segments that the dissector takes, and events of those that are late, which pass through it."""
     for row in rows:
         if row.kind == KEY_STATE:
-            collector.recall(key_memory(row.payload))
+            if row.payload:
+                collector.recall(key_memory(row.payload))
             continue
         if row.kind == STATE_KIND:
             memory = flow_memory(row.payload)
@@ -295,27 +305,6 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, l
             yield segment
         else:
             yield from events
-
-
-def flow_memory(data: bytes) -> FlowMemory:
-    """What a flow remembers, as it was written down; `LakeError` where that cannot be read."""
-    return _loaded(data, FlowMemory, "a flow remembers")
-
-
-def key_memory(data: bytes) -> KeyMemory:
-    """What rules remember of a key, as it was written down; `LakeError` where that cannot be read."""
-    return _loaded(data, KeyMemory, "rules remember")
-
-
-def _loaded(data: bytes, kind: type[_T], whose: str) -> _T:
-    """What was written down; `LakeError` where that cannot be read."""
-    try:
-        memory = load(data)
-    except StateError as error:
-        raise LakeError(f"what {whose} cannot be read: the lake is damaged ({error})") from None
-    if not isinstance(memory, kind):
-        raise LakeError(f"what {whose} cannot be read: the lake is damaged")
-    return memory
 
 
 def _wait_for(row: Row, dissector: Dissector, collector: Collector) -> None:
@@ -349,6 +338,8 @@ class Unfinished:
         """``collector``: takes nothing else any more."""
         self.collector = collector
         self.collector.over = False
+        self._ends: list[int] = []
+        """When flows have ended of whose end no rule of a wide scope has anything to say."""
 
     def feed(self, memory: FlowMemory) -> None:
         """Take one flow and its parts; its memory is used up."""
@@ -361,17 +352,23 @@ class Unfinished:
         collector.position.set(AT_THE_END, *begun(memory))
         for event in ending.close():
             collector.feed(event)
+            silent = isinstance(event, ConnectionClosed) and is_silent(event)
+            self._ends.append(event.timestamp_ns if silent else _NOT_SILENT)  # type: ignore[union-attr]
 
-    def follow(self, memory: FlowMemory) -> tuple[list[str], list[str]]:
-        """The same; returns the keys by which it is judged with others, and the connections that its rows are of."""
-        rows = self.collector.rows
+    def follow(self, memory: FlowMemory) -> tuple[list[str], list[str], int | None]:
+        """The same; returns the keys by which it is judged with others, the connections of its rows, and when it ends.
+
+        That is ``None`` where a rule of a wide scope may have something to say of the end, unless it asked before.
+        """
+        rows, self._ends = self.collector.rows, []
         before = {name: len(found) for name, found in rows.items()}
         self.feed(memory)
         keys = {row[1] for row in rows[FLOW_KEYS.name][before[FLOW_KEYS.name] :]}
         connections = {
             row[0] for name, found in rows.items() if name in OF_CONNECTIONS for row in found[before[name] :]
         }
-        return sorted(keys), sorted(connections)
+        silent = not memory.parts and _NOT_SILENT not in self._ends
+        return sorted(keys), sorted(connections), max(self._ends, default=_BEFORE_ALL_NS) if silent else None
 
     def batches(self, *, everything: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Take the rows of kinds that have enough for a batch, or all: ``open/<table>`` and ``flow_keys``."""
@@ -383,7 +380,18 @@ def state_row(memory: FlowMemory) -> tuple[Any, ...]:
     """The row of what is remembered of a flow, without what `Unfinished.follow` says."""
     forget_secrets(memory.flow)
     state = dump(memory, compress=False, shown=PUBLIC)
-    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, state, None, None, None
+    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, state, None, None, None, None
+
+
+def is_silent(event: ConnectionClosed) -> bool:
+    """Whether the end of a connection that is still open lets no rule of a wide scope report anything.
+
+    All of them look at the end of a connection, in order to forget it.  They have something to say of it where the
+    server has said why (CON432), or where packets come out at last.
+    """
+    connection, history = event.connection, event.connection.history
+    ended = connection.closed_how != "capture_end" or connection.also_closed is not None
+    return not ended and (history is None or history.server.disconnect is None)
 
 
 def due_of(memory: FlowMemory) -> int:

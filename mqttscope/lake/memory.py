@@ -17,19 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.flow_state import FlowState, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import Event
+from mqttscope.lake.manifest import LakeError
+from mqttscope.lake.state import StateError, load
 from mqttscope.lake.tables import Collector
-from mqttscope.lake.tracker import LATE, Tracker
+from mqttscope.lake.tracker import LATE, KeyMemory, Tracker
 from mqttscope.net.flow import Flow
 from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, flow_key, plain_key, reverse_key
 from mqttscope.session.connection import Connection
+
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -86,6 +90,27 @@ def open_connections(memories: Iterable[FlowMemory]) -> Iterator[tuple[Connectio
         connection = connection_of(memory.flow)
         if connection is not None and memory.tracker is not None:
             yield connection, memory.tracker
+
+
+def flow_memory(data: bytes) -> FlowMemory:
+    """What a flow remembers, as it was written down; `LakeError` where that cannot be read."""
+    return _loaded(data, FlowMemory, "a flow remembers")
+
+
+def key_memory(data: bytes) -> KeyMemory:
+    """What rules remember of a key, as it was written down; `LakeError` where that cannot be read."""
+    return _loaded(data, KeyMemory, "rules remember")
+
+
+def _loaded(data: bytes, kind: type[_T], whose: str) -> _T:
+    """What was written down; `LakeError` where that cannot be read."""
+    try:
+        memory = load(data)
+    except StateError as error:
+        raise LakeError(f"what {whose} cannot be read: the lake is damaged ({error})") from None
+    if not isinstance(memory, kind):
+        raise LakeError(f"what {whose} cannot be read: the lake is damaged")
+    return memory
 
 
 MAX_PARTS = 32

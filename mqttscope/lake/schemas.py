@@ -267,6 +267,7 @@ STATE = TableSchema(
         Column("due_ns", L, "time before which nothing happens to it by itself; null where that is not known"),
         Column("keys", pa.list_(S), "with which other connections it is judged"),
         Column("connections", pa.list_(S), "whose rows say what is known so far of it"),
+        Column("ending_ns", L, "when it ends if nothing more comes, where no rule has anything to say of that"),
     ),
 )  # fmt: skip
 FLOW_KEYS = TableSchema(
@@ -282,6 +283,9 @@ SCOPE_STATE = TableSchema(
     (
         Column("key", S), Column("state", X),
         Column("due_ns", L, "time before which no rule asks by itself; null where that is not known"),
+        Column("part", S, "which part of it this is; null for all of it"),
+        Column("flow", X, "whose connection it is about; null for what is about several"),
+        Column("next_ns", L, "time from which on a rule asks at the next event of the connection"),
     ),
 )  # fmt: skip
 INTERNAL = (STATE, FLOW_KEYS, SCOPE_STATE)

@@ -463,7 +463,7 @@ def _read(
             files.write(STATE.name, batch(STATE.name, states))
         keys = collector.key_memories(open_connections(memories))
         if keys:
-            known = [(key, dump(one, shown=PUBLIC), None) for key, one in keys.items()]
+            known = [(key, dump(one, shown=PUBLIC), None, None, None, None) for key, one in keys.items()]
             files.write(SCOPE_STATE.name, batch(SCOPE_STATE.name, known))
         unfinished = Unfinished(collector)
         for memory in sorted(memories, key=begun):

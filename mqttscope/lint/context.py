@@ -52,6 +52,16 @@ class KeepsState(Protocol):
     Memory: ClassVar[type | None]
 
 
+class Elsewhere(Protocol):
+    """What an engine continues with, as far as nothing has asked for it yet."""
+
+    def bring_memories(self, key: tuple[Hashable, ...], code: str) -> None:
+        """Give what a rule or model keeps for a key to the engine (`Memories.adopt`), where it is there."""
+
+    def bring_connection(self, whom: ConnectionKey) -> None:
+        """Give an open connection to the engine (`Linter.adopt`), where it is there."""
+
+
 class Memories:
     """The memories of all rules of one engine."""
 
@@ -62,6 +72,8 @@ class Memories:
         """All captures are those of taps of the same traffic."""
         self.open: dict[ConnectionKey, Connection] = {}
         """Connections that were seen and have not ended."""
+        self.elsewhere: Any = None
+        """Asked for what is not here: an `Elsewhere`, of a class that is not compiled."""
         self._kept: Kept = {}
         self._last_key: tuple[Hashable, ...] = ()
         self._last: dict[str, Any] = {}
@@ -77,8 +89,11 @@ class Memories:
         return self._kept
 
     def adopt(self, kept: Kept) -> None:
-        """Continue with what another engine kept."""
-        self._kept |= kept
+        """Continue with what another engine kept, beside what is known already."""
+        for key, memories in kept.items():
+            known = self._kept.setdefault(key, {})
+            for code, memory in memories.items():
+                known.setdefault(code, memory)
         self._forget_last()
 
     def _forget_last(self) -> None:
@@ -87,13 +102,17 @@ class Memories:
 
     def of(self, rule: KeepsState, at: RuleContext) -> Any:
         """What a rule keeps for the key of its scope."""
-        scope = rule.scope
+        scope, code = rule.scope, rule.code
         if scope is not _BROKER and scope is not _SESSION:
             memories = at.history.memories
+            memory = memories.get(code)
         else:
             memories = self._of_server(at.broker) if scope is _BROKER else self._of_session(at.connection)
-        code = rule.code
-        memory = memories.get(code)
+            memory = memories.get(code)
+            if memory is None and self.elsewhere is not None:
+                key = at.broker if scope is _BROKER else scope_key(scope, at.connection)
+                self.elsewhere.bring_memories(key, code)
+                memory = memories.get(code)
         if memory is None:
             assert rule.Memory is not None
             memory = memories[code] = rule.Memory()
@@ -142,9 +161,20 @@ class Memories:
         """The same as `of` for what belongs to a server, given its code and class."""
         memories = self._of_server(at.broker)
         memory = memories.get(code)
+        if memory is None and self.elsewhere is not None:
+            self.elsewhere.bring_memories(at.broker, code)
+            memory = memories.get(code)
         if memory is None:
             memory = memories[code] = kind()
         return memory
+
+    def connection(self, whom: ConnectionKey) -> Connection | None:
+        """A connection that is open."""
+        found = self.open.get(whom)
+        if found is None and self.elsewhere is not None:
+            self.elsewhere.bring_connection(whom)
+            found = self.open.get(whom)
+        return found
 
     def opened(self, at: RuleContext) -> None:
         """A connection is seen for the first time."""
@@ -347,12 +377,12 @@ class RuleContext:
 
     def history_of(self, whom: ConnectionKey) -> History | None:
         """The history of another connection of the same key, while it is open."""
-        connection = self._memories.open.get(whom)
+        connection = self._memories.connection(whom)
         return None if connection is None else connection.history
 
     def connection_of(self, whom: ConnectionKey) -> Connection | None:
         """Another connection of the same key, until it has ended on both sides."""
-        return self._memories.open.get(whom)
+        return self._memories.connection(whom)
 
     def ask(self, rule: Any, when_ns: int, whom: ConnectionKey | None = None) -> None:
         """Have ``check_due`` of a rule called when capture time comes there, before all that is captured then.
@@ -360,7 +390,7 @@ class RuleContext:
         It is called for this connection, or for another one that is open and has the same key.  A time that has come
         already means its next event.  Where the capture ends before, the rule is never called: the outcome is unknown.
         """
-        connection = self.connection if whom is None else self._memories.open.get(whom)
+        connection = self.connection if whom is None else self._memories.connection(whom)
         if connection is not None and connection.history is not None:
             # Where the clock was set back, times to come are no times, and waking by them would disturb the flows.
             wakes = when_ns > self.timestamp_ns and not connection.history.clock_back

@@ -12,41 +12,37 @@ run through the same dissector and the same linter; nothing that the first stage
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mqttscope.lake.carried import Carried
+from mqttscope.lake.carried import Carried, Taken
 from mqttscope.lake.files import LakeFiles, add_files, reading
-from mqttscope.lake.kernel import KEY_STATE, ORDER, ORDER_BY_TIME, SEGMENT_COLUMNS, STATE_KIND, cross_kernel, errors_of
-from mqttscope.lake.keys import Drop
-from mqttscope.lake.manifest import LakeError, Manifest
+from mqttscope.lake.kernel import KEY_STATE, ORDER, ORDER_BY_TIME, SEGMENT_COLUMNS, STATE_KIND, errors_of
+from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, STATE
 from mqttscope.lake.writer import dropping_captures
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.spark.ingest_tasks import (
     REPORT_DDL,
-    IngestFailedError,
+    Asides,
     TaskReport,
     Work,
-    clocked,
     ends_of,
-    files_of,
-    first_drops,
     fold_flows,
-    smaller,
-    unpacked,
+    ingest_keys,
     watermark,
 )
 from mqttscope.spark.rows import COLUMNS, DROPS, READ, SUMMARY, notice_of
+from mqttscope.spark.small_batch import remembers_much, small_batch
 from mqttscope.spark.tables import kept, parquet_paths, run_all, union_all
 
 if TYPE_CHECKING:
@@ -55,7 +51,7 @@ if TYPE_CHECKING:
 
 NOTE_COLUMNS = ("message", "offset", "count", "notice")
 """Columns of rows that are no segments."""
-_LOOKED = ("kind", "capture", "timestamp_ns", "message", "count")
+LOOKED = ("kind", "capture", "timestamp_ns", "message", "count")
 """What is looked at of rows without a flow, before anything is done."""
 _STATE_DDL = "flow binary, last_ns bigint, state binary"
 
@@ -108,46 +104,46 @@ def fold(
     is taken away then.  Raises what Spark raises.
     """
     root, rows = root.resolve(), as_input(rows)
-    again = options.widest() is not None
     dropping = frozenset(dropping_captures(root, before))
     work = Work(
         str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time
     )
     with ExitStack() as held:
-        carried = None
-        if by_time and before.state_files:
+        if by_time:
             rows = kept(rows)
             held.callback(rows.unpersist)
-            carried = _carried(rows, work, before)
+        stages: Stages = OnExecutors(spark, rows, work, partitions, held)
+        few = small_batch(rows, work) if by_time else None
+        carried = carried_of(few or stages, work, before)
+        if few is not None and (carried is not None or not remembers_much(before)):
+            stages = few
+        return run_stages(stages, carried, work, before, after)
+
+
+def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Manifest, after: Manifest) -> Folded:
+    """Run both stages of a fold; ``after`` gets what was written."""
+    root = Path(work.root)
+    with ExitStack() as held:
         if carried is not None:
             held.callback(carried.forget)
-        states = before.state_files if carried is None else carried.take_flows()
-        flows = by_flow(_with_states(spark, rows, root, states), partitions)
-        flows = flows.sortWithinPartitions(*(ORDER_BY_TIME if by_time else ORDER))
-        if again:
-            # The second stage reads them once more.
-            flows = kept(flows)
-            held.callback(flows.unpersist)
-        reports = run_all([flows.mapInArrow(partial(fold_flows, work=work), REPORT_DDL)])
+        reports = stages.flows(before.state_files if carried is None else carried.take_flows(), carried)
         done = Folded(fragmented=sorted({file for one in reports for file in one.fragmented}))
         if done.fragmented:
             return done
         after.open_files, after.state_files, after.scope_state_files = {}, [], []
-        known = before.scope_state_files
         # Without any row there is no task.
         same = reports[0] if reports else TaskReport()
         wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
         done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
         reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
-        if again:
+        if work.options.widest() is not None:
             keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
-            judged = flows
             if carried is not None:
-                known, after.scope_state_files = carried.take_keys(_keys_in(root, keys), _now_ns(same.aside, work))
-                named, others = carried.take_others()
-                keys += named
-                judged = _with_states(spark, flows, root, others)
-            reports += cross_connection_stage(spark, judged, root, known, work, keys, same.aside, partitions)
+                carried.note_keys(_keys_in(root, keys), _now_ns(same.aside, work))
+            found, after.scope_state_files = stages.keys(keys, before.scope_state_files, same.aside, carried)
+            reports += found
+            for name in keys:
+                (root / name).unlink()
         if carried is not None:
             after.state_files, after.open_files = carried.state_files, carried.open_files()
             after.checksums |= carried.checksums
@@ -186,12 +182,11 @@ def as_input(rows: DataFrame) -> DataFrame:
     return rows.select(*columns, f.lit(1).alias("kind_order"))
 
 
-def _carried(rows: DataFrame, work: Work, before: Manifest) -> Carried | None:
-    """What rows leave as it is of what a lake remembers; ``None`` where they may concern everything."""
-    from pyspark.sql import functions as f
-
-    aside = f.col("flow").isNull()
-    looked = rows.select("flow", *(f.when(aside, f.col(name)).alias(name) for name in _LOOKED)).distinct().toArrow()
+def carried_of(stages: Stages, work: Work, before: Manifest) -> Carried | None:
+    """What a batch leaves as it is of what a lake remembers; ``None`` where it may concern everything."""
+    if not (work.by_time and before.state_files):
+        return None
+    looked = stages.looked()
     of_flows = pc.is_valid(looked["flow"])
     found: list[dict[str, Any]] = looked.filter(pc.invert(of_flows)).to_pylist()
     if work.stops_at_fragments and any(row["kind"] == SUMMARY and row["count"] for row in found):
@@ -214,6 +209,76 @@ def _keys_in(root: Path, names: Iterable[str]) -> set[str]:
         with reading(root / name):
             found.update(pq.read_table(root / name, columns=["key"], partitioning=None)["key"].to_pylist())
     return found
+
+
+class Stages(Protocol):
+    """Where both stages of a fold run."""
+
+    def looked(self) -> pa.Table:
+        """The flows of the rows, each at least once, and of rows without a flow the columns `LOOKED`."""
+
+    def flows(self, states: Sequence[str] | Taken, carried: Carried | None) -> list[TaskReport]:
+        """Run the first stage.  ``states``: what the lake remembers of the flows."""
+
+    def keys(
+        self, keys: Sequence[str], known: Sequence[str], aside: Sequence[dict[str, Any]], carried: Carried | None
+    ) -> tuple[list[TaskReport], list[str]]:
+        """Run the second stage; returns the files too with what the lake remembers of keys and that stays as it is.
+
+        ``keys``: files of ``flow_keys``.  ``known``: what the lake remembers of keys.  ``aside``: rows without a flow.
+        """
+
+
+@dataclass(slots=True)
+class OnExecutors:
+    """Spark runs them."""
+
+    spark: SparkSession
+    rows: DataFrame
+    work: Work
+    partitions: int
+    held: ExitStack
+    """What is given back after the fold."""
+
+    def looked(self) -> pa.Table:
+        """See `Stages`."""
+        from pyspark.sql import functions as f
+
+        aside = f.col("flow").isNull()
+        shown = (f.when(aside, f.col(name)).alias(name) for name in LOOKED)
+        # The tasks of a shuffle would cost more than the few rows that are left.
+        return self.rows.select("flow", *shown).coalesce(1).distinct().toArrow()
+
+    def flows(self, states: Sequence[str] | Taken, carried: Carried | None) -> list[TaskReport]:
+        """See `Stages`."""
+        rows = _with_states(self.spark, self.rows, Path(self.work.root), _files(states, carried))
+        flows = by_flow(rows, self.partitions)
+        self.rows = flows.sortWithinPartitions(*(ORDER_BY_TIME if self.work.by_time else ORDER))
+        if self.work.options.widest() is not None:
+            # The second stage reads them once more.
+            self.rows = kept(self.rows)
+            self.held.callback(self.rows.unpersist)
+        return run_all([self.rows.mapInArrow(partial(fold_flows, work=self.work), REPORT_DDL)])
+
+    def keys(
+        self, keys: Sequence[str], known: Sequence[str], aside: Sequence[dict[str, Any]], carried: Carried | None
+    ) -> tuple[list[TaskReport], list[str]]:
+        """See `Stages`."""
+        rows, root, keys, left = self.rows, Path(self.work.root), [*keys], list[str]()
+        if carried is not None:
+            named, others = carried.take_others()
+            keys += carried.written(Taken(FLOW_KEYS.name, tables=[named]))
+            rows = _with_states(self.spark, rows, root, others)
+            taken, left = carried.take_keys()
+            known = carried.written(taken)
+        return cross_connection_stage(self.spark, rows, root, known, self.work, keys, aside, self.partitions), left
+
+
+def _files(names: Sequence[str] | Taken, carried: Carried | None) -> list[str]:
+    if isinstance(names, Taken):
+        assert carried is not None
+        return carried.written(names)
+    return [*names]
 
 
 def _with_states(spark: SparkSession, known: DataFrame, root: Path, files: Sequence[str]) -> DataFrame:
@@ -284,23 +349,6 @@ _FLOW_KEYS_DDL = "flow binary, key string"
 _STATES_DDL = "key string, state binary"
 
 
-@dataclass(slots=True)
-class Asides:
-    """The notices of captures, which every task needs.  Plain data."""
-
-    summaries: list[dict[str, Any]] = field(default_factory=list)
-    ends: tuple[int, ...] = ()
-    """Times of the last segments of the captures."""
-    drops: dict[str, Drop] = field(default_factory=dict)
-    watermark_ns: int | None = None
-
-    @classmethod
-    def of(cls, aside: Sequence[dict[str, Any]], watermark_ns: int | None = None) -> Asides:
-        """Those of the rows without a flow; ``watermark_ns``: where these have no summary."""
-        summaries = [row for row in aside if row["kind"] == SUMMARY]
-        return cls(summaries, ends_of(summaries), first_drops(aside), watermark(aside, watermark_ns))
-
-
 def cross_connection_stage(
     spark: SparkSession,
     rows: DataFrame,
@@ -314,8 +362,7 @@ def cross_connection_stage(
     """Run the rules that look beyond one connection; gives the reports of the tasks.
 
     ``rows``: the input of the first stage, what the lake remembers of flows included.  ``known``: files with what it
-    remembers of keys.  ``keys``: files of ``flow_keys``, which are removed afterwards.  ``aside``: rows that belong to
-    no flow.
+    remembers of keys.  ``keys``: files of ``flow_keys``.  ``aside``: rows that belong to no flow.
     """
     parts = []
     if keys:
@@ -329,8 +376,6 @@ def cross_connection_stage(
         placed = reduce(union_all, parts).repartition(partitions, "flow").sortWithinPartitions(*order)
         task = partial(ingest_keys, work=work, asides=Asides.of(aside, work.watermark_ns))
         reports = run_all([placed.mapInArrow(task, REPORT_DDL)])
-    for name in keys:
-        (root / name).unlink()
     return reports
 
 
@@ -358,25 +403,3 @@ def _key_states(spark: SparkSession, root: Path, files: Sequence[str]) -> DataFr
             for name in (*SEGMENT_COLUMNS, "kind_order")
         )
     )
-
-
-def ingest_keys(batches: Iterable[pa.RecordBatch], work: Work, asides: Asides) -> Iterator[pa.RecordBatch]:
-    """Run the kernel over the sorted rows of all flows of some keys."""
-    with files_of(work) as files:
-        made = cross_kernel(
-            clocked(smaller(batches), asides.summaries), work.options, more=work.more,
-            watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,
-            ends=() if work.by_time else asides.ends,
-        )  # fmt: skip
-        for kind, found in unpacked(_named(made)):
-            files.write(kind, found)
-    yield TaskReport(files.names, files.rows, files.checksums).dump()
-
-
-def _named(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from made
-    except LakeError as error:
-        raise IngestFailedError(str(error)) from None
-    except Exception as error:
-        raise IngestFailedError(f"rules across connections: {type(error).__name__}: {error}") from error

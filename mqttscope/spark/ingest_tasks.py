@@ -6,7 +6,7 @@ A task writes its files itself and reports only their names, so that rows of tab
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake import carried
 from mqttscope.lake.files import ROWS_PER_FILE, LakeFiles
-from mqttscope.lake.kernel import SEGMENT, kernel
+from mqttscope.lake.kernel import SEGMENT, cross_kernel, kernel
+from mqttscope.lake.key_parts import KeyParts
 from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
@@ -270,3 +271,47 @@ class _Look:
             except Exception as error:
                 raise IngestFailedError(f"{self._place}: {type(error).__name__}: {error}") from error
             yield found
+
+
+@dataclass(slots=True)
+class Asides:
+    """The notices of captures, which every task needs.  Plain data."""
+
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    ends: tuple[int, ...] = ()
+    """Times of the last segments of the captures."""
+    drops: dict[str, Drop] = field(default_factory=dict)
+    watermark_ns: int | None = None
+
+    @classmethod
+    def of(cls, aside: Sequence[dict[str, Any]], watermark_ns: int | None = None) -> Asides:
+        """Those of the rows without a flow; ``watermark_ns``: where these have no summary."""
+        summaries = [row for row in aside if row["kind"] == SUMMARY]
+        return cls(summaries, ends_of(summaries), first_drops(aside), watermark(aside, watermark_ns))
+
+
+def ingest_keys(
+    batches: Iterable[pa.RecordBatch],
+    work: Work,
+    asides: Asides,
+    elsewhere: Callable[[str], KeyParts | None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Run the kernel over the sorted rows of all flows of some keys; ``elsewhere``: see `cross_kernel`."""
+    with files_of(work) as files:
+        made = cross_kernel(
+            clocked(smaller(batches), asides.summaries), work.options, more=work.more,
+            watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,
+            ends=() if work.by_time else asides.ends, elsewhere=elsewhere,
+        )  # fmt: skip
+        for kind, found in unpacked(_named(made)):
+            files.write(kind, found)
+    yield TaskReport(files.names, files.rows, files.checksums).dump()
+
+
+def _named(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from made
+    except LakeError as error:
+        raise IngestFailedError(str(error)) from None
+    except Exception as error:
+        raise IngestFailedError(f"rules across connections: {type(error).__name__}: {error}") from error

@@ -27,8 +27,8 @@ from mqttscope.lint.gate import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
 from mqttscope.spark.dataframes import plan_captures
 from mqttscope.spark.ingest import Reading, good_partitions
-from mqttscope.spark.ingest_flows import Asides, as_input, by_flow, by_key
-from mqttscope.spark.ingest_tasks import NOTE, asides, clocked, ends_of, first_drops, smaller
+from mqttscope.spark.ingest_flows import as_input, by_flow, by_key
+from mqttscope.spark.ingest_tasks import NOTE, Asides, asides, clocked, ends_of, first_drops, smaller
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY, notice_of
 from mqttscope.spark.tables import kept, union_all
 

@@ -63,9 +63,9 @@ class TestSelection:
         assert (done.code, done.err) == (0, "mqttscope: nothing matches the filter in 24 packets\n")
 
     @pytest.mark.parametrize(("command", "form"), [("inspect", "jsonl"), ("inspect", "csv"), ("stats", "json")])
-    @pytest.mark.parametrize("chosen", [("--connection", "99"), ("--filter", 'topic == "no/such"')])
-    def test_machine_formats_stay_silent(self, command: str, form: str, chosen: tuple[str, str]) -> None:
-        assert invoke(command, QOS, "--format", form, *chosen).err == ""
+    def test_machine_formats_name_a_connection_that_is_not_there_alone(self, command: str, form: str) -> None:
+        assert invoke(command, QOS, "--format", form, "--filter", 'topic == "no/such"').err == ""
+        assert "there is no connection 99" in invoke(command, QOS, "--format", form, "--connection", "99").err
 
     @pytest.mark.parametrize("command", ["inspect", "stats"])
     @pytest.mark.parametrize("chosen", [("--connection", "1"), ("--filter", "publish"), ("--filter", "qos > 1")])

@@ -17,7 +17,7 @@ from mqttscope.lake.carried import MANY, ROWS, Carried
 from mqttscope.lake.commit import commit, lake_lock, measure_files
 from mqttscope.lake.files import LakeFiles, add_files
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, read_manifest, remove_strays
-from mqttscope.lake.schemas import FLOW_KEYS, SCOPE_STATE, STATE
+from mqttscope.lake.schemas import SCOPE_STATE, STATE
 from mqttscope.lake.tables import batch
 
 NOW_NS = 1_000
@@ -31,7 +31,7 @@ def flow(number: int) -> bytes:
 def state_rows(
     numbers: Sequence[int], *, due_ns: int | None = 2_000, text: bytes = b"state", keys: int = 10
 ) -> list[tuple[Any, ...]]:
-    return [(flow(one), 0, text + flow(one), due_ns, [f"server {one % keys}"], [f"id-{one}"]) for one in numbers]
+    return [(flow(one), 0, text + flow(one), due_ns, [f"server {one % keys}"], [f"id-{one}"], 0) for one in numbers]
 
 
 def a_row(table: str, **values: Any) -> tuple[Any, ...]:
@@ -49,7 +49,8 @@ def lake(root: Path, flows: Sequence[int], *more: tuple[Any, ...], keys: int = 1
         found = [a_row("findings", connection_id=f"id-{one}", scope=scope) for one in flows for scope in SCOPES]
         files.write("open/findings", batch("findings", found))
         files.write(
-            SCOPE_STATE.name, batch(SCOPE_STATE.name, [(f"server {one}", b"known", 2_000) for one in range(10)])
+            SCOPE_STATE.name,
+            batch(SCOPE_STATE.name, [(f"server {one}", b"known", 2_000, None, None, None) for one in range(10)]),
         )
     add_files(made, files.names, files.checksums)
     measure_files(root, made)
@@ -70,7 +71,7 @@ def after_batch(root: Path, before: Manifest, flows: Sequence[int], keys: int = 
     """Take a batch that concerns flows, which stay open; returns the lake, and how many bytes were written of it."""
     parts = divided(root, before, flows)
     parts.take_flows()
-    parts.take_keys([], NOW_NS)
+    parts.note_keys([], NOW_NS)
     after = Manifest(before.generation + 1, checksums=dict(before.checksums), rows=before.rows, sizes=before.sizes)
     after.state_files, after.open_files = parts.state_files, parts.open_files()
     after.checksums |= parts.checksums
@@ -87,11 +88,11 @@ def after_batch(root: Path, before: Manifest, flows: Sequence[int], keys: int = 
 
 
 def test_flows_are_divided_by_their_segments_and_by_the_time(tmp_path: Path) -> None:
-    unknown = flow(98), 0, b"state", None, None, None
+    unknown = flow(98), 0, b"state", None, None, None, None
     (due,) = state_rows([99], due_ns=NOW_NS)
     before = lake(tmp_path, range(20), unknown, due)
     parts = divided(tmp_path, before, [3, 7, 1_000])
-    taken = parts.take_flows()
+    taken = parts.written(parts.take_flows())
 
     assert sorted(parts.concerned["flow"].to_pylist()) == [flow(one) for one in (3, 7, 98, 99)]
     assert sorted(column(tmp_path, taken, "flow")) == [flow(one) for one in (3, 7, 98, 99)]
@@ -109,20 +110,25 @@ def test_flows_are_divided_by_their_segments_and_by_the_time(tmp_path: Path) -> 
 def test_keys_are_divided_by_their_flows_and_by_the_time(tmp_path: Path) -> None:
     before = lake(tmp_path, range(20))
     with LakeFiles(tmp_path, 1) as files:
-        files.write(SCOPE_STATE.name, batch(SCOPE_STATE.name, [("due", b"", NOW_NS), ("older", b"", None)]))
+        files.write(
+            SCOPE_STATE.name,
+            batch(SCOPE_STATE.name, [("due", b"", NOW_NS, None, None, None), ("older", b"", None, None, None, None)]),
+        )
     before.scope_state_files += files.names[SCOPE_STATE.name]
     measure_files(tmp_path, before)
     parts = divided(tmp_path, before, [3])
     parts.take_flows()
-    taken, left = parts.take_keys(["server 7", "new"], NOW_NS)
+    parts.note_keys(["server 7", "new"], NOW_NS)
+    some, left = parts.take_keys()
+    taken = parts.written(some)
     named, states = parts.take_others()
 
     assert parts.keys == {"server 3", "server 7", "new", "due", "older"}
     assert sorted(column(tmp_path, taken, "key")) == ["due", "older", "server 3", "server 7"]
     assert sorted(column(tmp_path, left, "key")) == [f"server {one}" for one in range(10) if one not in (3, 7)]
-    pairs = zip(column(tmp_path, named, "flow"), column(tmp_path, named, "key"), strict=True)
+    pairs = zip(named["flow"].to_pylist(), named["key"].to_pylist(), strict=True)
     assert sorted(pairs) == [(flow(7), "server 7"), (flow(13), "server 3"), (flow(17), "server 7")]
-    assert named[0].startswith(f"{FLOW_KEYS.name}/")
+    assert parts.rows(some, ("key",))["key"].to_pylist() == column(tmp_path, taken, "key")
     assert {flow(7), flow(13), flow(17)} <= set(column(tmp_path, states, "flow"))
 
 
@@ -130,7 +136,7 @@ def test_rows_of_what_is_open_are_replaced_by_who_makes_them(tmp_path: Path) -> 
     before = lake(tmp_path, range(20))
     parts = divided(tmp_path, before, [3])
     parts.take_flows()
-    parts.take_keys([], NOW_NS)
+    parts.note_keys([], NOW_NS)
     left = parts.open_files()
 
     assert column(tmp_path, left["connections"], "connection_id") == [f"id-{one}" for one in range(20) if one != 3]
@@ -189,9 +195,10 @@ def test_what_breaks_off_before_the_manifest_leaves_everything(tmp_path: Path) -
     # Killed after all files were written, or before some of them were.
     for steps in range(4):
         parts = divided(tmp_path, before, [5, 6])
-        parts.take_flows()
+        parts.written(parts.take_flows())
         if steps > 0:
-            parts.take_keys([], NOW_NS)
+            parts.note_keys([], NOW_NS)
+            parts.written(parts.take_keys()[0])
         if steps > 1:
             parts.take_others()
         if steps > 2:

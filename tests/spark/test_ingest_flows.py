@@ -18,15 +18,13 @@ from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.spark.ingest_flows import (
     NOTE_COLUMNS,
-    Asides,
     Folded,
     by_key,
     found_wrong,
-    ingest_keys,
     take,
     write_errors,
 )
-from mqttscope.spark.ingest_tasks import IngestFailedError, TaskReport
+from mqttscope.spark.ingest_tasks import Asides, IngestFailedError, TaskReport, ingest_keys
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
 from mqttscope.spark.tables import parquet_paths
 from tests.lake.reading import (

@@ -150,7 +150,7 @@ def test_a_quiet_batch_reads_and_writes_what_it_concerns(
     divided: list[tuple[int, int]] = []
 
     class Noted(Carried):
-        def take_flows(self) -> list[str]:
+        def take_flows(self) -> Any:
             divided.append((self.concerned.num_rows, self.others.num_rows))
             return super().take_flows()
 

@@ -1,0 +1,95 @@
+"""What rules remember of a server in parts: which ends of connections can be left out (and test_small_batch.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+
+from mqttscope.lake.kernel import cross_kernel
+from mqttscope.lake.key_parts import OF_A_CONNECTION, models_of, rows_of_key
+from mqttscope.lake.memory import key_memory
+from mqttscope.lake.tracker import KeyMemory, OpenConnection
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Scope
+from mqttscope.net.segment import Segment, group_key
+from tests.lake.reading import CAPTURES, all_of_them, by_kernel, options, read_segments, segment_rows
+
+RICH = ("equal-identifiers", "misdelivered", "retained-mishandled", "wills-mishandled")
+CUTS = 6
+WHOM = bytes(12), 5, 7
+
+
+def restless(found: list[Segment]) -> Iterator[tuple[bool, int]]:
+    """Of each server of a capture that was read so far: whether its connections cannot be left out, and what is found
+    if they end.
+    """
+    given, last = options(), found[-1].timestamp_ns
+    rows = segment_rows(found)
+    first = by_kernel(rows, given, more=True, watermark_ns=last)
+    keys: dict[bytes, set[str]] = {}
+    for row in first.get("flow_keys", []):
+        keys.setdefault(row["flow"], set()).add(row["key"])
+    again = [(row[0], key.encode(), *row[2:]) for row in rows for key in keys.get(row[1], ())]
+    second = by_kernel(again, given, cross_kernel, more=True, watermark_ns=last)
+    for name in sorted({key for some in keys.values() for key in some}):
+        states = [row for row in first.get("state", []) if name in row["keys"]]
+        ends = {row["flow"]: row["ending_ns"] for row in states}
+        asked = [row for row in second.get("scope_state", []) if row["key"] == name and row["next_ns"] is not None]
+        waits = any(row["next_ns"] <= (ends.get(row["flow"]) or 0) for row in asked)
+        own = {one for row in states for one in row["connections"]}
+        said = sum(row["connection_id"] in own for row in second.get("open/findings", []))
+        yield None in ends.values() or waits, said
+
+
+def test_no_rule_has_anything_to_say_of_the_end_of_what_is_not_restless() -> None:
+    quiet = loud = 0
+    for capture in (one for one in CAPTURES if one.parent.name in RICH):
+        found = read_segments(capture)
+        for number in range(1, CUTS):
+            for is_restless, said in restless(found[: number * len(found) // CUTS]):
+                assert is_restless or not said, (capture.parent.name, number)
+                quiet += not is_restless
+                loud += is_restless
+    assert quiet > loud > 0
+
+
+def test_what_shares_objects_is_one_part() -> None:
+    linter = Linter(all_of_them())
+    parts = models_of(linter)
+
+    assert {parts[rule.code] for rule in linter.rules if rule.code in ("DLV411", "FLW404", "ENC411")} == {"messages"}
+    assert parts["RET406"] == parts["retained_store"] == "retained_store"
+    assert parts["RET407"] == "RET407"
+
+
+def test_rows_of_a_key() -> None:
+    linter = Linter(all_of_them())
+    kept: dict[Any, dict[str, Any]] = {
+        ("s:1883",): {"DLV416": {"a": 1}, "messages": {"b": 2}, "DLV411": {"c": 3}},
+        ("s:1883", "name"): {"session": {"d": 4}},
+        ("s:1883", WHOM): {"session": {"e": 5}},
+    }
+    memory = KeyMemory(kept, {WHOM: OpenConnection({"RET406": 40}, {"WIL404": 30})})
+    rows = rows_of_key("s:1883", memory, linter, whole=False)
+
+    flow = group_key(WHOM[0])
+    assert [(row[0], *row[2:]) for row in rows] == [
+        ("s:1883", rows[0][2], "DLV416", None, None),
+        ("s:1883", rows[0][2], "messages", None, None),
+        ("s:1883", rows[0][2], "s:1883 name", None, None),
+        ("s:1883", 40, OF_A_CONNECTION, flow, 30),
+    ]
+    found = KeyMemory()
+    for row in rows:
+        one = key_memory(row[1])
+        for key, memories in one.memories.items():
+            found.memories.setdefault(key, {}).update(memories)
+        found.open |= one.open
+    assert found == memory
+    ((_, state, due_ns, *rest),) = rows_of_key("s:1883 name", memory, linter, whole=True)
+    assert (key_memory(state), due_ns, rest) == (memory, 40, [None, None, None])
+    assert {rule.scope for rule in linter.rules} > {Scope.BROKER}
