@@ -4,8 +4,10 @@ Each octet of an IPv4 address becomes another of as many decimal digits, by a pe
 before it: addresses of one network stay in one network, which is never the one that they were in, and the text of an
 address keeps its length.  IPv6 does the same by bytes.
 
-No address becomes one that the capture holds (`Addresses.know`), and no two become one.  Where the permutation would do
-either, another address of the same new network is taken, or else another one of the same class.
+No address becomes one that the capture holds (`Addresses.know`), and no two become one.  A network of the capture
+(`/24` of IPv4, `/64` of IPv6) becomes one that the capture does not hold: where the permutation gives one that it
+holds, another one of the same class is taken.  Where none is left, addresses find room one by one: in the place of
+other networks, then in other networks of the capture, then in no class; never in the network that they were in.
 
 An address stays in its class, since readers and rules go by that: loopback, the unspecified address, multicast and
 broadcast stay as they are; of private, link-local, shared and benchmarking addresses the prefix that says so stays, and
@@ -16,10 +18,11 @@ documentation (RFC 5737) are no class: each is one network, and its prefix would
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from ipaddress import IPv4Address, ip_address, ip_network
-from itertools import count
+from itertools import chain
+from math import gcd, prod
 from typing import Final
 
 from mqttscope.net.proxy_protocol import SIGNATURE
@@ -40,8 +43,6 @@ _SPLIT: Final = frozenset(net >> 24 for net, _, length in _CLASSES if length > 8
 """First octets of addresses of which some are of such a class."""
 _DIGITS: Final = (range(10), range(10, 100), range(100, 256))
 """Octets by the number of their digits."""
-_MAX_DRAWN: Final = 4_096
-"""Addresses of a class that are tried; then almost all of it is in the capture, and one of no class is taken."""
 _MAX_TURNS: Final = 64
 """How often a text or an address of a link layer is drawn again."""
 IPV4_TEXT: Final = re.compile(rb"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
@@ -50,6 +51,8 @@ _DIGIT: Final = re.compile(rb"[0-9A-Fa-f]")
 _HEX: Final = b"0123456789abcdef"
 _SIZES: Final = {1: 4, 2: 16}
 """Bytes of an address by the family that a binary header names."""
+_NETWORK_SIZES: Final = {4: 3, 16: 8}
+"""Bytes that name the network of an address, by the bytes of the address."""
 _TUNNEL_ADDRESS: Final = 4
 """Bytes of what Linux cooked captures of a tunnel have in the place of an address of Ethernet: one of IPv4."""
 _BROADCAST: Final = b"\xff\xff\xff\xff"
@@ -74,6 +77,15 @@ class Addresses:
         """What took the place of others, so that nothing does twice."""
         self._texts: dict[bytes, bytes] = {}
         """Replacements of texts that cannot be that of the address."""
+        self._held: set[bytes] = set()
+        """The networks of what is known."""
+        self._given: set[bytes] = set()
+        """What took the place of networks."""
+        self._targets: dict[tuple[bytes, int, bool], bytes | None] = {}
+        """What a network becomes, by the bits that stay and whether the digits do."""
+        self._networks: dict[tuple[bytes, int, bool], Iterator[bytes]] = {}
+        """The networks of one kind that may still be given."""
+        self._rooms: dict[tuple[bytes, int, bool, bool], _Room] = {}
         self._order = lru_cache(4_096)(self._permuted)
 
     def know(self, raw: bytes) -> None:
@@ -182,23 +194,33 @@ class Addresses:
     def _settle(self) -> None:
         """Replace all that is known: what is as usual first, so that others give way to it whatever comes first."""
         self._settled = True
-        colliding = []
-        for raw in sorted(one for one in self._known if len(one) in _SIZES.values()):
-            if raw in self._made:
-                continue
-            made = self._usual(raw)
-            if self._is_free(made) or made == raw:
-                self._keep(raw, made)
+        known = {one for one in self._known if len(one) in _NETWORK_SIZES}
+        self._held = {_network(one) for one in known}
+        # Not in the order of their numbers, which the order of what takes their places would show.
+        drawn = {one: self._names.stream(b"order", one, 16) for one in known | self._held}
+        moving = sorted(
+            (one for one in known if one not in self._made and one[:12] != _V4_MAPPED),
+            key=lambda one: (drawn[_network(one)], drawn[one]),
+        )
+        usual = {raw: self._usual(raw) for raw in moving}
+        for raw, made in usual.items():
+            if self._is_new(_network(made)):
+                self._target(raw, made)
+        sharing = []
+        for raw, made in usual.items():
+            target = self._target(raw, made)
+            if made == raw or (target is not None and self._is_free(target + made[len(target) :])):
+                self._take(raw, made)
             else:
-                colliding.append((raw, made))
-        for raw, made in colliding:
-            self._take(raw, made)
+                sharing.append(raw)
+        for raw in sharing:
+            self._take(raw, usual[raw])
 
-    def _take(self, raw: bytes, made: bytes) -> bytes:
-        """An address in the place of another: ``made``, or one that is free."""
-        if made != raw and not self._is_free(made):
-            made = next(filter(self._is_free, self._others(raw, made)))
-        return self._keep(raw, made)
+    def _take(self, raw: bytes, usual: bytes) -> bytes:
+        """An address in the place of another, near to what is usual."""
+        if usual == raw or raw[:12] == _V4_MAPPED:
+            return self._keep(raw, usual)
+        return self._keep(raw, next(one for one in self._others(raw, usual) if one is not None and self._is_free(one)))
 
     def _keep(self, raw: bytes, made: bytes) -> bytes:
         self._made[raw] = made
@@ -240,24 +262,126 @@ class Addresses:
     def _permuted(self, values: tuple[int, ...], purpose: bytes) -> tuple[int, ...]:
         return tuple(values[at] for at in self._names.permutation(len(values), purpose + bytes(values[:1])))
 
-    def _others(self, raw: bytes, usual: bytes) -> Iterator[bytes]:
-        """Further addresses in the place of one: in its new network, then in its class, then of IPv4 of no class."""
-        short = len(raw) == 4
-        for digits in (True, False):
-            values = self._order(_like(raw[-1], 0, digits and short), b"other " + usual[:-1])
-            yield from (usual[:-1] + bytes((one,)) for one in values)
+    def _others(self, raw: bytes, usual: bytes) -> Iterator[bytes | None]:
+        """Addresses in the place of one, the best first: of its class, then, of IPv4, of no class.
+
+        None, or one that is not free, where a network or a kind of them is full.
+        """
         kept = _kept(raw)
-        for turn in count():
-            drawn = self._names.stream(b"other" + turn.to_bytes(4, "big"), raw, len(raw))
-            if short and turn < _MAX_DRAWN // 2:
-                like = [_like(octet, 0, True) for octet in raw]
-                drawn = bytes(values[one % len(values)] for one, values in zip(drawn, like, strict=True))
-            bits = kept if turn < _MAX_DRAWN or not short else 0
-            mask = (1 << 8 * len(raw) - bits) - 1
-            number = int.from_bytes(raw, "big") & ~mask | int.from_bytes(drawn, "big") & mask
-            drawn = number.to_bytes(len(raw), "big")
-            if _kept(drawn) == bits:
-                yield drawn
+        short = len(raw) == 4
+        own = _network(raw)
+        if kept >= 8 * len(own):
+            yield usual
+            yield self._room(raw, kept, digits=False, held=own in self._held, own=b"")
+        for bits in (kept, 0) if short else (kept,):
+            for digits in (True, False) if short else (False,):
+                target = self._target(raw, usual, bits, digits=digits)
+                yield target and target + usual[len(own) :]
+                yield self._room(raw, bits, digits=digits, held=False, own=own)
+            for digits in (True, False):
+                yield self._room(raw, bits, digits=digits and short, held=True, own=own)
+
+    def _is_new(self, network: bytes) -> bool:
+        """Whether neither the capture holds a network nor another one became it."""
+        return network not in self._held and network not in self._given
+
+    def _target(self, raw: bytes, usual: bytes, bits: int | None = None, *, digits: bool = True) -> bytes | None:
+        """The network that the one of an address becomes, in its class if ``bits`` does not say otherwise.
+
+        ``digits``: only one with as many digits.  None if none is left.
+        """
+        own, kept = _network(raw), _kept(raw)
+        if kept >= 8 * len(own):
+            return own
+        bits = kept if bits is None else bits
+        digits = digits and len(raw) == 4
+        place = (own, bits, digits)
+        if place not in self._targets:
+            values = _values(raw, bits, digits)
+            row = self._networks.setdefault(
+                _kind(values[: len(own)], bits, digits), self._every_network(raw, values, bits)
+            )
+            made = next((one for one in chain([_network(usual)], row) if one != own and self._is_new(one)), None)
+            self._targets[place] = made
+            if made is not None:
+                self._given.add(made)
+        return self._targets[place]
+
+    def _room(self, raw: bytes, bits: int, *, digits: bool, held: bool, own: bytes) -> bytes | None:
+        """A free address in any network but ``own``; only in networks of the capture if ``held``, or in no such one."""
+        values = _values(raw, bits, digits)
+        kind = (*_kind(values, bits, digits), held)
+        room = self._rooms.get(kind)
+        if room is None:
+            room = self._rooms[kind] = _Room(self._every_address(raw, values, bits, held=held))
+        return room.take(own, self._is_free)
+
+    def _every_network(self, raw: bytes, values: Sequence[tuple[int, ...]], bits: int) -> Iterator[bytes]:
+        """Networks of some octets of which as many bits stay as of an address, each once."""
+        size = _NETWORK_SIZES[len(raw)]
+        return (one for one in self._every(values[:size], b"network") if _kept(one + raw[size:]) == bits)
+
+    def _every_address(
+        self, raw: bytes, values: Sequence[tuple[int, ...]], bits: int, *, held: bool
+    ) -> Iterator[bytes]:
+        for network in self._every_network(raw, values, bits):
+            if (network in self._held) is held:
+                yield from (network + one for one in self._every(values[len(network) :], network))
+
+    def _every(self, values: Sequence[tuple[int, ...]], purpose: bytes) -> Iterator[bytes]:
+        """All combinations of octets, each once, in an order under the key."""
+        size = prod(len(one) for one in values)
+        form = b"".join(bytes(one[:1]) for one in values)
+        at = first = self._names.number(b"first " + purpose, form, size)
+        step = self._names.number(b"step " + purpose, form, size)
+        # With no factor in common, the steps reach all of them before they come back.
+        while gcd(step, size) != 1:
+            step += 1
+        while True:
+            rest, made = at, bytearray()
+            for row in reversed(values):
+                rest, index = divmod(rest, len(row))
+                made.append(row[index])
+            yield bytes(reversed(made))
+            at = (at + step) % size
+            if at == first:
+                return
+
+
+class _Room:
+    """Addresses of one kind, which are given one by one to what comes from other networks."""
+
+    def __init__(self, addresses: Iterator[bytes]) -> None:
+        self._addresses = addresses
+        self._left: list[bytes] = []
+        """What could not be given to those of the same network: always of one network."""
+
+    def take(self, own: bytes, is_free: Callable[[bytes], bool]) -> bytes | None:
+        """The next free address that is not of the network ``own``; None if none is left."""
+        while self._left and not self._left[-1].startswith(own):
+            made = self._left.pop()
+            if is_free(made):
+                return made
+        for made in self._addresses:
+            if is_free(made):
+                if not own or not made.startswith(own):
+                    return made
+                self._left.append(made)
+        return None
+
+
+def _network(raw: bytes) -> bytes:
+    return raw[: _NETWORK_SIZES[len(raw)]]
+
+
+def _values(raw: bytes, bits: int, digits: bool) -> tuple[tuple[int, ...], ...]:
+    """For each octet of an address those that may take its place if the first bits stay."""
+    return tuple(_like(one, min(8, max(0, bits - 8 * index)), digits) for index, one in enumerate(raw))
+
+
+def _kind(values: Sequence[tuple[int, ...]], bits: int, digits: bool) -> tuple[bytes, int, bool]:
+    """What tells such octets from others."""
+    return bytes(one[0] for one in values), bits, digits
 
 
 def _packed(text: bytes) -> bytes:

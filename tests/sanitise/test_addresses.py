@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.net.proxy_protocol import SIGNATURE, header_length, told_endpoints
-from mqttscope.sanitise.addresses import Addresses
+from mqttscope.sanitise.addresses import _CLASSES, Addresses
 from mqttscope.sanitise.pseudonyms import Pseudonyms
 from tests.each import each
 
@@ -114,6 +115,83 @@ def test_a_network_of_which_every_address_is_known() -> None:
     assert len(found) == len(told)
     assert found.isdisjoint(told)
     assert {one[:2] for one in found} == {b"\xc0\xa8"}
+
+
+def in_networks(networks: Iterable[bytes], hosts: Iterable[int]) -> list[bytes]:
+    hosts = list(hosts)
+    return [network + bytes((one,)) for network in networks for one in hosts]
+
+
+def inner(begin: tuple[int, ...], last: Iterable[int]) -> list[bytes]:
+    return [bytes((*begin, one)) for one in last]
+
+
+@each(
+    "networks, hosts, elsewhere",
+    [
+        # Every network of so many digits is in the capture, or every one but one.
+        (inner((192, 168), range(10)), range(1, 201, 9), True),
+        (inner((192, 168), range(9)), range(1, 201, 9), True),
+        # Every network of the class is in the capture: there is room in others of them, or in no class.
+        (inner((192, 168), range(256)), (20,), False),
+        (inner((169, 254), range(256)), (7,), False),
+        # The usual network of one would be another one of them.
+        (inner((1, 0), range(10)) + inner((2, 0), range(10)) + [b"\5\5\5"], range(9), True),
+        (inner((9, 9), range(10)) + inner((8, 8), range(10)), range(10), True),
+        (inner((10, 0), range(100)), (1, 2), True),
+        ([bytes((0x20, 1, 0x0D, 0xB8, 0, 0, 0, one, 0, 0, 0, 0, 0, 0, 0)) for one in range(10)], range(10), True),
+    ],
+)
+def test_no_address_stays_in_its_network_however_crowded_its_class_is(
+    networks: list[bytes], hosts: Iterable[int], elsewhere: bool
+) -> None:
+    told = in_networks(networks, hosts)
+    size = 3 if len(told[0]) == 4 else 8
+    made, again = knowing(told), knowing(reversed(told))
+    found = {one: made.ip(one) for one in told}
+
+    assert {one: again.ip(one) for one in reversed(told)} == found
+    assert len(set(found.values())) == len(found)
+    assert set(found.values()).isdisjoint(told)
+    assert [one for one, other in found.items() if one[:size] == other[:size]] == []
+    assert {class_of(ip_address(one)) for one in told} == {class_of(ip_address(one)) for one in found.values()}
+    held = {one[:size] for one in told}
+    assert elsewhere is held.isdisjoint(one[:size] for one in found.values())
+
+
+def test_where_a_class_has_no_room_addresses_are_of_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ip_network("203.0.112.0/23")
+    row = (int(small.network_address), int(small.netmask), small.prefixlen)
+    monkeypatch.setattr("mqttscope.sanitise.addresses._CLASSES", (*_CLASSES, row))
+    told = in_networks(inner((203, 0), range(112, 114)), range(256))
+    for known, left in ((told, 0), (told[:-100], 100)):
+        made = knowing(known)
+        found = {one: ip_address(made.ip(one)) for one in known}
+
+        assert len(set(found.values())) == len(found)
+        assert sum(one in small for one in found.values()) == left
+        assert all(one[:3] != other.packed[:3] for one, other in found.items())
+        # Those of no class stay together, and are in no network of the capture.
+        assert len({other.packed[:3] for other in found.values() if other not in small}) <= 2
+        assert {class_of(other) for other in found.values()} == {None}
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    st.sets(st.integers(0, 255), max_size=30),
+    st.sets(st.integers(0, 255), min_size=1, max_size=2),
+    st.binary(max_size=4),
+)
+def test_addresses_of_a_crowded_class_leave_their_networks(absent: set[int], hosts: set[int], key: bytes) -> None:
+    told = in_networks(inner((192, 168), set(range(256)) - absent), hosts)
+    made = knowing(told, key)
+    found = {one: made.ip(one) for one in told}
+
+    assert len(set(found.values())) == len(found)
+    assert set(found.values()).isdisjoint(told)
+    for one, other in found.items():
+        assert one[:2] == other[:2]
+        assert one[2] != other[2]
 
 
 @settings(max_examples=30, deadline=None)
