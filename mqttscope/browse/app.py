@@ -790,10 +790,11 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def browse(opened: Opened) -> None:
-    """Run the browser until it is left."""
+def browse(opened: Opened) -> int:
+    """Run the browser until it is left; returns what is not 0 where a fault of its own ended it, which it has shown."""
     browser = Browser(opened)
     try:
         browser.run()
     finally:
         opened.builder.stop()
+    return browser.return_code or 0

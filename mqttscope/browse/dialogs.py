@@ -87,9 +87,9 @@ class HelpScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Take the keys that scroll."""
-        frame = self.query_one("#help")
-        frame.border_title = "keys; Esc leaves"
-        frame.focus()
+        for frame in self.query("#help"):  # none where a key that was typed ahead has closed it
+            frame.border_title = "keys; Esc leaves"
+            frame.focus()
 
     def action_leave(self) -> None:
         """Go back."""
@@ -123,6 +123,8 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
 
     def on_mount(self) -> None:
         """Begin with the forms."""
+        if not self.query("#forms"):
+            return  # a key that was typed ahead has closed it
         frame = self.query_one("#export")
         frame.border_title = f"write {self._told}; Enter writes, Esc leaves"
         self.query_one("#forms", OptionList).highlighted = 0

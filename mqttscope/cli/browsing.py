@@ -335,7 +335,8 @@ def _screens(opened: Opened) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*YOUNG_OBJECTS)
     try:
-        browse(opened)
+        if browse(opened):
+            raise RuntimeError("the screen ended with an error, which is shown above")
     finally:
         sys.setswitchinterval(switching)
 

@@ -121,7 +121,14 @@ def _preference(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
 
 def captures_argument(*, required: bool = True, metavar: str = "CAPTURE...") -> Any:
     """Captures of a command: what cannot be opened is reported when it is read, with what else is wrong."""
-    return argument(metavar, nargs=-1, required=required, type=click.Path(allow_dash=True, readable=False))
+    kind = click.Path(allow_dash=True, readable=False)
+    return argument(metavar, nargs=-1, required=required, type=kind, callback=_refuse_empty)
+
+
+def _refuse_empty(ctx: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in names:
+        raise click.BadParameter("the name of a capture is empty", ctx, parameter)
+    return names
 
 
 def positive_option(section: str, name: str, text: str, *, metavar: str = "SECONDS", **settings: Any) -> Any:

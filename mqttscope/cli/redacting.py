@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import secrets
 import shutil
@@ -347,11 +348,11 @@ def _secrets(given: RedactOptions) -> list[_Secret]:
         _Secret(one.encode("utf-8", "surrogateescape"), f"text {number} of --check")
         for number, one in enumerate(given.checked, 1)
     ]
-    if given.check_file is not None:
-        lines = _read(given.check_file, "--check-file").splitlines()
-        listed = [_Secret(one, f"line {at} of {utf8(given.check_file)}") for at, one in enumerate(lines, 1) if one]
+    for path in given.check_files:
+        lines = _text_lines(_read(path, "--check-file"))
+        listed = [_Secret(one, f"line {at} of {utf8(path)}") for at, one in enumerate(lines, 1) if one]
         if not listed:
-            raise click.UsageError(f"--check-file: {given.check_file} has no text in it")
+            raise click.UsageError(f"--check-file: {path} has no text in it")
         found += listed
     for one in found:
         if len(one.raw) < SHORTEST:
@@ -361,8 +362,17 @@ def _secrets(given: RedactOptions) -> list[_Secret]:
     return found
 
 
+def _text_lines(raw: bytes) -> list[bytes]:
+    """The lines of a text in UTF-8 or, with its mark, in UTF-16, without marks and without blanks at their ends."""
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raw = raw.decode("utf-16", "replace").encode()
+    return [line.strip() for line in raw.removeprefix(codecs.BOM_UTF8).splitlines()]
+
+
 def _read(path: str, option: str) -> bytes:
     try:
+        if path == STDIN:
+            return sys.stdin.buffer.read() if sys.stdin is not None else b""
         with open(path, "rb") as file:
             return file.read()
     except (OSError, ValueError) as error:

@@ -19,6 +19,12 @@ def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[
     return comma_words(context, parameter, value, KINDS)
 
 
+def _is_from_environment(name: str) -> bool:
+    """Whether an option has its value from a variable, which says nothing of this command."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.ENVIRONMENT
+
+
 def _kinds(name: str, text: str) -> tuple[str, ...]:
     made: tuple[str, ...] = option(
         VALUES, name, multiple=True, callback=read_kinds, listed=KINDS, metavar="KINDS", help=text
@@ -49,7 +55,10 @@ class RedactOptions:
         CHECKING, "--check", multiple=True, metavar="SECRET",
         help="Fail if this text is still in what is written, in any encoding; may be repeated.",
     )  # fmt: skip
-    check_file: str | None = option(CHECKING, "--check-file", metavar="FILE", help="File with one such text a line.")
+    check_files: tuple[str, ...] = option(
+        CHECKING, "--check-file", multiple=True, metavar="FILE",
+        help="File with one such text a line; may be repeated.",
+    )  # fmt: skip
     output: str | None = option(OUTPUT, "--output", "-o", metavar="FILE", help="Write the capture to this pcapng file.")
     report: bool = option(OUTPUT, "--report", is_flag=True, help="Show what was replaced and left out.")
     form: str = option(
@@ -65,18 +74,28 @@ class RedactOptions:
             raise click.UsageError(f"--keep and --blank both name {', '.join(sorted(both))}")
         if self.key is not None and self.key_file is not None:
             raise click.UsageError("--key and --key-file are two ways to give one key")
+        if ("-" in self.captures) + [*self.check_files, self.key_file].count("-") > 1:
+            raise click.UsageError("standard input (-) is one thing: a capture, the texts of --check-file, or the key")
+        if self.form != "text" and not self.report:
+            raise click.UsageError("--format is that of the report, and needs --report")
         if self.output is None:
-            if not self.checked and self.check_file is None:
+            if not self.checked and not self.check_files:
                 raise click.UsageError(
                     "name a file for the new capture with --output FILE, or texts to look for in these captures with"
                     " --check TEXT or --check-file FILE"
                 )
-            if self.report:
-                raise click.UsageError("--report says what was replaced, and needs --output FILE")
+            for name, given in {
+                "--report": self.report, "--keep": self.keep, "--blank": self.blank,
+                "--key": self.key, "--key-file": self.key_file,
+            }.items():  # fmt: skip
+                if given and not (name == "--key" and _is_from_environment("key")):
+                    raise click.UsageError(f"{name} is about what is replaced, and needs --output FILE")
             return
         refuse_name(self.output, "--output", CAPTURE)
         refuse_inputs(
             self.output,
             self.captures,
-            {"the file of --check-file": self.check_file, "the file of --key-file": self.key_file},
+            {"the file of --key-file": self.key_file},
         )
+        for one in self.check_files:
+            refuse_inputs(self.output, (), {"the file of --check-file": one})

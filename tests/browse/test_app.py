@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.browse.app import MODES, NOTHING_FOUND
-from mqttscope.browse.dialogs import KEYS
+from mqttscope.browse.dialogs import KEYS, ExportScreen, HelpScreen
 from mqttscope.report.base import View
 from tests.browse.driving import Driver, drive
 from tests.browse.made import capture
@@ -215,6 +215,17 @@ def test_findings_beyond_the_limit_are_told(monkeypatch: pytest.MonkeyPatch) -> 
         assert "limit: 10 more findings not shown" in at.screen[0]
 
     drive(steps, capture("planted-violations"), lint=True, size=(120, 24))
+
+
+def test_what_is_closed_before_it_is_there_fails_nobody() -> None:
+    async def steps(at: Driver) -> None:
+        for screen in (HelpScreen(), ExportScreen("2 packets", lambda name: "")):
+            at.browser.push_screen(screen)
+            at.browser.pop_screen()
+            await at.press("down")
+            assert not at.browser.return_code
+
+    drive(steps, QOS)
 
 
 def test_help_and_exports(tmp_path: Path) -> None:

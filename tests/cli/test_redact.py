@@ -104,6 +104,24 @@ def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path)
     assert os.listdir(tmp_path) == ["secrets"]
 
 
+def test_lists_of_secrets_are_all_read_whatever_wrote_them(tmp_path: Path) -> None:
+    topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
+    other = tmp_path / "other.txt"
+    other.write_text(f"{SECRET}\n")
+    forms = {
+        "lines of Windows": f"{topic}\r\n".encode(), "a mark": f"\ufeff{topic}\n".encode(),
+        "UTF-16": f"\ufeff{topic}\n".encode("utf-16-be"), "blanks": f" {topic} \n".encode(),
+    }  # fmt: skip
+    for name, raw in forms.items():
+        listed = tmp_path / "listed.txt"
+        listed.write_bytes(raw)
+        for files in ((listed,), (listed, other), (other, listed)):
+            done = redact(QOS, *(word for one in files for word in ("--check-file", one)))
+            assert done.code == 1, name
+            assert f"line 1 of {listed} is there" in done.err, name
+    assert "line 1 of - is there" in redact(QOS, "--check-file", "-", given=topic.encode()).err
+
+
 def test_captures_that_are_there_are_looked_through(tmp_path: Path) -> None:
     topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
 
@@ -250,7 +268,12 @@ def test_nothing_to_share(tmp_path: Path) -> None:
         ([QOS, "-o", "x.pcapng", "--blank", ","], "--blank': the value is empty"),
         ([QOS, "-o", QOS], "is a capture that is read"),
         ([QOS, "-o", "/missing/folder/x.pcapng"], "/missing/folder/x.pcapng: No such file or directory"),
-        ([QOS, "--check", SECRET, "--report"], "needs --output FILE"),
+        ([QOS, "--check", SECRET, "--report"], "--report is about what is replaced, and needs --output FILE"),
+        ([QOS, "--check", SECRET, "--keep", "topics"], "--keep is about what is replaced, and needs --output FILE"),
+        ([QOS, "--check", SECRET, "--key", "a"], "--key is about what is replaced, and needs --output FILE"),
+        ([QOS, "-o", "x.pcapng", "--format", "json"], "--format is that of the report, and needs --report"),
+        (["-", "-o", "x.pcapng", "--check-file", "-"], "standard input (-) is one thing"),
+        (["", "-o", "x.pcapng"], "the name of a capture is empty"),
     ],
 )
 def test_what_contradicts_itself_is_a_usage_error(arguments: list[str | Path], words: str) -> None:
