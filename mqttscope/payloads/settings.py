@@ -66,6 +66,10 @@ def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> P
     problem = topic_filter_problem(topic)
     if problem is not None:
         raise PayloadConfigError(f"{path}: {topic!r} is no Topic Filter ({FILTER_PROBLEMS[problem]})")
+    if topic.startswith("$share/"):
+        raise PayloadConfigError(
+            f"{path}: {topic!r} is a subscription that is shared; messages have the topics after its group"
+        )
     name, decoder = words.get("format", ""), words.get("decoder", "")
     if bool(name) == bool(decoder):
         raise PayloadConfigError(f"{path} needs a format ({', '.join(FORMATS)}) or a decoder, and one of them alone")

@@ -67,6 +67,7 @@ def test_every_format_can_be_named(name: str) -> None:
         ('{topic = "#", form = "json"}', "form is an unknown key; did you mean format?"),
         ('{format = "json"}', "has no topic"),
         ('{topic = "a/#/b", format = "json"}', "is no Topic Filter (# must be the last level)"),
+        ('{topic = "$share/g/#", format = "json"}', "is a subscription that is shared"),
         ('{topic = 7, format = "json"}', "topic is not a string"),
         ('{topic = "#"}', "needs a format"),
         ('{topic = "#", format = "json", decoder = "x"}', "one of them alone"),
