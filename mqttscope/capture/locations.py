@@ -249,7 +249,7 @@ def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Se
 
 def _object(target: str, info: Any) -> Location:
     """An object of a store; ``info``: what its file system says of it."""
-    # What is called alike for what is not shown is told apart by its content alone.
+    # Two names that look the same once secrets are hidden: only the content tells such objects apart.
     written_ns = None if "?" in target else info.mtime_ns
     return Location(_name(target), target, info.size or 0, written_ns=written_ns)
 

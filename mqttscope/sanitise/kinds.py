@@ -98,7 +98,7 @@ class Choice:
         return found
 
     def count_again(self, values: Values, times: int) -> None:
-        """Note that values which were counted are in so many further segments, or fewer."""
+        """Count values ``times`` more, each with its bytes; with a negative number, so many times less."""
         for kind, size in values:
             self.counts[kind] += times
             self.sizes[kind] += times * size
