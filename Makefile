@@ -14,7 +14,7 @@ STRUCTURE := tests/test_structure.py tests/test_language.py tests/test_generated
 # only compute fill in where the others wait.
 WAITING := spark live commands
 PARTS := $(WAITING) lakes bytes packets rest
-spark_TESTS := tests/spark tests/cli/pipeline tests/analysis/test_notebook.py
+spark_TESTS := tests/spark tests/cli/pipeline tests/analysis
 live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/transport
 commands_TESTS := $(filter-out tests/cli/pipeline,$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))
 lakes_TESTS := tests/browse tests/lake tests/parallel

@@ -270,7 +270,7 @@ FAILING = str(capture("failing-device"))
             ("lint", "--no-config", FAILING, "--statistics"),
             ("lint", "--no-config", "--show-settings"),
         ],
-        3,
+        5,
     ),
     ids=" ".join,
 )
