@@ -5,8 +5,10 @@ A task writes its files itself and reports only their names, so that rows of tab
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -33,6 +35,8 @@ REPORT_DDL = "report string"
 """The one column that a task gives back."""
 ROWS_AT_A_TIME = 2_048
 """Rows that are made Python values together: batches of Spark may hold 64 MiB."""
+SELDOM = (200_000, 20, 50)
+"""Thresholds of the garbage collector while flows are read, those of the command line."""
 NOTE = ("kind", "file", "capture", "frame", "message", "offset", "count", "notice")
 """Columns of the notices of a capture."""
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
@@ -98,6 +102,17 @@ class TaskReport:
         return cls(**orjson.loads(text))
 
 
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Look for cycles seldom: by default a worker goes over all connections that are open again and again."""
+    before = gc.get_threshold()
+    gc.set_threshold(*SELDOM)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def files_of(work: Work) -> LakeFiles:
     """The files that a task writes: small ones of what is open where one batch follows the other."""
     return LakeFiles(work.root, work.generation, carried.ROWS if work.by_time else ROWS_PER_FILE)
@@ -128,7 +143,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
     report.last_ns = max(times, default=None)
     watermark_ns = watermark(aside, work.watermark_ns)
     look = _Look(work, report)
-    with files_of(work) as files:
+    with collecting_seldom(), files_of(work) as files:
         made = kernel(
             clocked(look.through(rest), summaries), work.options, more=work.more, watermark_ns=watermark_ns,
             dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else ends_of(summaries),
@@ -297,7 +312,7 @@ def ingest_keys(
     elsewhere: Callable[[str], KeyParts | None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Run the kernel over the sorted rows of all flows of some keys; ``elsewhere``: see `cross_kernel`."""
-    with files_of(work) as files:
+    with collecting_seldom(), files_of(work) as files:
         made = cross_kernel(
             clocked(smaller(batches), asides.summaries), work.options, more=work.more,
             watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,

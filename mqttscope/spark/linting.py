@@ -28,7 +28,16 @@ from mqttscope.net.frame import CaptureDrops, CaptureNotice
 from mqttscope.spark.dataframes import plan_captures
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.ingest_flows import as_input, by_flow, by_key
-from mqttscope.spark.ingest_tasks import NOTE, Asides, asides, clocked, ends_of, first_drops, smaller
+from mqttscope.spark.ingest_tasks import (
+    NOTE,
+    Asides,
+    asides,
+    clocked,
+    collecting_seldom,
+    ends_of,
+    first_drops,
+    smaller,
+)
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY, notice_of
 from mqttscope.spark.tables import kept, union_all
 
@@ -276,10 +285,11 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
     judge = Judge(work.options, ends_of(summaries), work.selection)
     judge.note_drops((), first_drops(aside))
     said = Asides.of(aside)
-    for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
-        for _ in run_flows(rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False):
-            judge.waiting = 0
-            yield from _made(judge, _FLUSH)
+    with collecting_seldom():
+        for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
+            for _ in run_flows(rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False):
+                judge.waiting = 0
+                yield from _made(judge, _FLUSH)
     yield from _made(judge, 1)
     assert judge.linter is not None
     judge.sums.take_linter(judge.linter, quality=True)
@@ -310,18 +320,19 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
 def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) -> Iterator[pa.RecordBatch]:
     """Run the rules that look beyond one connection over the sorted rows of all flows of some keys."""
     sums = Sums()
-    for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
-        judge = Judge(work.options, asides.ends, key=key.decode())
-        judge.note_drops((), asides.drops)
-        for _ in run_flows(rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False):
-            judge.waiting = 0
-            if len(judge.found) >= _FLUSH:
+    with collecting_seldom():
+        for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
+            judge = Judge(work.options, asides.ends, key=key.decode())
+            judge.note_drops((), asides.drops)
+            for _ in run_flows(rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False):
+                judge.waiting = 0
+                if len(judge.found) >= _FLUSH:
+                    yield _batch(FOUND, judge.found)
+                    judge.found = []
+            if judge.found:
                 yield _batch(FOUND, judge.found)
-                judge.found = []
-        if judge.found:
-            yield _batch(FOUND, judge.found)
-        assert judge.linter is not None
-        sums.take_linter(judge.linter, quality=False)
+            assert judge.linter is not None
+            sums.take_linter(judge.linter, quality=False)
     yield _batch(SUMS, [(dump(sums),)])
 
 

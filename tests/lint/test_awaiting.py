@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
 from typing import Any, ClassVar
 
 from mqttscope.dissect import dissect_segments
@@ -11,6 +13,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import START_NS, Step, client, closes, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
+from mqttscope.lint.rule import V5
 from mqttscope.lint.rules.delivery import message, publishes, subscriber
 from mqttscope.mqtt.packets import Pingreq, Puback
 
@@ -81,3 +84,18 @@ def test_a_full_window_excuses_it() -> None:
     answered = on(1, *(client(Puback(number + 1)) for number in range(10)))
     found = run(*BOTH, *unanswered, *publishes(message()), *answered, *LATER)
     assert ["heuristic" in one.message for one in found] == [True], "the server may have had to drop it"
+
+
+def test_what_a_client_lacks_counts_over_all_topics() -> None:
+    """So the messages of a server cannot be judged topic by topic, each by itself."""
+
+    def lacking(*topics: str) -> int:
+        said = [step for _ in range(40) for topic in topics for step in _published(topic, next(numbers))]
+        return len(run(*subscriber(V5, *topics), *opened(), client(Pingreq(), after=2), *said, *LATER))
+
+    numbers = count()
+    assert [lacking("a"), lacking("b"), lacking("a", "b")] == [40, 40, 0]
+
+
+def _published(topic: str, number: int) -> tuple[Step, ...]:
+    return publishes(replace(message(b"%d" % number), topic_name=topic), after=0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,16 @@ from mqttscope.lake.schemas import FLOW_KEYS, TABLES
 from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.ingest_tasks import (
     ROWS_AT_A_TIME,
+    SELDOM,
+    Asides,
     IngestFailedError,
     TaskReport,
     asides,
     clocked,
     ends_of,
     first_drops,
+    fold_flows,
+    ingest_keys,
     smaller,
     watermark,
 )
@@ -119,6 +125,41 @@ def test_a_program_error_names_the_place(tmp_path: Path, monkeypatch: pytest.Mon
     ):
         folded(work(tmp_path), segments=rows)
     assert list(tmp_path.rglob("*.parquet")) == []
+
+
+@pytest.fixture
+def own_thresholds() -> Iterator[tuple[int, int, int]]:
+    """Thresholds of the collector that nothing else has; a command that ran in this process may have left its own."""
+    before, own = gc.get_threshold(), (701, 11, 12)
+    gc.set_threshold(*own)
+    yield own
+    gc.set_threshold(*before)
+
+
+def test_cycles_are_looked_for_seldom_while_flows_are_read_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_thresholds: tuple[int, int, int]
+) -> None:
+    before, seen = own_thresholds, list[tuple[int, ...]]()
+
+    def noted(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for one in given:
+            yield one
+            seen.append(gc.get_threshold())
+
+    rows = segment_rows(read_segments(QOS))
+    assert [*fold_flows(noted(batches(segments=rows)), work(tmp_path))]
+    # The first batch is looked at for rows without a flow, before anything is read.
+    assert set(seen[1:]) == {SELDOM}
+    assert gc.get_threshold() == before
+    seen.clear()
+    assert [*ingest_keys(noted(batches(segments=[(row[0], b"10.0.0.2:1883", *row[2:]) for row in rows])),
+        work(tmp_path), Asides())]  # fmt: skip
+    assert set(seen) == {SELDOM}
+    assert gc.get_threshold() == before
+    monkeypatch.setattr(kernels, "run_flows", lambda *_, **__: 1 / 0)
+    with pytest.raises(IngestFailedError, match="ZeroDivisionError"):
+        folded(work(tmp_path), segments=rows)
+    assert gc.get_threshold() == before
 
 
 def test_a_lake_that_cannot_be_written_is_said(tmp_path: Path) -> None:
