@@ -25,17 +25,11 @@ LEAVES = {"Message", "Sent", "Ended", "Exchange"}
 """Those for each message, which can be in no cycle."""
 
 
-def sources() -> dict[str, str]:
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text("utf-8")
-        for path in sorted((ROOT / "mqttscope").rglob("*.py"))
-    }
-
-
-def compiled() -> list[str]:
+def compiled() -> dict[str, str]:
+    """The sources of what is compiled, by module; who else derives from their classes makes no difference here."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["hooks"]["custom"]
-    paths = {path for pattern in patterns["compiled"] for path in ROOT.glob(pattern)}
-    return sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
+    paths = sorted({path for pattern in patterns["compiled"] for path in ROOT.glob(pattern)})
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text("utf-8") for path in paths}
 
 
 def constructors(source: str) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
@@ -54,12 +48,12 @@ def in_place(module: ModuleType, found: ast.FunctionDef) -> Any:
 
 @pytest.mark.interpreted  # compiled classes have these constructors themselves
 def test_what_is_written_out_makes_what_the_decorator_makes() -> None:
-    every = sources()
+    every = compiled()
     known = known_of({name: ast.parse(source) for name, source in every.items()})
     seen: dict[str, str] = {}
-    for name in compiled():
+    for name, source in every.items():
         module = import_module(name.removesuffix(".__init__"))
-        for one, function in constructors(written_out(name, every[name], known)):
+        for one, function in constructors(written_out(name, source, known)):
             seen[one.name] = "".join(map(ast.unparse, one.decorator_list))
             cls = getattr(module, one.name)
             rows = dataclasses.fields(cls)
