@@ -1,7 +1,7 @@
 /* Read before each file of C that mypyc writes: what is called when an exception is raised is called seldom.
 
    Compilers then take the way to such a call for the one that is not taken, and put its code apart from what runs for
-   each packet.  It is nearly a third of all code, so that the rest fits better into the caches of a processor. */
+   each packet.  It is a quarter of all code, so that the rest fits better into the caches of a processor. */
 
 #include <Python.h>
 #include <CPy.h>
