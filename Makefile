@@ -6,22 +6,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := captures/v5-publish-properties/capture.pcapng
 
-LAKE_TESTS := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
-	tests/cli/pipeline
-SPARK_TESTS := tests/spark $(LAKE_TESTS:%=--ignore=%)
-OTHERS := --ignore=tests/spark --ignore=tests/cli/pipeline
-
-# Of the source as it is written.
-STRUCTURE := tests/test_structure.py
+# Of the source as it is written, and of what is generated from it.
+STRUCTURE := tests/test_structure.py tests/test_language.py tests/test_generated.py tests/dev
 
 # What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
-# no results through a third process. What is new belongs to the last part by itself.
-PARTS := commands live tables bytes rest
-commands_TESTS := tests/cli
-live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/test_docs.py tests/transport
-tables_TESTS := tests/analysis tests/browse tests/lake tests/parallel
-bytes_TESTS := tests/corpus tests/dissect tests/lint tests/mqtt tests/net tests/report tests/session tests/stats
-rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/spark tests/__pycache__ $(STRUCTURE), \
+# no results through a third process. Spark is started once. What is new belongs to the last part by itself. Those that
+# only compute fill in where the others wait.
+WAITING := spark live commands
+PARTS := $(WAITING) lakes bytes packets rest
+spark_TESTS := tests/spark tests/cli/pipeline tests/analysis
+live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/transport
+commands_TESTS := $(filter-out tests/cli/pipeline,$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))
+lakes_TESTS := tests/browse tests/lake tests/parallel
+bytes_TESTS := tests/mqtt tests/net tests/report
+packets_TESTS := tests/corpus tests/dissect tests/lint tests/session tests/stats tests/test_docs.py
+rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/cli tests/__pycache__ $(STRUCTURE), \
 	$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/test_*.py))
 
 # Tests come in an order that is drawn, and with generated examples: `make test` draws the same ones each time, so that
@@ -32,6 +31,7 @@ PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 # Some tests take longer than all others together: clusters, streams, floods, every capture through everything. Shorter
 # ones show most of it in part, so that `make test` ends in minutes; `make test-long` runs them.
 WHICH := not long
+LONG := long or examples
 
 COMPILED := build/compiled
 COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/parallel tests/test_events.py \
@@ -47,7 +47,7 @@ COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest test-spark test-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release release-compiled compiled test-compiled
+.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release release-compiled compiled test-compiled
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -76,28 +76,31 @@ tools:
 test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
-	@$(MAKE) --no-print-directory --keep-going --jobs=5 test-spark $(PARTS:%=test-%) test-lakes
+	@$(MAKE) --no-print-directory --keep-going --jobs=7 $(PARTS:%=test-%)
 
 test-long: dev tools
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 WHICH=long test-spark test-lakes test-others
+	@MQTTSCOPE_THOROUGH=1 $(MAKE) --no-print-directory --keep-going --jobs=3 WHICH="$(LONG)" long-spark long-lakes test-others
+
+# Two of Spark, which take as long as all others.
+LAKES := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
+	tests/cli/pipeline
+long-spark: TESTS = tests/spark $(LAKES:%=--ignore=%)
+long-lakes: TESTS = $(LAKES)
+long-spark long-lakes:
+	@said=$$($(PYTEST) -q -p no:xdist -m "$(WHICH)" $(TESTS) 2>&1); failed=$$?; printf "%s\n" "$$said"; exit $$failed
 
 ## What is said about the source without running it.
 style: dev lint types layers generated structure
 
-# Processes of their own: each worker would start a Spark. What a process says comes in one piece.
-test-spark: TESTS = $(SPARK_TESTS)
-test-lakes: TESTS = $(LAKE_TESTS)
-test-spark test-lakes:
-	@said=$$($(PYTEST) -q -m "$(WHICH)" $(TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
-
-# The same tests as those of `test-others`.
+# What a process says comes in one piece. The notebook of the lakes is one of Spark's.
 $(PARTS:%=test-%): test-%:
-	@said=$$($(PYTEST) -q -p no:xdist -m "$(WHICH)" $(OTHERS) $($*_TESTS) 2>&1); failed=$$?; echo "$$said"; exit $$failed
+	@said=$$($(if $(filter $*,$(WAITING)),,nice -n 5) $(PYTEST) -q -p no:xdist -m "$(WHICH)" \
+		$(if $(filter spark,$*),,$(spark_TESTS:%=--ignore=%)) $($*_TESTS) 2>&1); failed=$$?; printf "%s\n" "$$said"; exit $$failed
 
 test-others:
 	@# So that tests are compiled once, not by each worker.
-	@$(BIN)/python -m pytest --collect-only -qq $(OTHERS) >/dev/null 2>&1 || true
-	@$(PYTEST) -n 3 --dist worksteal -m "$(WHICH)" $(OTHERS)
+	@$(BIN)/python -m pytest --collect-only -qq $(spark_TESTS:%=--ignore=%) >/dev/null 2>&1 || true
+	@$(PYTEST) -n 3 --dist worksteal -m "$(WHICH)" $(spark_TESTS:%=--ignore=%)
 
 # Pages are made with the newest versions, and hold the words of those. Rich before 15 puts one more space beside a sign such as µ.
 LOWEST := build/lowest

@@ -41,7 +41,7 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
     setting ``mqtt_upstream`` counts.  Rules, suppressions, baseline, profile and what counts are those of the
     project's configuration, found from the rootdir of pytest upwards; ``config`` names another file, and ``False``
     means none.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of ``mqttscope lint``;
-    ``rules`` run as well.  Further arguments go to `Proxy`.
+    ``rules`` run as well unless they are ignored there.  Further arguments go to `Proxy`.
     """
     from mqttscope.proxy import Proxy
 
@@ -129,12 +129,17 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     from mqttscope.cli.lint import project_settings
     from mqttscope.cli.linting import read_baseline
     from mqttscope.lint.catalogue import ALL
-    from mqttscope.lint.given_rules import names_of
+    from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
 
-    given = {name: names_of(options.pop(name, ())) for name in ("select", "extend_select", "ignore")}
+    selected, extended, ignored = (names_of(options.pop(name, ())) for name in ("select", "extend_select", "ignore"))
+    added = given_rules(options.pop("rules", ()))
+    own = {rule.code: type(rule) for rule in added}
     named = None if isinstance(config, bool) else str(folder / config)
     try:
-        settings = project_settings(folder, config=named, search=config is not False, **given)
+        settings = project_settings(
+            folder, config=named, search=config is not False, beside=own,
+            select=selected, extend_select=extended, ignore=ignored,
+        )  # fmt: skip
         baseline = read_baseline(settings.baseline)
     except click.ClickException as error:
         raise pytest.UsageError(f"mqttscope: {error.format_message()}") from None
@@ -142,11 +147,13 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
         f"{one.written}: the suppression expired on {one.expires}; its findings count again"
         for one in settings.suppressions.expired()
     ]
-    running = [rule.code for rule in settings.rules]
+    # What a project ignores does not concern the rules that a test brings along; what the test ignores does.
+    rules = [*settings.rules, *(rule for rule in chosen_rules(selected, extended, ignored, added) if rule.code in own)]
+    running = [rule.code for rule in rules]
     judging = {
         "select": running,
         "ignore": [] if running else [ALL],  # selecting nothing would be selecting what is usual
-        "rules": [*settings.rules, *options.pop("rules", ())],
+        "rules": rules,
         "policy": settings.policy(),
         "baseline": baseline,
     }

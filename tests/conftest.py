@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from mqttscope import version_told
 
@@ -57,6 +57,10 @@ EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
 """Whether to try everything, for hours of processor time, where a part shows nearly as much."""
 
 
+THOROUGH = EXHAUSTIVE or bool(os.environ.get("MQTTSCOPE_THOROUGH"))
+"""Whether tests of properties try all the examples that they should: ``make test-long`` runs them once more."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and leave out those that do not fit: exhaustive ones, and what compiling takes away."""
     compiled = version_told().endswith("(compiled)")
@@ -64,6 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if compiled and item.get_closest_marker("interpreted"):
             item.add_marker(pytest.mark.skip(reason="patches what a compiled module has inlined"))
         place = item.path.relative_to(ROOT / "tests").as_posix()
+        if is_hypothesis_test(getattr(item, "function", None)):
+            item.add_marker(pytest.mark.examples)
         if not EXHAUSTIVE and item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; MQTTSCOPE_EXHAUSTIVE=1 runs it"))
         if place.startswith(SLOW) or "spark" in getattr(item, "fixturenames", ()):

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
+from tests.each import some
 
 PAGE = ROOT / "docs" / "ci.md"
 ACTION = ROOT / "action.yml"
@@ -61,7 +62,7 @@ def test_there_are_examples() -> None:
     assert len(YAML) >= 2
 
 
-@pytest.mark.parametrize("command", YAML)
+@pytest.mark.parametrize("command", some(YAML))
 def test_a_command_of_the_page_fails_on_the_failing_device(command: str, workspace: Path) -> None:
     done = run(command, workspace, GITHUB_STEP_SUMMARY=str(workspace / "summary.md"))
 
@@ -92,7 +93,7 @@ def test_gitlab_gets_code_quality_and_test_reports(workspace: Path) -> None:
     assert ElementTree.fromstring((workspace / "lint.xml").read_bytes()).tag == "testsuites"
 
 
-@pytest.mark.parametrize("sarif", ["", "lint.sarif"])
+@pytest.mark.parametrize("sarif", some(["lint.sarif", ""]))
 def test_the_action_lints_and_fails_with_the_findings(sarif: str, workspace: Path) -> None:
     text = ACTION.read_text("utf-8")
     script = re.sub(r"^ {8}", "", text.rpartition("run: |\n")[2], flags=re.M)

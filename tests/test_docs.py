@@ -19,6 +19,7 @@ from tests.cli.running import CAPTURES, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark_version
 from tests.documentation import PAGES, Shown, matches, run, shown
+from tests.each import some
 from tests.mqtt.cases import CASES
 
 OTHER_PAGES = (ROOT / "CONTRIBUTING.md", ROOT / "captures" / "README.md")
@@ -56,7 +57,7 @@ def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
             filters.compile(expression)
 
 
-@pytest.mark.parametrize("one", RUN, ids=[one.name for one in RUN])
+@pytest.mark.parametrize("one", some(RUN, 4), ids=[one.name for one in RUN])
 def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
     if re.search(r"\| jq ", one.command) and shutil.which("jq") is None:
         pytest.skip("jq is not installed")

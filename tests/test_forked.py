@@ -15,6 +15,7 @@ import pytest
 
 from tests import forked
 from tests.cli.running import Word, capture, command
+from tests.each import some
 from tests.forked import Forked, Starter, environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are forked on Linux alone")
@@ -32,6 +33,7 @@ def both(*words: Word, given: bytes = b"", **more: Any) -> list[tuple[int, bytes
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -60,7 +62,7 @@ def test_it_runs_in_its_folder_with_its_environment(tmp_path: Path) -> None:
     assert b"\x1b[" in one[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]))
 def test_signals_end_it(number: signal.Signals) -> None:
     if number != signal.SIGKILL and signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip("programs that are started here ignore it, as they do with nohup")
@@ -83,6 +85,7 @@ def test_signals_end_it(number: signal.Signals) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("full", [True, False])
 def test_output_that_cannot_be_written(full: bool) -> None:
     reader, writer = os.pipe()
@@ -136,6 +139,7 @@ def test_no_descriptor_of_others_is_left_open_in_it() -> None:
         assert not any("socket" in os.readlink(f"/proc/{two.pid}/fd/{number}") for number in found[3:])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -153,6 +157,7 @@ def test_what_a_fork_cannot_have_is_started(change: Callable[[], dict[str, Any]]
         Forked(command("decode", "c000"), cwd="/there/is/none", env=environment())
 
 
+@pytest.mark.long
 def test_a_starter_that_has_ended_is_an_error() -> None:
     made = Starter()
     made._process.kill()
@@ -162,6 +167,7 @@ def test_a_starter_that_has_ended_is_an_error() -> None:
     made.close()
 
 
+@pytest.mark.long
 def test_a_starter_ends_with_who_made_it() -> None:
     script = "from tests.forked import starter; import os; print(starter()._process.pid, flush=True); os._exit(0)"
     done = subprocess.run(

@@ -255,6 +255,31 @@ def test_rules_that_are_given_run_beside_those_of_the_project(tmp_path: Path) ->
     assert "1 passed" in said, said
 
 
+def test_rules_of_ones_own_are_selected_and_ignored_by_name(tmp_path: Path) -> None:
+    (tmp_path / "mqttscope.toml").write_text('[lint]\nselect = ["PUB101"]\n')
+    said = run(
+        tmp_path,
+        "from mqttscope.lint.finding import Severity\n"
+        "from mqttscope.lint.rule import Rule\n"
+        "from mqttscope.mqtt.packets import Publish\n"
+        "class OwnRule(Rule):\n"
+        "    'What this project wants.'\n"
+        "    code, slug, severity, looks_at = 'OWN101', 'own-rule', Severity.ERROR, Publish\n"
+        "    def check(self, packet, at):\n"
+        "        return ()\n"
+        "def test_it(mqtt_proxy):\n"
+        "    def rules(**options):\n"
+        "        return mqtt_proxy('mqtt://127.0.0.1:9', **options).rules\n"
+        "    assert rules(rules=[OwnRule]) == ['PUB101', 'OWN101']\n"
+        "    assert rules(rules=[OwnRule], select=['OWN']) == ['OWN101']\n"
+        "    assert rules(rules=[OwnRule], select=['own-rule', 'KAL201']) == ['KAL201', 'OWN101']\n"
+        "    assert rules(rules=[OwnRule], ignore=['OWN101']) == ['PUB101']\n"
+        "    assert rules(rules=[OwnRule], ignore=['ALL']) == ['PUB101']\n"
+        "    assert rules(rules=[OwnRule()], ignore=['PUB101']) == ['OWN101']\n",
+    )
+    assert "1 passed" in said, said
+
+
 def test_a_wrong_configuration_is_said(tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text("[lint]\nselct = []\n")
     said = run(tmp_path, CONFORMS % "")

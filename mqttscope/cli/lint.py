@@ -35,9 +35,11 @@ from mqttscope.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from mqttscope.cli.linting_settings import Settings
+    from mqttscope.lint.rule import Rule
 
 LOCAL, ON_SPARK = "local", "spark"
 
@@ -170,10 +172,13 @@ def command(given: LintOptions) -> int:
     return SparkRun(settings, reading, master=master, **shape).execute()
 
 
-def project_settings(start: Path, *, config: str | None, search: bool, **given: tuple[str, ...]) -> Settings:
+def project_settings(
+    start: Path, *, config: str | None, search: bool, beside: Mapping[str, type[Rule]], **given: tuple[str, ...]
+) -> Settings:
     """The settings that ``mqttscope lint`` would have in a folder, with what the environment says.
 
-    ``given`` takes the place of options: ``select``, ``extend_select``, ``ignore``.
+    ``given`` takes the place of options: ``select``, ``extend_select``, ``ignore``; these may also name the rules
+    ``beside``, which the caller adds.
     """
     from mqttscope.cli.linting_settings import resolve
 
@@ -184,5 +189,5 @@ def project_settings(start: Path, *, config: str | None, search: bool, **given: 
     )
     return resolve(
         replace(found.judging, configuration=configuration), form=found.form, require_packets=found.require_packets,
-        start=start,
+        start=start, beside=beside,
     )  # fmt: skip

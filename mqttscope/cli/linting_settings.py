@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -164,15 +165,17 @@ def resolve(
     require_packets: int | None = None,
     protocol: ProtocolOptions | None = None,
     start: Path | None = None,
+    beside: Mapping[str, type[Rule]] | None = None,
 ) -> Settings:
     """Settings from the options of a command and the configuration; usage errors for what cannot be.
 
     The configuration is searched from ``start`` upwards, which is the working directory unless given.  ``form``,
-    ``outputs`` and ``require_packets`` are ``--format``, ``--output`` and ``--require-packets``.
+    ``outputs`` and ``require_packets`` are ``--format``, ``--output`` and ``--require-packets``.  ``beside``: rules by
+    code that the caller adds, so that their names are known; they are not among the rules of the settings.
     """
     source, search = _source(given.configuration, start), not given.configuration.no_config
     read = read_configuration(source, own=search)
-    rules, profile = _rules(given, read, source)
+    rules, profile = _rules(given, read, source, beside or {})
     output, more = read_outputs(outputs)
     for one, path in ((form, output), *more):
         if one is not None:
@@ -219,7 +222,9 @@ def _source(given: ConfigurationOptions, start: Path | None) -> Path | None:
     return Path(given.config) if given.config is not None else find_configuration(start or Path.cwd())
 
 
-def _rules(given: JudgingOptions, read: Config, source: Path | None) -> tuple[list[Rule], Profile | None]:
+def _rules(
+    given: JudgingOptions, read: Config, source: Path | None, beside: Mapping[str, type[Rule]]
+) -> tuple[list[Rule], Profile | None]:
     """The selected rules with their settings, those of a profile among them, and the profile."""
     asked, profile_name = given.rules, given.profile or read.profile
     try:
@@ -227,10 +232,11 @@ def _rules(given: JudgingOptions, read: Config, source: Path | None) -> tuple[li
             asked.select or read.select,
             (*(() if asked.select else read.extend_select), *asked.extend_select),
             (*(() if asked.select else read.ignore), *asked.ignore),
+            beside=beside,
         )
     except UnknownRuleError as error:
         raise click.UsageError(str(error)) from None
-    rules = [rule(read.settings.get(code)) for code, rule in chosen.items()]
+    rules = [rule(read.settings.get(code)) for code, rule in chosen.items() if code not in beside]
     if profile_name is None:
         return rules, None
     from mqttscope.lint.profile import ProfileError, load, rules_of

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mqttscope.capture.compressed import LZ4_BLOCK_LIMIT, ByteSource
 from mqttscope.net.frame import CaptureError, Frame
 from tests.capture.test_pcap import RECORDS, expected, pcap_file, read
+from tests.conftest import THOROUGH
 
 Compress = Callable[[bytes], bytes]
 
@@ -229,7 +230,7 @@ def test_errors_of_the_file_are_faults() -> None:
     assert source.fill(b"rest", 100) == b"rest"
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=300 if THOROUGH else 150)
 @given(
     compress=st.sampled_from([_gzip, _zstd, _zstd_without_sizes, _lz4, _lz4_small_linked_blocks]),
     flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), max_size=4),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mqttscope.capture import read_capture
 from mqttscope.capture.pcap import Interface, ReaderState
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from tests.conftest import THOROUGH
 
 
 def test_written_and_read_again() -> None:
@@ -180,7 +181,7 @@ def test_zeros_behind_the_header_are_empty_frames() -> None:
     assert found == [Frame(number, 0, 1, b"", 0, "a.pcap") for number in range(1, 11)]
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=300 if THOROUGH else 150)
 @given(
     flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=6),
     cut=st.integers(0, 300),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame
 from tests.capture.test_pcap import Item, read
+from tests.conftest import THOROUGH
 
 SECOND = 1_000_000_000
 TICKS = 1_700_000_000_123_456
@@ -164,7 +165,7 @@ CLOCKS = [b"", resolution(9), resolution(0), resolution(0x80 | 20), resolution(1
         max_size=12,
     )
 )
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 def test_ordinary_blocks_have_the_times_that_others_have(moments: list[tuple[int, int, int]]) -> None:
     """The upper half of a clock is remembered between Enhanced Packet Blocks only."""
     begin = section() + b"".join(interface(options=options) for options in CLOCKS)
@@ -350,7 +351,7 @@ def test_every_cut_keeps_what_is_before_it_and_says_where(order: str) -> None:
         assert found == EVERYTHING[: len(found)]
 
 
-@settings(deadline=None, derandomize=True, max_examples=400)
+@settings(deadline=None, derandomize=True, max_examples=400 if THOROUGH else 200)
 @given(
     flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=6),
     cut=st.integers(0, 300),

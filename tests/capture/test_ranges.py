@@ -40,7 +40,7 @@ from mqttscope.capture.ranges import (
 from mqttscope.net.frame import CaptureError, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
 from tests.capture.test_pcapng import block, enhanced, interface, obsolete, option, section, simple, statistics
-from tests.conftest import ROOT
+from tests.conftest import ROOT, THOROUGH
 from tests.each import each
 
 
@@ -335,7 +335,7 @@ def test_what_lies_before_a_cut_is_read_and_the_fault_is_told(cut_off: int) -> N
         check((section() + interface() + b"".join(enhanced(data) for _, _, data in records()))[:-cut_off], 1000)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150 if THOROUGH else 75)
 @given(st.data())
 def test_damage_anywhere(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
@@ -371,7 +371,11 @@ _inner_ng = st.builds(
 _payload = st.one_of(st.binary(max_size=120), _inner, _inner_ng, st.integers(0, 200).map(bytes))
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
+@settings(
+    deadline=None,
+    max_examples=300 if THOROUGH else 150,
+    suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow],
+)
 @given(
     st.lists(st.tuples(st.integers(0, 4), _payload), max_size=25),
     st.sampled_from([*MAGICS, None]),

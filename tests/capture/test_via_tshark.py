@@ -23,6 +23,7 @@ from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment, endpoints
 from tests.conftest import ROOT, shared_path
+from tests.each import some
 from tests.net.octets import (
     IP4,
     IP6,
@@ -124,7 +125,7 @@ TUNNELS: list[tuple[int, Callable[[bytes], bytes]]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(TUNNELS)))
+@pytest.mark.parametrize("number", some(range(len(TUNNELS))))
 def test_a_conversation_in_a_tunnel(number: int) -> None:
     """A whole capture with its datagrams wrapped: both front ends agree, and find what is in the plain one."""
     link_type, wrap = TUNNELS[number]

@@ -15,6 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from mqttscope.cli.browsing import CaptureSource, FrameExport
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.reading import Reading
@@ -120,6 +122,7 @@ def test_a_signal_gives_the_terminal_back() -> None:
     assert b"Traceback" not in terminal.shown
 
 
+@pytest.mark.long
 def test_a_lake_in_a_terminal(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     done = invoke("pipeline", "ingest", QOS, "--lake", lake, "--engine", "local")

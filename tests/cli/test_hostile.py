@@ -22,6 +22,7 @@ import pytest
 
 from mqttscope.cli.main import EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE
 from tests.cli.running import FORMATS, capture, command, environment, invoke, run
+from tests.each import some
 from tests.forked import Forked
 from tests.mqtt.cases import CASES
 from tests.proxy import rig
@@ -106,7 +107,7 @@ def test_damaged_captures_of_the_program_itself(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("version", ["auto", "3.1", "3.1.1", "5.0"])
+@pytest.mark.parametrize("version", some(["auto", "5.0", "3.1", "3.1.1"], 4))
 @pytest.mark.parametrize("form", ["text", "jsonl"])
 def test_damaged_packets(form: str, version: str) -> None:
     chance = random.Random(f"{form} {version}")

@@ -68,6 +68,7 @@ def test_keys_by_the_environment(recorded: tuple[Path, Path]) -> None:
     assert packets(inspect(capture, env={"SSLKEYLOGFILE": "/nowhere/keys"})) == []
 
 
+@pytest.mark.long
 def test_keys_in_the_capture(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
     both = with_secrets(capture, keys.read_bytes(), tmp_path / "both.pcapng")
@@ -150,6 +151,7 @@ def test_without_tshark_it_is_said_how_to_get_it(recorded: tuple[Path, Path], tm
     assert "holds keys of TLS; tshark is needed" in told.err
 
 
+@pytest.mark.long
 def test_no_temporary_file_is_left(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
     for arguments, given in (((capture,), b""), (("-",), capture.read_bytes())):
@@ -173,6 +175,7 @@ def test_frames_of_packets_inside_are_written_with_all_that_opens_them(
     assert len(packets(again)) < 14
 
 
+@pytest.mark.long
 def test_keys_beside_a_capture_without_tls(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     talk = Talk().handshake()
     converse(talk)

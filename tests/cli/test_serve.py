@@ -19,6 +19,7 @@ import pytest
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
 from tests.cli.running import capture, command, environment, invoke
 from tests.conftest import ROOT
+from tests.each import some
 from tests.forked import Forked
 from tests.proxy import rig
 from tests.proxy.hostile import GARBAGE, PING, Client, announced, memory_mib
@@ -121,7 +122,7 @@ def play(name: str, port: int, folder: Path) -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("name", CLEAN if EXHAUSTIVE else FEW)
+@pytest.mark.parametrize("name", CLEAN if EXHAUSTIVE else some(FEW, 3))
 def test_real_clients_find_the_recorded_broker(tmp_path: Path, name: str) -> None:
     rig.program("mosquitto_sub")
     websocket = ("--websocket",) if name.startswith("websocket") else ()

@@ -95,7 +95,7 @@ def test_inspect_writes_the_same_with_options(more: tuple[str, ...]) -> None:
     assert several == alone
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.parametrize("form", some(["json", "text"]))
 def test_stats_counts_the_same(form: str) -> None:
     alone, several = both("stats", *CAPTURES[::4], "--format", form)
 
@@ -149,6 +149,7 @@ def test_damage_is_told_the_same(damaged: Path, tmp_path: Path) -> None:
         assert several == alone
 
 
+@pytest.mark.long
 def test_a_file_has_the_same(tmp_path: Path, large: Path) -> None:
     for jobs in "12":
         assert invoke("inspect", large, "--jobs", jobs, "--output", tmp_path / f"{jobs}.txt").code == 0
@@ -157,7 +158,7 @@ def test_a_file_has_the_same(tmp_path: Path, large: Path) -> None:
 
 
 @pytest.mark.interpreted
-@pytest.mark.parametrize("most", [3, 40])
+@pytest.mark.parametrize("most", some([3, 40]))
 def test_one_process_takes_over_where_a_limit_for_all_may_be_reached(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

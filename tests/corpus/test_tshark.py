@@ -114,7 +114,7 @@ def test_the_lists_name_captures_that_exist() -> None:
     assert all(reason for table in (WRONG, WRONG_TOPICS, VERSION_TOLD, ANOTHER_LAYOUT) for reason in table.values())
 
 
-@pytest.mark.parametrize("name", some([one for one in PLAIN if one not in WRONG], 6))
+@pytest.mark.parametrize("name", some([one for one in PLAIN if one not in WRONG], 12))
 def test_the_same_packets_with_the_same_fields_in_the_same_frames(name: str) -> None:
     theirs, own = seen_by_tshark(name), ours(read(capture(name)))
 
@@ -175,7 +175,7 @@ def test_a_remaining_length_may_be_split_over_segments() -> None:
     assert not found.malformed
 
 
-@pytest.mark.parametrize("name", WEBSOCKET)
+@pytest.mark.parametrize("name", some(WEBSOCKET, 3))
 def test_mqtt_over_websocket_is_read_where_tshark_sees_none(name: str) -> None:
     found = read(capture(name))
 

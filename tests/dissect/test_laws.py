@@ -29,7 +29,7 @@ from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import SYN, Segment
 from mqttscope.session.connection import Connection
-from tests.conftest import ROOT
+from tests.conftest import ROOT, THOROUGH
 from tests.dissect.scenes import mixed_tape, opened, parts, shown
 from tests.dissect.talk import (
     SECOND,
@@ -94,7 +94,7 @@ def check_search(dissector: Dissector) -> None:
             assert (dialogue.phase is SEARCHING) is searching
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 @given(damaged(), st.booleans())
 def test_events_are_in_good_order_whatever_happens_to_the_segments(segments: list[Segment], told: bool) -> None:
     options = OPTIONS if told else None
@@ -133,7 +133,7 @@ def test_events_are_in_good_order_whatever_happens_to_the_segments(segments: lis
     assert last <= len(segments)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150 if THOROUGH else 75, deadline=None, derandomize=True)
 @given(damaged(), st.booleans())
 def test_the_quick_way_and_the_long_way_agree_whatever_happens(segments: list[Segment], told: bool) -> None:
     options = OPTIONS if told else None

@@ -20,6 +20,7 @@ from mqttscope.mqtt.constants import MalformedReason, type_name
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, WILL
 from mqttscope.mqtt.view import view
+from tests.conftest import THOROUGH
 from tests.each import each
 from tests.filter.samples import C2S, SAMPLES, START_NS, five, old
 
@@ -155,7 +156,7 @@ def test_properties_that_come_twice_are_compared_one_by_one() -> None:
     assert {row.name for row in PROPERTIES} >= LISTS
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250 if THOROUGH else 125, deadline=None)
 @given(
     kind=st.integers(0, 15),
     flags=st.integers(0, 15),

@@ -187,6 +187,7 @@ def test_what_is_certain_where_every_connection_was_captured() -> None:
         assert {row["server"] for row in certain} == complete
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5))
 def test_kernels_find_the_same(chance: random.Random, files: int) -> None:

@@ -127,9 +127,8 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Call
     monkeypatch.setattr(owner, name, called)
 
 
-@pytest.mark.parametrize(
-    "moment", [pytest.param("won", marks=pytest.mark.long), pytest.param("tables", marks=pytest.mark.long), "manifest"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["won", "tables", "manifest"])
 def test_who_comes_meanwhile_completes_the_commit_and_both_end(
     moment: str, store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,7 @@ def test_what_is_gone_before_anything_is_read_costs_nothing_but_itself(site: Sit
         write_lake(found, lake, options(), settings=site.settings)
 
 
+@pytest.mark.long
 def test_names_are_no_patterns(site: Site, tmp_path: Path) -> None:
     """A key may be what a glob or a path of this machine is elsewhere; what may be a query is not shown."""
     lake = tmp_path / "lake"
@@ -186,6 +187,7 @@ def test_names_are_no_patterns(site: Site, tmp_path: Path) -> None:
     assert [why.partition(":")[0] for why in done.faults.values()] == ["stands for several captures"]
 
 
+@pytest.mark.long
 def test_taps_in_a_store(site: Site, lake: Place, tmp_path: Path) -> None:
     one, other = two_taps(recorded(capture("planted-violations")), loss=0.05, shift_ns=1_003_000_000)
     site.put("near.pcapng", Path(write(tmp_path / "near.pcapng", one)).read_bytes())

@@ -30,7 +30,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Pingreq, Puback, Publish
 from mqttscope.net.segment import Segment
 from tests.conftest import EXHAUSTIVE, ROOT
-from tests.each import each
+from tests.each import each, sampled
 
 CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
 TAMPERED = 40 if EXHAUSTIVE else 1
@@ -56,7 +56,7 @@ def same(source: list[Any]) -> None:
     assert found(source, thorough=False) == found(source, thorough=True)
 
 
-@each("rule", all_rules().values(), ids=lambda rule: rule.code)
+@sampled("rule", all_rules().values(), ids=lambda rule: rule.code, every=4)
 def test_the_examples_of_rules(rule: type[Rule]) -> None:
     for talk in (*rule.good, *rule.bad)[:: 1 if EXHAUSTIVE else 4]:
         same(list(spoken(talk)))
@@ -66,7 +66,7 @@ def read(path: Path) -> list[Any]:
     return list(segments(open_capture([path])))
 
 
-@each("path", CAPTURES, ids=lambda path: path.parent.name)
+@sampled("path", CAPTURES, ids=lambda path: path.parent.name, every=4)
 def test_committed_captures(path: Path) -> None:
     same(read(path))
 

@@ -30,7 +30,7 @@ from mqttscope.mqtt import (
 from mqttscope.mqtt.codec import decoder, packet_end, unbelieved
 from mqttscope.mqtt.declare import PACKETS, plan
 from mqttscope.mqtt.wire import Fault
-from tests.conftest import EXHAUSTIVE
+from tests.conftest import THOROUGH
 from tests.each import each
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, Case, parse
 from tests.mqtt.cases import BORDERS, CASES, GENERATED, GOOD, LONG, MALFORMED, ids
@@ -73,7 +73,7 @@ def test_written_out_decoders_give_what_the_declaration_gives(kind: int, version
 
 @pytest.mark.slow
 @given(st.sampled_from(VERSIONS).flatmap(lambda version: st.tuples(st.just(version), almost(version))))
-@settings(max_examples=2_000 if EXHAUSTIVE else 500, deadline=None, derandomize=True)
+@settings(max_examples=2_000 if THOROUGH else 250, deadline=None, derandomize=True)
 def test_also_for_damaged_packets(given_bytes: tuple[ProtocolVersion, bytes]) -> None:
     version, raw = given_bytes
     if raw:

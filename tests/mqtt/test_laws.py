@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mqttscope.mqtt import ControlPacket, Malformed, PacketStream, ProtocolVersion, decode, encode
 from mqttscope.mqtt.view import malformed_view, view
-from tests.conftest import EXHAUSTIVE
+from tests.conftest import THOROUGH
 from tests.mqtt.case import ALL
 from tests.mqtt.checks import assert_sound, facts, run
 from tests.mqtt.strategies import VERSIONS, almost, chunked, mutated, packets, streams
@@ -43,7 +43,7 @@ def test_any_bytes_are_decoded_to_something(raw: bytes, version: ProtocolVersion
     assert_sound(raw, version)
 
 
-@settings(LAWS, max_examples=400 if EXHAUSTIVE else 150)
+@settings(LAWS, max_examples=400 if THOROUGH else 80)
 @given(data=st.data(), version=VERSIONS, spoken=VERSIONS)
 def test_damaged_packets_are_decoded_to_something_in_any_version(
     data: st.DataObject, version: ProtocolVersion, spoken: ProtocolVersion
@@ -62,7 +62,7 @@ def test_damaged_packets_are_decoded_to_something_in_any_version(
         assert again == found
 
 
-@settings(LAWS, max_examples=400 if EXHAUSTIVE else 150)
+@settings(LAWS, max_examples=400 if THOROUGH else 80)
 @given(stream=streams(), known=st.booleans(), joined=st.booleans(), data=st.data())
 def test_what_a_stream_gives_depends_on_its_bytes_and_not_on_how_they_are_cut(
     stream: tuple[ProtocolVersion, bytes], known: bool, joined: bool, data: st.DataObject
@@ -83,7 +83,7 @@ def test_what_a_stream_gives_depends_on_its_bytes_and_not_on_how_they_are_cut(
 
 
 @pytest.mark.long
-@settings(LAWS, max_examples=300 if EXHAUSTIVE else 120)
+@settings(LAWS, max_examples=300 if THOROUGH else 60)
 @given(stream=streams(), limit=st.integers(2, 40), data=st.data())
 def test_so_it_is_with_a_limit_on_the_size_of_packets(
     stream: tuple[ProtocolVersion, bytes], limit: int, data: st.DataObject
@@ -97,7 +97,7 @@ def test_so_it_is_with_a_limit_on_the_size_of_packets(
 
 
 @pytest.mark.long
-@settings(LAWS, max_examples=300 if EXHAUSTIVE else 120)
+@settings(LAWS, max_examples=300 if THOROUGH else 60)
 @given(stream=streams(), known=st.booleans(), data=st.data())
 def test_gaps_anywhere_lose_no_count_of_bytes_and_the_cut_of_the_rest_does_not_matter(
     stream: tuple[ProtocolVersion, bytes], known: bool, data: st.DataObject

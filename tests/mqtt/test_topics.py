@@ -20,7 +20,7 @@ from mqttscope.mqtt.topics import (
     topic_name_problem,
     utf8_length,
 )
-from tests.conftest import EXHAUSTIVE, shared_path
+from tests.conftest import THOROUGH, shared_path
 from tests.each import each
 
 NAMES: list[tuple[str, str, str | None]] = [
@@ -262,7 +262,7 @@ filters = (
 )
 
 
-@settings(max_examples=1500 if EXHAUSTIVE else 500, deadline=None)
+@settings(max_examples=1500 if THOROUGH else 250, deadline=None)
 @given(topic_filter=filters, topic=topics)
 def test_matching_agrees_with_the_wording_of_the_specification(topic_filter: str, topic: str) -> None:
     expected = reference(topic_filter, topic)
@@ -281,7 +281,7 @@ def test_matching_agrees_with_the_wording_of_the_specification_on_all_short_ones
         assert compile_filter(topic_filter)(topic) is expected, (topic_filter, topic)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500 if THOROUGH else 250, deadline=None)
 @given(
     topic_filter=st.text(alphabet=st.sampled_from("a/+#$\0share\udcff"), max_size=12),
     topic=st.text(alphabet=st.sampled_from("a/+#$\0\udcff"), max_size=8),

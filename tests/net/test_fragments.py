@@ -10,6 +10,7 @@ from mqttscope.net import fragments, headers
 from mqttscope.net.fragments import FRAGMENT_OVERHEAD, FragmentTable
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Fragment, NotSegment, Segment
+from tests.conftest import THOROUGH
 from tests.net.octets import (
     A4,
     A6,
@@ -65,7 +66,7 @@ def key_and_stream(found: Segment) -> tuple[bytes, int, bytes, int]:
     return found.key, found.sequence, found.payload, found.missing
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if THOROUGH else 100, deadline=None)
 @given(st.binary(max_size=400), st.integers(1, 12), st.randoms(use_true_random=False))
 def test_fragments_in_any_order_with_duplicates_give_the_segment(
     payload: bytes, words: int, shuffler: random.Random
@@ -79,7 +80,7 @@ def test_fragments_in_any_order_with_duplicates_give_the_segment(
         assert key_and_stream(one(result)) == key_and_stream(whole(tcp(payload)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if THOROUGH else 150, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.binary(max_size=40), st.integers(0, 30)), max_size=12),
     st.binary(max_size=60),

@@ -24,7 +24,7 @@ from mqttscope.net.segment import (
     reverse_key,
     unread,
 )
-from tests.conftest import shared_path
+from tests.conftest import THOROUGH, shared_path
 from tests.each import each
 from tests.net.octets import (
     A4,
@@ -203,7 +203,7 @@ def test_ordinary_datagrams_are_not_taken_for_vxlan(payload: bytes) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=2_000, deadline=None, derandomize=True)
+@settings(max_examples=2000 if THOROUGH else 1000, deadline=None, derandomize=True)
 @given(
     st.integers(0, 65535) | st.sampled_from([53, 123, 443, 1701, 1883, 2152, 3544, 4341, 4500, 5247, 8472, 37008]),
     st.binary(max_size=60),
@@ -283,7 +283,7 @@ SHORT = [
     st.integers(-30, 30),
     st.integers(-3, 3),
 )
-@settings(max_examples=3_000, deadline=None, derandomize=True)
+@settings(max_examples=3000 if THOROUGH else 1500, deadline=None, derandomize=True)
 def test_the_short_way_and_the_walk_agree(
     link: tuple[int, bytes], changes: list[tuple[int, int]], longer: int, original: int
 ) -> None:

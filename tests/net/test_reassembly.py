@@ -12,6 +12,7 @@ from mqttscope.net.flow import FlowEvent, FlowOpened, FlowReport, StreamData, St
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import MAX_GIVEN_UP, OPEN, HalfStream, Pieces, difference
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment
+from tests.conftest import THOROUGH
 from tests.each import each
 from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, UNFINISHED, check_tiling, feed, parse, play, render
 
@@ -119,7 +120,7 @@ def test_taking_where_nothing_starts_gives_nothing() -> None:
     assert pieces((5, b"abc")).take(4) == (b"", 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if THOROUGH else 100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.binary(min_size=1, max_size=20)), max_size=25))
 def test_pieces_behave_like_a_table_of_bytes_in_which_the_first_stands(entries: list[tuple[int, bytes]]) -> None:
     held = Pieces()
@@ -316,7 +317,7 @@ def wire(from_initiator: bool, sequence: int, acknowledgment: int, flags: int, d
     return Segment(key, sequence % MODULUS, acknowledgment % MODULUS, flags, 1000, data, 0, frame, frame * 1000, "c")
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250 if THOROUGH else 125, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(shuffled_streams(), st.booleans())
 def test_any_order_duplication_splitting_and_overlap_gives_the_same_streams(
     drawn: tuple[bytes, bytes, int, int, list[tuple[bool, int, int]]], fins_first: bool
@@ -362,7 +363,7 @@ def standing(half: HalfStream) -> tuple[object, ...]:
 
 
 @pytest.mark.interpreted
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250 if THOROUGH else 125, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(shuffled_streams(), st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 3), st.integers(0, 2)), max_size=4))
 def test_segments_in_order_do_the_same_on_the_fast_path(
     drawn: tuple[bytes, bytes, int, int, list[tuple[bool, int, int]]], odd: list[tuple[int, int, int]]
@@ -391,7 +392,7 @@ def test_segments_in_order_do_the_same_on_the_fast_path(
     assert [*map(essence, quick.close())] == [*map(essence, thorough.close())]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if THOROUGH else 100, deadline=None)
 @given(st.binary(min_size=1, max_size=200), st.randoms(use_true_random=False), st.booleans())
 def test_dropped_segments_become_gaps_of_the_right_length(
     data: bytes, chance: random.Random, acknowledged: bool
@@ -426,7 +427,7 @@ def test_dropped_segments_become_gaps_of_the_right_length(
     assert (half.offset, half.lost_bytes, half.fin_offset) == (len(data), lost, len(data))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if THOROUGH else 200, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.net.tls_hello import MAX_ALERTS, TlsObserver, looks_like_tls, looks_like_tls_records
-from tests.conftest import shared_path
+from tests.conftest import THOROUGH, shared_path
 from tests.each import each
 from tests.net.hellos import ALPN_OFFER, SNI, VERSIONS, client_hello, extension, message, record, server_hello, vector
 from tests.net.recorded import capture_streams
@@ -289,7 +289,7 @@ CONVERSATION: Chunks = [
 
 
 @given(st.lists(st.integers(0, 400), max_size=12))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150 if THOROUGH else 75, deadline=None, derandomize=True)
 def test_any_chunking_observes_the_same(cuts: list[int]) -> None:
     whole = observe(CONVERSATION)
     assert whole.summary()["alpn"] == "mqtt"
@@ -302,7 +302,7 @@ def test_any_chunking_observes_the_same(cuts: list[int]) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 def test_mutated_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(data: st.DataObject) -> None:
     observer = TlsObserver(max_handshake_bytes=200)
     fed: Counter[bool] = Counter()

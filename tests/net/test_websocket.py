@@ -25,6 +25,7 @@ from mqttscope.net.websocket import (
     WebSocketEvent,
     unmask,
 )
+from tests.conftest import THOROUGH
 from tests.dissect.talk import Talk, only
 from tests.each import each
 from tests.net.framing import CLIENT, SERVER, application, deflate, frame, opened, problems, reasons, request, response
@@ -124,7 +125,7 @@ NUMBERS = st.integers(0, 10_000)
 
 
 @given(st.booleans(), st.integers(0, 3000), st.integers(1, 200), st.lists(NUMBERS, max_size=4), st.integers(0, 60))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200 if THOROUGH else 100, deadline=None, derandomize=True)
 def test_a_gap_anywhere_invents_nothing_and_later_packets_are_found(
     sender: bool, start: int, length: int, cuts: list[int], size: int
 ) -> None:
@@ -144,7 +145,7 @@ def test_a_gap_anywhere_invents_nothing_and_later_packets_are_found(
 
 
 @given(st.booleans(), st.integers(0, 3000), st.integers(1, 300), st.sampled_from([7, 50, 200, 1000]))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100 if THOROUGH else 50, deadline=None, derandomize=True)
 def test_packets_behind_a_gap_are_those_that_were_sent(sender: bool, start: int, length: int, cut: int) -> None:
     payloads = [b"\x10\x0f\x00\x04MQTT\x04\x02\x00\x3c\x00\x03dev" if sender else b"\x20\x02\x00\x00"]
     payloads += [publish(number, 10) for number in range(60)]
@@ -503,7 +504,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES, st.booleans(), st.sampled_from(["plain", "takeover", "no takeover"]), st.booleans(), st.data())
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200 if THOROUGH else 100, deadline=None, derandomize=True)
 def test_any_fragmentation_and_chunking_gives_the_same_bytes(
     messages: list[bytes], sender: bool, mode: str, forget: bool, data: st.DataObject
 ) -> None:
@@ -542,7 +543,7 @@ def test_any_fragmentation_and_chunking_gives_the_same_bytes(
     st.lists(st.tuples(st.booleans(), st.one_of(st.binary(max_size=60), st.integers(1, 300))), max_size=12),
     st.sampled_from(["http", "opened", "deflate", "joined"]),
 )
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 def test_arbitrary_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(
     steps: list[tuple[bool, bytes | int]], start: str
 ) -> None:
@@ -567,7 +568,7 @@ def test_arbitrary_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(
 
 
 @given(st.binary(min_size=1, max_size=300), st.lists(st.integers(0, 300), max_size=5), st.booleans())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 def test_any_chunking_of_arbitrary_bytes_says_the_same(raw: bytes, cuts: list[int], compressed: bool) -> None:
     raw = bytes([raw[0] & 0xCF]) + raw[1:]
     one, other = opened("" if compressed else None), opened("" if compressed else None)
@@ -695,7 +696,7 @@ def test_a_long_message_cannot_be_continued_from_its_written_state_and_says_so()
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), min_size=2, max_size=8), st.integers(0, 10**6), st.integers(1, 40))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200 if THOROUGH else 100, deadline=None, derandomize=True)
 def test_after_a_loss_compressed_messages_inflate_to_the_truth_or_to_an_error(
     messages: list[bytes], where: int, length: int
 ) -> None:

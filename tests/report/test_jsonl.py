@@ -18,7 +18,7 @@ from mqttscope.report import jsonl
 from mqttscope.report.base import Clock
 from mqttscope.report.jsonl import JsonLines, PacketLines, dumps_text
 from mqttscope.report.public import public_malformed
-from tests.conftest import EXHAUSTIVE
+from tests.conftest import THOROUGH
 from tests.each import each
 from tests.mqtt.cases import CASES
 from tests.mqtt.strategies import packets
@@ -50,7 +50,7 @@ SPOKEN = st.sampled_from((V3_1, V3_1_1, V5)).flatmap(lambda version: st.tuples(s
 
 
 @given(st.lists(st.tuples(SPOKEN, st.sampled_from((C2S, S2C)), st.integers(0, 3), st.integers(0, 2)), max_size=12))
-@settings(max_examples=300 if EXHAUSTIVE else 100, deadline=None, derandomize=True)
+@settings(max_examples=300 if THOROUGH else 100, deadline=None, derandomize=True)
 def test_written_out_lines_are_those_made_from_objects(
     said: list[tuple[tuple[ProtocolVersion, ControlPacket], Direction, int, int]],
 ) -> None:
@@ -334,7 +334,7 @@ def test_transport_details_stand_under_the_transport() -> None:
     st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20),
     st.integers(0, 15),
 )
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=200 if THOROUGH else 100, derandomize=True)
 def test_any_publish_is_valid_json_that_agrees_with_view(payload: bytes, topic: str, limit: int) -> None:
     event = Talk(V5).say(publish(topic, payload))
     shown = objects([event], payload_limit=limit, show_secrets=True)[0]

@@ -17,6 +17,7 @@ from mqttscope.mqtt import Suback, Subscribe, Subscription, Unsuback, Unsubscrib
 from mqttscope.mqtt.topics import is_valid_topic_filter, matches, parse_shared
 from mqttscope.session.matching import FAILURE, MAX_MATCHING, FilterIndex, Match, Node, Subscribed, SubscriptionIndex
 from mqttscope.session.subscriptions import Subscriptions
+from tests.conftest import THOROUGH
 from tests.session.requests import Row, Talk, filters, suback, subscribe, unsuback, unsubscribe
 
 FILTERS = (
@@ -81,7 +82,7 @@ def nearly(table: Subscriptions, topic: str) -> tuple[str, str] | None:
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if THOROUGH else 75, deadline=None)
 @given(st.booleans(), st.lists(STEP, min_size=1, max_size=14))
 def test_a_table_matches_like_every_filter_by_itself(shared: bool, steps: list[tuple[str, list[str], int]]) -> None:
     table = Subscriptions()

@@ -60,6 +60,7 @@ def test_whatever_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
     assert set(read_captures(spark, sources, columns=["kind", "frame"]).columns) == {"kind", "frame"}
 
 
+@pytest.mark.long
 def test_fragments(spark: SparkSession, tmp_path: Path) -> None:
     everything(tmp_path)
 

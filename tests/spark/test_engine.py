@@ -217,7 +217,7 @@ def test_tables(spark: SparkSession, lake: Path) -> None:
             ("begin {insert}; end", "does more than ask"),
             ("select 1; {insert}", "does more than ask"),
         ],
-        3,
+        9,
         several=True,
     ),
 )

@@ -31,8 +31,9 @@ from mqttscope.spark.engine import SparkEngine
 from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
 from tests.capture.test_pcapng import enhanced, interface, statistics
+from tests.each import some
 from tests.lake.fleet import content, segments, written
-from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
+from tests.spark.collection import CAPTURES, CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
 from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other
 from tests.spark.troubled import troubled
 
@@ -58,11 +59,16 @@ def files_of_versions(lake: Path) -> set[str]:
     return found
 
 
-def test_tables_of_several_ingests_are_those_that_are_written_in_process(spark: SparkSession, tmp_path: Path) -> None:
-    """All committed captures, cut into small ranges; a damaged one, a truncated one, one in IP fragments."""
-    captures = collection(tmp_path / "captures")
-    first, second = wide(tmp_path / "wide", 30)
-    parts = [*captures[:30], first], [second, *captures[30:]]
+@pytest.mark.parametrize("every", some([8, 1]))
+def test_tables_of_several_ingests_are_those_that_are_written_in_process(
+    spark: SparkSession, tmp_path: Path, every: int
+) -> None:
+    """Committed captures, cut into small ranges; a damaged one, a truncated one, one in IP fragments."""
+    names = [path.parent.name for path in CAPTURES]
+    captures = collection(tmp_path / "captures", {*names[::every], FRAGMENTED, DAMAGED, CUT})
+    middle = len(captures) // 2
+    first, second = wide(tmp_path / "wide", middle)
+    parts = [*captures[:middle], first], [second, *captures[middle:]]
     assert {FRAGMENTED, DAMAGED, CUT} <= {Path(name).stem for name in captures}
     given = usual_options()
     ours, measure = tmp_path / "ours", tmp_path / "measure"

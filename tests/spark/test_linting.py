@@ -14,6 +14,7 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.spark.linting import judge
 from tests.cli.made import client, closes, on, opened, server, site, write_capture
 from tests.cli.running import capture, invoke
+from tests.each import some
 from tests.spark.collection import collection
 from tests.spark.troubled import troubled
 
@@ -62,13 +63,14 @@ def test_captures_that_drop_frames_overlap_and_go_back_in_time(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", ["planted-violations", "v5-flow-control"])
+@pytest.mark.parametrize("name", some(["planted-violations", "v5-flow-control"], 2))
 def test_one_capture_gives_the_same_bytes(name: str) -> None:
     words = "lint", str(capture(name)), "--format", "json", "--select", "ALL"
 
     assert invoke(*words, "--engine", "spark").out == invoke(*words).out
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_what_is_certain_where_every_connection_was_captured(tmp_path: Path) -> None:
     speaks = client(Pingreq(), after=40), server(Pingresp())

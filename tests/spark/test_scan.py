@@ -19,6 +19,7 @@ from mqttscope.spark.rows import COLUMNS, Batches
 from mqttscope.spark.scan import ScanFailedError, Wanted, scan
 from tests.capture.test_ranges import short_chains
 from tests.conftest import ROOT
+from tests.each import some
 from tests.spark.expected import all_of, in_process, of_rows
 from tests.spark.samples import everything, frames, pcap
 
@@ -48,7 +49,7 @@ def tasks(sources: list[str], split_bytes: int, *, apart: bool = False) -> list[
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["walked", "measured"])
-@pytest.mark.parametrize("split_bytes", [500, 3000, 1 << 20])
+@pytest.mark.parametrize("split_bytes", some([3000, 500, 1 << 20], 3))
 def test_all_captures_of_the_project(split_bytes: int, apart: bool) -> None:
     sources = [str(ROOT / "captures" / "*" / "capture.pcap*")]
 

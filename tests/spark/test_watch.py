@@ -132,7 +132,14 @@ def test_a_batch_that_comes_again_changes_nothing(
     monkeypatch.setattr(module, "Watcher", Twice)
     assert len(once(spark, folder, lake)) == 1
     assert taken == [True]
-    # A checkpoint of another lake would lose captures.
+
+
+@pytest.mark.long
+def test_a_checkpoint_of_another_lake_would_lose_captures(spark: SparkSession, tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    put(folder / "a.pcapng", as_pcapng(frames_of("session-taken-over")))
+    assert len(once(spark, folder, lake)) == 1
     for one in lake.iterdir():
         if one.is_dir() and one.name != "stream":
             shutil.rmtree(one)

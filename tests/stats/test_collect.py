@@ -29,7 +29,7 @@ from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import HANDSHAKES, Traffic, Window
 from tests.conftest import shared_path
-from tests.each import each
+from tests.each import each, some
 from tests.stats.talk import (
     C2S,
     NAMES,
@@ -499,7 +499,9 @@ def test_a_connection_still_open_is_counted_at_the_end() -> None:
 
 
 @pytest.mark.tshark
-@pytest.mark.parametrize("name", ["v5-qos", "v311-retained", "mixed-versions", "duplicated", "v5-reason-codes"])
+@pytest.mark.parametrize(
+    "name", some(["mixed-versions", "v5-qos", "v311-retained", "duplicated", "v5-reason-codes"], 4)
+)
 def test_tshark_counts_the_same_packets_by_connection_type_and_sender(name: str) -> None:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")

@@ -443,7 +443,8 @@ def test_a_process_that_is_gone_is_accused_once() -> None:
 
     verdicts, told = asyncio.run(run())
     assert verdicts == [Verdict.CRASHED, Verdict.CONFORMING]
-    assert [one.endswith("has ended") for one in told] == [True]
+    # On a busy machine cases are played again, and that is said as well.
+    assert sum(one.endswith("has ended") for one in told) == 1, told
 
 
 def test_a_version_that_is_not_spoken_is_known() -> None:

@@ -26,7 +26,6 @@ from mqttscope.lake.writer import read_table, write_lake
 from tests.bench.generate import generate
 from tests.capture.doubled import recorded, two_taps, write
 from tests.cli.running import capture, command, environment, invoke
-from tests.each import some
 from tests.lake.fleet import segments, written
 from tests.net.octets import frame, gtp, ip4
 from tests.spark.cluster import SMALL
@@ -330,6 +329,7 @@ def test_names_that_no_lake_can_have(
     assert told in " ".join(done.err.split())
 
 
+@pytest.mark.long
 def test_from_a_store_into_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, str]]) -> None:
     for name in collection(tmp_path / "captures", NAMES):
         bucket[0].put_object(Bucket="captures", Key=f"day/{Path(name).name}", Body=Path(name).read_bytes())
@@ -360,6 +360,7 @@ def test_from_a_store_into_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, 
     assert "s3://captures/other" in done.err
 
 
+@pytest.mark.long
 def test_a_lake_in_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, str]]) -> None:
     captures = collection(tmp_path / "captures", NAMES[:2])
     lake = "s3://captures/command/lake"
@@ -465,7 +466,8 @@ def ended(process: int) -> bool:
     return not Path(f"/proc/{process}").exists()
 
 
-@pytest.mark.parametrize("how", some(["Ctrl-C", "the other is killed", "the first is killed"], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["Ctrl-C", "the other is killed", "the first is killed"])
 def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_path: Path) -> None:
     with two_at_work(tmp_path) as (process, other, lake):
         if how == "Ctrl-C":

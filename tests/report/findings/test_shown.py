@@ -27,6 +27,7 @@ from mqttscope.report.findings.shown import FORMATS, STREAMED, ShownFinding
 from mqttscope.report.style import Painter
 from tests.cli.running import environment
 from tests.conftest import ROOT
+from tests.each import some
 from tests.redact.leaks import Secrets
 from tests.redact.mutants import Mutant, mutant
 from tests.redact.sinks import READING, Text, rules
@@ -81,7 +82,7 @@ def told(made: Mutant) -> bytes:
 
 
 @pytest.mark.usefixtures("registered")
-@pytest.mark.parametrize(("kind", "count"), [(mutant, 80), (splice, 20)])
+@pytest.mark.parametrize(("kind", "count"), some([(mutant, 80), (splice, 20)], several=True))
 def test_a_format_cannot_leak(kind: Any, count: int) -> None:
     found, findings = [], 0
     for seed in range(count):

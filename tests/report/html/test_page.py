@@ -110,6 +110,7 @@ def test_large_rows_do_not_wait_for_others() -> None:
     assert len(sink.whole()) > 2_000_000
 
 
+@pytest.mark.long
 def test_a_browser_runs_nothing_of_it(tmp_path: Path) -> None:
     """Not in the blocks, not in the title; and would something get out of its text, the policy stops it."""
     page = written(len(HOSTILE))
