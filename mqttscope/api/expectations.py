@@ -328,7 +328,9 @@ def _check(
     if topic is not None and topic != "":
         problem = topic_filter_problem(arguments.text("topic", topic, "a Topic Name or a Topic Filter"))
         if problem is not None:
-            raise ArgumentError(f"{topic!r} is no Topic Filter, so that no topic matches it: {FILTER_PROBLEMS[problem]}")
+            raise ArgumentError(
+                f"{topic!r} is no Topic Filter, so that no topic matches it: {FILTER_PROBLEMS[problem]}"
+            )
     if not isinstance(payload, str | bytes | None):
         raise ArgumentError(f"payload is {payload!r}, which is neither bytes nor text")
     if client_identifier is not None:

@@ -110,9 +110,7 @@ class _Clients:
             credentials=user_name is not None or password is not None,
         )
         context = upstream_context(ca, cert, key, insecure=insecure) if tls else None
-        self._goal = BrokerTarget(
-            self._target, context, None, arguments.seconds("connect_timeout", connect_timeout)
-        )
+        self._goal = BrokerTarget(self._target, context, None, arguments.seconds("connect_timeout", connect_timeout))
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
         self._credentials = user_name, password.encode() if isinstance(password, str) else password
