@@ -195,7 +195,7 @@ class Traffic:
         self._require_packets()
 
     def never(self, *rules: str) -> None:
-        """No finding of these rules, of any severity and confidence, and none of them failed; and some packets have passed.
+        """No finding of these rules, of any severity and confidence; none of them failed, and some packets have passed.
 
         ``rules``: codes, prefixes or names of rules.  `UnknownRuleError` for one that does not exist, `ArgumentError`
         for one that the proxy does not run: ``extend_select`` makes it run.

@@ -103,9 +103,9 @@ class Proxy:
     (`packets`, `findings`, `write`, `assert_conformant`) are answered with all that clients had sent before, while it
     runs and afterwards.
 
-    `AddressError`, `UnknownRuleError` and `ArgumentError` for addresses, rules and other arguments that cannot be meant,
-    `TlsError` for certificates, and :class:`OSError` from `start` when it cannot listen.  `InvalidStateError` from what
-    needs a start before it, and from a second one.
+    `AddressError`, `UnknownRuleError` and `ArgumentError` for addresses, rules and other arguments that cannot be
+    meant, `TlsError` for certificates, and :class:`OSError` from `start` when it cannot listen.  `InvalidStateError`
+    from what needs a start before it, and from a second one.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class Proxy:
         return self._ask(lambda: list(self._findings))
 
     def failed(self) -> dict[str, str]:
-        """Rules that failed on some packet, with the reason, so that findings may be missing: rules of one's own may."""
+        """Rules that failed on some packet, with the reason, so that findings may be missing."""
         return self._ask(lambda: dict(self._failed))
 
     def codes_of(self, name: str) -> list[str]:
@@ -304,9 +304,9 @@ class Proxy:
         ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence, both those of the
         policy (``error``, ``certain``) unless given; ``ignore`` takes codes of rules, prefixes and names.
 
-        It raises as well when a rule failed that ``ignore`` does not take, since findings may be missing, and when there
-        is nothing to judge: when the broker was never reached, when no whole CONNECT
-        passed, when no CONNACK came back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.
+        It raises as well when a rule failed that ``ignore`` does not take, since findings may be missing, and when
+        there is nothing to judge: when the broker was never reached, when no whole CONNECT passed, when no CONNACK came
+        back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.
         """
         __tracebackhide__ = True
         policy = self._policy
