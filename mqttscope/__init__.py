@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mqttscope.api.recorded import NothingRecordedError
     from mqttscope.api.replaying import AsyncReplay, Replay, Replayed
     from mqttscope.api.serving import AsyncStandIn, Served, StandIn
-    from mqttscope.errors import ArgumentError
+    from mqttscope.errors import ArgumentError, InvalidStateError
     from mqttscope.filter.parser import FilterError
     from mqttscope.lint.catalogue import UnknownRuleError
     from mqttscope.lint.finding import Finding
@@ -62,6 +62,7 @@ __all__ = [
     "FilterError",
     "Finding",
     "Findings",
+    "InvalidStateError",
     "MissingPackageError",
     "MqttscopeError",
     "NothingRecordedError",
@@ -99,6 +100,7 @@ _HOMES = {
     "FilterError": "filter.parser",
     "Finding": "lint.finding",
     "Findings": "api.linting",
+    "InvalidStateError": "errors",
     "MissingPackageError": "api.errors",
     "NothingRecordedError": "api.recorded",
     "Packet": "api.captures",

@@ -21,6 +21,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         FloodedError            a broker sends without end to a probe that has asked for nothing
         IndivisibleError        captures cannot be shared out over processes
         IngestFailedError       a task of an ingest failed
+        InvalidStateError       a call is not possible before the start, after it or in an event loop (RuntimeError)
         LakeError               a folder of tables cannot be used (ValueError)
         LinkError               a connection to a broker was not made
         MissingPackageError     an optional package is not installed (ImportError)
@@ -89,3 +90,7 @@ class MqttscopeError(Exception):
 
 class ArgumentError(MqttscopeError, ValueError):
     """An argument cannot be meant; the text says why."""
+
+
+class InvalidStateError(MqttscopeError, RuntimeError):
+    """A call is not possible now: before the start, after it, or inside an event loop; the text says why."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path as FilePath
 from typing import Any, overload
 
+from mqttscope import arguments
 from mqttscope.api.captures import Path, Ports, Source
-from mqttscope.errors import ArgumentError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -75,10 +75,9 @@ class Findings(Sequence[Finding]):
 
         ``at_least("error", "certain")`` are those for which ``mqttscope lint`` ends with exit code 1.
         """
-        try:
-            lowest, surest = Severity(severity), Confidence(confidence)
-        except ValueError as error:
-            raise ArgumentError(str(error)) from None
+        __tracebackhide__ = True
+        lowest = arguments.choice("severity", severity, Severity)
+        surest = arguments.choice("confidence", confidence, Confidence)
         return [one for one in self._found if one.severity.rank >= lowest.rank and one.confidence.rank >= surest.rank]
 
     def to_dicts(self) -> list[dict[str, Any]]:
