@@ -126,7 +126,7 @@ def test_names_are_sorted_and_exist() -> None:
     assert sorted(mqttscope.__all__) == mqttscope.__all__
     assert set(mqttscope.__all__) <= set(dir(mqttscope))
     with pytest.raises(AttributeError, match="module 'mqttscope' has no attribute 'opne'"):
-        _ = mqttscope.opne
+        _ = mqttscope.opne  # type: ignore[attr-defined]
     assert set(mqttscope.lake.__all__) <= set(dir(mqttscope.lake))
     assert sorted(mqttscope.lake.__all__) == mqttscope.lake.__all__
 

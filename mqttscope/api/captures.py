@@ -501,20 +501,25 @@ class _Iteration(Iterator[Shown]):
     def __init__(self, made: Generator[Shown, None, None], unusable: Callable[[], ReadingError]) -> None:
         self._made = made
         self._unusable = unusable
-        self._was_cut_off = False
+        self._has_ended = self._was_cut_off = False
 
     def __next__(self) -> Shown:
         if self._was_cut_off:
             raise self._unusable()
-        return next(self._made)
+        try:
+            return next(self._made)
+        except Exception:  # StopIteration, too
+            self._has_ended = True
+            raise
 
     def close(self) -> None:
         """Close its files and end."""
+        self._has_ended = True
         self._made.close()
 
     def cut_off(self) -> None:
         """Close its files; where it has not ended, whoever asks for more gets an error."""
-        self._was_cut_off = self._was_cut_off or self._made.gi_frame is not None
+        self._was_cut_off = not self._has_ended
         self._made.close()
 
 
