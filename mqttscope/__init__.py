@@ -120,15 +120,17 @@ _HOMES = {
 """Where each name is, which is loaded when it is asked for."""
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # who checks types would take it for every name, also one that does not exist
 
-    if name in ("lake", "lint"):
-        return import_module(f"mqttscope.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mqttscope' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)
-    return found
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name in ("lake", "lint"):
+            return import_module(f"mqttscope.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'mqttscope' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -83,9 +83,26 @@ end in ``Error``: it says where a reader met bytes that break the layout, and ne
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class MqttscopeError(Exception):
     """Something cannot be done; the subclasses say what."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are made again with their texts, which is not what every constructor takes.
+        reduced: Any = super().__reduce__()
+        _, _, *attributes = reduced
+        return _remade, (type(self), self.args), *attributes
+
+
+def _remade(kind: type[MqttscopeError], arguments: tuple[Any, ...]) -> MqttscopeError:
+    """An error that comes from another process, before it has its attributes."""
+    made: MqttscopeError = kind.__new__(kind, *arguments)
+    made.args = arguments
+    return made
 
 
 class ArgumentError(MqttscopeError, ValueError):
