@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import NoReturn
 
 from mqttscope.mqtt.constants import Direction
 
@@ -19,10 +18,6 @@ class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
-
-    @classmethod
-    def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{value!r} is not one of {', '.join(cls)}")
 
     @property
     def rank(self) -> int:
@@ -36,10 +31,6 @@ class Confidence(StrEnum):
     CERTAIN = "certain"
     LIKELY = "likely"
     HEURISTIC = "heuristic"
-
-    @classmethod
-    def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{value!r} is not one of {', '.join(cls)}")
 
     @property
     def rank(self) -> int:

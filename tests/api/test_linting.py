@@ -36,9 +36,11 @@ def test_findings_are_those_of_the_command() -> None:
     certain = findings.at_least("error", "certain")
     assert 0 < len(certain) < len(findings)
     assert {(one.severity, one.confidence) for one in certain} == {("error", "certain")}
-    with pytest.raises(mqttscope.ArgumentError, match="'fatal' is not one of error, warning, info"):
+    with pytest.raises(mqttscope.ArgumentError, match="severity is 'fatal', which is none of error, warning, info"):
         findings.at_least("fatal")
-    with pytest.raises(mqttscope.ArgumentError, match="'sure' is not one of certain, likely, heuristic"):
+    with pytest.raises(
+        mqttscope.ArgumentError, match="confidence is 'sure', which is none of certain, likely, heuristic"
+    ):
         findings.at_least(confidence="sure")
 
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NoReturn
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
@@ -155,10 +154,6 @@ class Unexpected(StrEnum):
     """Nothing is said to it."""
     CLOSE = "close"
     """The connection is ended."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{value!r} is not one of {', '.join(cls)}")
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NoReturn
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -49,10 +48,6 @@ class Match(StrEnum):
     """By Client Identifier; for one that the recording does not have, in order."""
     CLIENT = "client"
     ORDER = "order"
-
-    @classmethod
-    def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{value!r} is not one of {', '.join(cls)}")
 
 
 @dataclass(slots=True)
