@@ -17,7 +17,7 @@ from mqttscope import arguments
 from mqttscope.api.captures import Captures, Path, Source
 from mqttscope.api.linting import Findings, judge
 from mqttscope.errors import ArgumentError, InvalidStateError
-from mqttscope.lint.catalogue import all_rules, expand
+from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.given_rules import names_of
 from mqttscope.mqtt.constants import Direction, PacketType
@@ -286,7 +286,10 @@ class Traffic:
 
     def _codes(self, name: str) -> list[str]:
         __tracebackhide__ = True
-        codes = expand(name) if self.proxy is None else self.proxy.codes_of(name)
+        try:
+            codes = expand(name) if self.proxy is None else self.proxy.codes_of(name)
+        except UnknownRuleError as error:
+            raise error.with_traceback(None) from None  # pytest shows the line of the test, and none of the library
         if self.proxy is not None and not set(codes) & set(self.proxy.rules):
             raise ArgumentError(f"{name} does not run, so that it finds nothing: extend_select=[{name!r}] makes it run")
         return codes
