@@ -407,7 +407,7 @@ class SparkRun(LintRun):
             file.close()
 
     def _judge(self) -> None:
-        from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
+        from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, for_captures, session, task_progress
 
         try:
             from mqttscope.capture.locations import NoCapturesError, find
@@ -426,7 +426,8 @@ class SparkRun(LintRun):
             self.begun = True
             self._tell_notices([CaptureError(one.name, one.fault or "") for one in error.faulty])
             return
-        with session(self.master, {}) as spark, task_progress() as show, followed(spark, show):
+        fitting = for_captures(sum(one.size for one in found))
+        with session(self.master, {}, fitting) as spark, task_progress() as show, followed(spark, show):
             judged = judge(spark, found, options, selection=self.selection)
             self.begun = True
             for finding in judged.findings:

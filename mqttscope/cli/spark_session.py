@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -31,10 +31,29 @@ class PipelineFailedError(MqttscopeError, click.ClickException):
         click.echo(f"mqttscope: {self.format_message()}", file=file, err=file is None)
 
 
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Settings for short work on this machine: Java translates code fast rather than well, and needs no threads of its own
+for that and for memory."""
+WITHOUT_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings for few rows: Spark interprets its plans, where compiling takes longer than running them."""
+SHORT_BYTES = 1 << 30
+"""Reading captures up to this size is short work."""
+FEW_BYTES = 16 << 20
+"""Captures up to this size have few rows."""
+
+
+def for_captures(size: int) -> dict[str, str]:
+    """Settings for reading captures of so many bytes: ``fitting`` of `session`."""
+    return (QUICK if size <= SHORT_BYTES else {}) | (WITHOUT_CODE if size <= FEW_BYTES else {})
+
+
 @contextmanager
-def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
+def session(
+    master: str | None, configuration: dict[str, str], fitting: Mapping[str, str] | None = None
+) -> Iterator[Any]:
     """A session of Spark that ends with the command; `PipelineFailedError` for what goes wrong in it, in one sentence.
 
+    ``fitting``: settings for the work at hand, where the user and spark-defaults.conf have no others.
     What Java prints goes to a file, which is kept and named where something goes wrong.
     """
     try:
@@ -62,7 +81,7 @@ def session(master: str | None, configuration: dict[str, str]) -> Iterator[Any]:
 
     try:
         # Nothing is written there, but Spark makes the folder when a table is asked for that there is not.
-        spark = spark_session(configuration=wanted, log=log, warehouse=warehouse)
+        spark = spark_session(configuration=wanted, fitting=fitting, log=log, warehouse=warehouse)
         if threading.current_thread() is threading.main_thread():
             # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
             for one in (signal.SIGINT, signal.SIGTERM):

@@ -60,6 +60,7 @@ def spark_session(
     given: SparkSession | None = None,
     *,
     configuration: Mapping[str, str] | None = None,
+    fitting: Mapping[str, str] | None = None,
     log: str | None = None,
     warehouse: str | None = None,
 ) -> SparkSession:
@@ -67,8 +68,9 @@ def spark_session(
 
     A new one is that of ``spark.master`` in ``configuration``: ``local[*]``, ``spark://HOST:PORT``, any other master
     that Spark knows, or ``sc://HOST:PORT`` for Spark Connect.  Without it ``SPARK_REMOTE`` counts, then what
-    spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``log``: where the noise of
-    Java goes; by default a temporary file, removed at the end.  ``warehouse``: the folder that Spark makes for tables
+    spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``fitting``: settings for the
+    work at hand, where neither ``configuration`` nor spark-defaults.conf has others; those of Java count where all runs
+    on this machine.  ``log``: where the noise of Java goes; by default a temporary file, removed at the end.  ``warehouse``: the folder that Spark makes for tables
     of its own; by default spark-warehouse in the working directory.  Raises `SparkUnavailableError`.
     """
     if given is not None:
@@ -84,13 +86,13 @@ def spark_session(
         if active is not None:
             return active
     if remote is not None:
-        return _connect(remote, asked)
+        return _connect(remote, asked, fitting or {})
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # What spark-submit started has its configuration.
         return SparkSession.builder.getOrCreate()
     # Executors are to run this Python, not the one that is called python3 there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return _start(asked, log, warehouse)
+    return _start(asked, fitting or {}, log, warehouse)
 
 
 def running_session() -> SparkSession | None:
@@ -194,7 +196,7 @@ def _remote(asked: Mapping[str, str]) -> str | None:
     return asked.get("spark.remote") or os.environ.get("SPARK_REMOTE")
 
 
-def _connect(url: str, asked: Mapping[str, str]) -> SparkSession:
+def _connect(url: str, asked: Mapping[str, str], fitting: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -205,7 +207,7 @@ def _connect(url: str, asked: Mapping[str, str]) -> SparkSession:
         raise SparkUnavailableError(
             f"Spark Connect needs more packages ({_first_line(error)}): pip install 'mqttscope[connect]'"
         ) from None
-    ours = {name: value for name, value in CONFIGURATION.items() if name.startswith("spark.sql.")}
+    ours = {name: value for name, value in {**CONFIGURATION, **fitting}.items() if name.startswith("spark.sql.")}
     wanted: dict[str, Any] = {**ours, **asked}
     wanted.pop("spark.master", None)
     wanted["spark.remote"] = url
@@ -241,7 +243,9 @@ def _await_server(grpc: Any, builder: Any) -> None:
         raise SparkUnavailableError(f"no server of Spark Connect answers at {builder.endpoint}")
 
 
-def _start(asked: Mapping[str, str], log: str | None, warehouse: str | None) -> SparkSession:
+def _start(
+    asked: Mapping[str, str], fitting: Mapping[str, str], log: str | None, warehouse: str | None
+) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -250,7 +254,7 @@ def _start(asked: Mapping[str, str], log: str | None, warehouse: str | None) -> 
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     java = find_java()
-    wanted, here = _wanted(asked, warehouse)
+    wanted, here = _wanted(asked, warehouse, fitting)
     _await_master(wanted["spark.master"])
     path = log or _temporary()
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
@@ -270,13 +274,16 @@ def _start(asked: Mapping[str, str], log: str | None, warehouse: str | None) -> 
     raise SparkUnavailableError(f"Spark does not start: {_plain(cause)}; {path} has all of it")
 
 
-def _wanted(asked: Mapping[str, str], warehouse: str | None = None) -> tuple[dict[str, str], bool]:
+def _wanted(
+    asked: Mapping[str, str], warehouse: str | None = None, fitting: Mapping[str, str] | None = None
+) -> tuple[dict[str, str], bool]:
     """What a new session has, and whether its executors run on this machine."""
     defaults = _defaults()
     master = asked.get("spark.master") or _submitted() or defaults.get("spark.master") or os.environ.get("MASTER")
     master = master or "local[*]"
     here = _is_here(master)
-    ours = CONFIGURATION | (LOOPBACK if here else {})
+    suiting = {name: value for name, value in (fitting or {}).items() if here or name.startswith("spark.sql.")}
+    ours = CONFIGURATION | (LOOPBACK if here else {}) | suiting
     if warehouse is not None:
         ours["spark.sql.warehouse.dir"] = warehouse
     kept = {name: value for name, value in ours.items() if name not in defaults}

@@ -97,6 +97,22 @@ def test_the_folder_for_tables_of_spark(tmp_path: Path, monkeypatch: pytest.Monk
     assert name not in module._wanted({}, "/some/where")[0]
 
 
+def test_settings_for_the_work_at_hand_are_the_last_that_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java, memory, code = "spark.driver.extraJavaOptions", "spark.driver.memory", "spark.sql.codegen.wholeStage"
+    fitting = {java: "-Xquick", memory: "1g", code: "false"}
+
+    def wanted(asked: dict[str, str]) -> dict[str, str]:
+        return module._wanted(asked, fitting=fitting)[0]
+
+    assert wanted({}).items() >= fitting.items()
+    assert wanted({java: "-Dasked"})[java] == "-Dasked"
+    elsewhere = wanted({"spark.master": "spark://10.0.0.1:7077"})
+    assert (elsewhere[memory], elsewhere[code], java in elsewhere) == (module.DRIVER_MEMORY, "false", False)
+    (tmp_path / "spark-defaults.conf").write_text(f"{java} -Dknown\n{code} true\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert not {java, code} & wanted({}).keys()
+
+
 def test_what_java_is_started_with_is_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     monkeypatch.setenv("JAVA_HOME", "/before")

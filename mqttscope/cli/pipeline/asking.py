@@ -16,7 +16,7 @@ from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.main import EXIT_USAGE, interruption, leaving, limit_ending, printable
 from mqttscope.cli.output import warn
 from mqttscope.cli.pipeline.common import LAKE_EXTRA, SparkOptions, lake_option, pairs, size
-from mqttscope.cli.spark_session import PipelineFailedError, session
+from mqttscope.cli.spark_session import QUICK, WITHOUT_CODE, PipelineFailedError, session
 from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
@@ -39,12 +39,11 @@ SMALL_BYTES = 64 << 20
 """Lakes up to this size are asked by Spark in one task, without compiling queries, which takes longer than running."""
 SMALL = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **QUICK,
+    **WITHOUT_CODE,
 }
 
 
@@ -211,21 +210,15 @@ def _questions(asked: bool) -> Iterator[None]:
 
 @contextmanager
 def _spark(given: AskOptions, manifest: Manifest, bytes_of_tables: int) -> Iterator[AskedEngine]:
-    master, configuration = given.spark.master, given.spark.configuration
-    with session(master, fitting(master, bytes_of_tables) | configuration) as spark:
+    with session(given.spark.master, given.spark.configuration, fitting(bytes_of_tables)) as spark:
         from mqttscope.spark.engine import SparkEngine
 
         yield SparkEngine(spark, given.lake, manifest)
 
 
-def fitting(master: str | None, size: int) -> dict[str, str]:
-    """Spark settings for a lake of this size in bytes.
-
-    What the machines of a cluster are like is for the user to say; how a query is run depends on the lake.
-    """
-    if size > SMALL_BYTES:
-        return {}
-    return {name: value for name, value in SMALL.items() if master is None or name.startswith("spark.sql.")}
+def fitting(size: int) -> dict[str, str]:
+    """Spark settings for a lake of this size in bytes."""
+    return SMALL if size <= SMALL_BYTES else {}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import LAKE_EXTRA, RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
-from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session, task_progress
+from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, for_captures, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
@@ -226,8 +226,9 @@ class IngestRun:
             from mqttscope.spark.session import followed
         except ImportError as error:
             raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+        fitting = for_captures(sum(one.size for one in found))
         with (
-            session(self.given.spark.master, self.given.spark.configuration) as spark,
+            session(self.given.spark.master, self.given.spark.configuration, fitting) as spark,
             task_progress(quiet=self.given.quiet) as show,
             followed(spark, show),
         ):

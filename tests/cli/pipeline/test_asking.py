@@ -114,11 +114,8 @@ def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
 
 
 def test_small_lakes_are_asked_in_one_task_everywhere() -> None:
-    assert fitting(None, SMALL_BYTES) == SMALL
-    assert fitting(None, SMALL_BYTES + 1) == fitting("spark://a:7077", SMALL_BYTES + 1) == {}
-    given = fitting("spark://a:7077", 1)
-    assert given["spark.sql.shuffle.partitions"] == "1"
-    assert not [name for name in given if "driver" in name]
+    assert fitting(SMALL_BYTES) == SMALL
+    assert fitting(SMALL_BYTES + 1) == {}
 
 
 def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
