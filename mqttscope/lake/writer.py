@@ -159,7 +159,7 @@ def write_lake(
                     # The other process was ended, and has left what it had written.
                     remove_strays(root, before)
                 raise
-            _write_sums(root, after)
+            write_sums(root, after)
             # What was rotated, replaced or removed in between is left to the next ingest.
             fresh = {digest: name for digest, name in fresh.items() if found.parts[name].was_opened}
             after.captures |= fresh
@@ -501,8 +501,8 @@ def _write(files: LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None
         files.write(name, found)
 
 
-def _write_sums(root: Place, after: Manifest) -> None:
-    """Topics, clients and sessions are made again of all that is there."""
+def write_sums(root: Place, after: Manifest) -> None:
+    """Make topics, clients and sessions again of all that there is, and put their files into ``after``."""
     made = {}
     with reading(root / "messages"):
         made["topics"] = topics(_batches(root, after, "messages", TOPIC_COLUMNS))

@@ -1,7 +1,11 @@
-"""Topics, clients and sessions of a lake, summed up by Spark: the same rows as `mqttscope.lake.aggregates` makes."""
+"""Topics, clients and sessions of a lake, summed up by Spark: the same rows as `mqttscope.lake.aggregates` makes.
+
+Of little they are made in the driver, by `mqttscope.lake.aggregates`: Spark's plans and jobs take seconds for it.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mqttscope.lake import writer
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import TABLES
@@ -23,6 +28,9 @@ MESSAGES_DDL = (
     "connection_id string, server string, topic string, direction string, payload_length bigint, qos smallint, "
     "retain boolean, retransmissions int, timestamp_ns bigint"
 )
+FEW_BYTES = {"messages": 64 << 20, "connections": 8 << 20}
+"""The driver makes the sums of tables whose files have no more bytes than this: one or two million messages, and fifty
+thousand connections, of which it holds all at once."""
 _BY_DIRECTION = "struct<client_to_server: bigint, server_to_client: bigint>"
 CONNECTIONS_DDL = (
     "connection_id string, server string, client_identifier string, timestamp_ns bigint, closed_ns bigint, "
@@ -43,12 +51,12 @@ class _Sum:
     table: str
 
 
-def write_sums(spark: SparkSession, root: Path, after: Manifest) -> dict[str, int]:
-    """Make topics, clients and sessions again of all files that ``after`` names, and put theirs into it.
-
-    Returns their rows.
-    """
+def write_sums(spark: SparkSession, root: Path, after: Manifest) -> None:
+    """Make topics, clients and sessions again of all files that ``after`` names, and put theirs into it."""
     root = root.resolve()
+    if all(_bytes_of(root, after, name) <= most for name, most in FEW_BYTES.items()):
+        writer.write_sums(root, after)
+        return
     made = {}
     messages, connections = (_read(spark, root, after, name) for name in ("messages", "connections"))
     if messages is not None:
@@ -63,13 +71,10 @@ def write_sums(spark: SparkSession, root: Path, after: Manifest) -> dict[str, in
         for name, frame in made.items()
     ]
     files: dict[str, list[str]] = {"topics": [], "clients": [], "sessions": []}
-    rows: dict[str, int] = dict.fromkeys(files, 0)
     for report in run_all(tasks):
         files |= report.files
-        rows |= report.rows
         after.checksums |= report.checksums
     after.files |= files
-    return rows
 
 
 def topics(messages: DataFrame) -> DataFrame:
@@ -158,9 +163,18 @@ def _last() -> Column:
     return f.coalesce("closed_ns", "timestamp_ns")
 
 
+def _files(manifest: Manifest, name: str) -> list[str]:
+    return [*manifest.files.get(name, ()), *manifest.open_files.get(name, ())]
+
+
+def _bytes_of(root: Path, manifest: Manifest, name: str) -> int:
+    """How large a table is."""
+    return sum(os.stat(root / one).st_size for one in _files(manifest, name))
+
+
 def _read(spark: SparkSession, root: Path, manifest: Manifest, name: str) -> DataFrame | None:
     """A table with the columns that sums need, what is still open included; ``None`` where it has no rows."""
-    names = [*manifest.files.get(name, ()), *manifest.open_files.get(name, ())]
+    names = _files(manifest, name)
     if not names:
         return None
     columns = MESSAGES_DDL if name == "messages" else CONNECTIONS_DDL

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ from mqttscope.spark.rows import BATCH_ROWS, COLUMNS, DDL, FRAGMENT, SKIPPED, SU
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import InputPartition
+
+    from mqttscope.spark.source import Reader
 
 
 ORDER = ("file", "frame")
@@ -55,16 +59,45 @@ def read_captures(
     named = [sources] if isinstance(sources, str) else list(sources)
     options = {"rows": rows, "split_bytes": str(split_bytes or 0), "ports": ",".join(map(str, ports))}
     options |= {f"fs.{name}": value for name, value in (settings or {}).items()}
-    reader = spark.read.format(FORMAT).options(**options)
     if plan is not None:
-        reader = reader.option("plan", plan)
-    elif measure or (measure is None and any("://" in one and not one.startswith("file:") for one in named)):
+        return _planned(spark, options | {"plan": plan}, columns)
+    reader = spark.read.format(FORMAT).options(**options)
+    if measure or (measure is None and any("://" in one and not one.startswith("file:") for one in named)):
         measures = spark.read.format(FORMAT).options(**(options | {"rows": "measures"})).load(named).collect()
         reader = reader.option("plan", write_plan(settled(row.asDict() for row in measures)))
     if columns is not None:
-        wanted = set(columns)
-        reader = reader.schema(", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name in wanted))
+        reader = reader.schema(_ddl(columns))
     return reader.load(named)
+
+
+def _ddl(columns: Iterable[str]) -> str:
+    wanted = set(columns)
+    return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name in wanted)
+
+
+def _planned(spark: SparkSession, options: Mapping[str, str], columns: Iterable[str] | None) -> DataFrame:
+    """The rows of a plan, with the reader of the data source but without Spark's part of it.
+
+    Spark starts several processes of Python, each of which imports everything, to ask a data source for its schema, its
+    partitions and its reader.  All of that is known here.
+    """
+    from mqttscope.spark.source import Options, Reader
+
+    ddl = DDL if columns is None else _ddl(columns)
+    reader = Reader(spark.createDataFrame([], ddl).schema, Options.of(options))
+    parts = reader.partitions()
+    # The plan is in the parts now.
+    reader.options = replace(reader.options, plan=None)
+    read = partial(_read, reader=reader, parts=parts)
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, ddl)
+
+
+def _read(
+    batches: Iterable[pa.RecordBatch], reader: Reader, parts: Sequence[InputPartition]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from reader.read(parts[number])
 
 
 def plan_captures(

@@ -68,10 +68,11 @@ def spark_session(
 
     A new one is that of ``spark.master`` in ``configuration``: ``local[*]``, ``spark://HOST:PORT``, any other master
     that Spark knows, or ``sc://HOST:PORT`` for Spark Connect.  Without it ``SPARK_REMOTE`` counts, then what
-    spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``fitting``: settings for the
-    work at hand, where neither ``configuration`` nor spark-defaults.conf has others; those of Java count where all runs
-    on this machine.  ``log``: where the noise of Java goes; by default a temporary file, removed at the end.  ``warehouse``: the folder that Spark makes for tables
-    of its own; by default spark-warehouse in the working directory.  Raises `SparkUnavailableError`.
+    spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``fitting``: settings for
+    the work at hand, where neither ``configuration`` nor spark-defaults.conf has others; those that are not of
+    ``spark.sql`` count where all runs on this machine.  ``log``: where the noise of Java goes; by default a temporary
+    file, removed at the end.  ``warehouse``: the folder that Spark makes for tables of its own; by default
+    spark-warehouse in the working directory.  Raises `SparkUnavailableError`.
     """
     if given is not None:
         return given
@@ -86,13 +87,13 @@ def spark_session(
         if active is not None:
             return active
     if remote is not None:
-        return _connect(remote, asked, fitting or {})
+        return _connect(remote, asked, fitting)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # What spark-submit started has its configuration.
         return SparkSession.builder.getOrCreate()
     # Executors are to run this Python, not the one that is called python3 there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return _start(asked, fitting or {}, log, warehouse)
+    return _start(asked, fitting, log, warehouse)
 
 
 def running_session() -> SparkSession | None:
@@ -196,7 +197,7 @@ def _remote(asked: Mapping[str, str]) -> str | None:
     return asked.get("spark.remote") or os.environ.get("SPARK_REMOTE")
 
 
-def _connect(url: str, asked: Mapping[str, str], fitting: Mapping[str, str]) -> SparkSession:
+def _connect(url: str, asked: Mapping[str, str], fitting: Mapping[str, str] | None = None) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -207,7 +208,8 @@ def _connect(url: str, asked: Mapping[str, str], fitting: Mapping[str, str]) -> 
         raise SparkUnavailableError(
             f"Spark Connect needs more packages ({_first_line(error)}): pip install 'mqttscope[connect]'"
         ) from None
-    ours = {name: value for name, value in {**CONFIGURATION, **fitting}.items() if name.startswith("spark.sql.")}
+    known = {**CONFIGURATION, **(fitting or {})}
+    ours = {name: value for name, value in known.items() if name.startswith("spark.sql.")}
     wanted: dict[str, Any] = {**ours, **asked}
     wanted.pop("spark.master", None)
     wanted["spark.remote"] = url
@@ -244,7 +246,7 @@ def _await_server(grpc: Any, builder: Any) -> None:
 
 
 def _start(
-    asked: Mapping[str, str], fitting: Mapping[str, str], log: str | None, warehouse: str | None
+    asked: Mapping[str, str], fitting: Mapping[str, str] | None, log: str | None, warehouse: str | None
 ) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError

@@ -271,7 +271,7 @@ class CrashError(Exception):
     pass
 
 
-@pytest.mark.parametrize("where", some(["write_table", "state_row", "_write_sums", "write_manifest", "sync_folder"], 3))
+@pytest.mark.parametrize("where", some(["write_table", "state_row", "write_sums", "write_manifest", "sync_folder"], 3))
 def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

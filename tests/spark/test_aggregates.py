@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,15 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from mqttscope.lake import aggregates
+from mqttscope.lake import aggregates, writer
+from mqttscope.lake.manifest import Manifest, read_manifest
 from mqttscope.lake.schemas import TABLES
+from mqttscope.lake.writer import next_generation, write_lake
 from mqttscope.spark import aggregates as queries
+from tests.cli.running import capture
+from tests.spark.collection import usual_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +73,29 @@ def test_topics_clients_and_sessions(spark: SparkSession) -> None:
     ours = spark.createDataFrame(others, queries.CONNECTIONS_DDL)
     same("clients", queries.clients(ours), aggregates.clients(others))
     same("sessions", queries.sessions(ours), aggregates.sessions(others))
+
+
+def test_spark_makes_the_sums_of_much_and_the_driver_those_of_little(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, lake = usual_options(), tmp_path / "lake"
+    write_lake([capture("v5-qos"), capture("v311-retained")], lake, options)
+    before = read_manifest(lake)
+
+    def rows(manifest: Manifest) -> dict[str, list[Any]]:
+        files = {name: manifest.files[name] for name in ("topics", "clients", "sessions")}
+        return {name: pq.read_table([lake / one for one in found]).to_pylist() for name, found in files.items()}
+
+    wanted = rows(before)
+    assert all(wanted.values())
+    for most in ({}, {"messages": 1}):
+        after = next_generation(before, options)
+        with monkeypatch.context() as patched:
+            patched.setattr(queries, "FEW_BYTES", queries.FEW_BYTES | most)
+            patched.setattr(writer if most else queries, "topics", None)
+            queries.write_sums(spark, lake, after)
+        assert rows(after) == wanted
+        assert not {*after.files["topics"]} & {*before.files["topics"]}
 
 
 @pytest.mark.long
