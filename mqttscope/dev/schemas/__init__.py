@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from mqttscope.dev.schemas.events import event_line
-from mqttscope.dev.schemas.live import mutate, mutate_line, replay_line
+from mqttscope.dev.schemas.lakes import answer, fleet_report, ingest
+from mqttscope.dev.schemas.linting import baseline, coverage, lint_settings, rules
+from mqttscope.dev.schemas.live import mutate, mutate_case, mutate_line, replay_line, script
 from mqttscope.dev.schemas.notation import Schema, shared
 from mqttscope.dev.schemas.reports import (
     comparison,
@@ -37,6 +39,15 @@ SCHEMAS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "replay-line": ("A line of replay and serve", replay_line),
     "mutate": ("The document of mutate", mutate),
     "mutate-line": ("A line of mutate", mutate_line),
+    "mutate-case": ("A case that mutate --reduce writes", mutate_case),
+    "script": ("A script of a connection", script),
+    "baseline": ("A baseline of lint", baseline),
+    "lint-settings": ("The document of lint --show-settings", lint_settings),
+    "rules": ("The document of rules", rules),
+    "coverage": ("The document of rules --coverage", coverage),
+    "ingest": ("The document of pipeline ingest", ingest),
+    "fleet-report": ("The document of pipeline report", fleet_report),
+    "answer": ("The document of pipeline sql", answer),
 }
 """Name of the file without its ending -> title, and what makes it."""
 
