@@ -26,7 +26,6 @@ from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import Ingested, next_generation, read_table, write_lake
-from mqttscope.lint.failures import Failures
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.fleet.model import Asked, FleetReport
 from mqttscope.spark import dataframes
@@ -34,7 +33,6 @@ from mqttscope.spark import ingest as module
 from mqttscope.spark.engine import SparkEngine
 from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
-from mqttscope.spark.watch import Taken, watch
 from tests.capture.test_pcapng import enhanced, interface, statistics
 from tests.conftest import ROOT
 from tests.each import some
@@ -227,8 +225,7 @@ def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSessi
 def test_rules_that_fail_on_executors_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     """Rules that come from elsewhere, which a program has sent to the executors."""
     spark.sparkContext.addPyFile(str(ROOT / "tests" / "lake" / "failing.py"))
-    failing = import_module("failing")
-    given = LakeOptions(rules=failing.FAILING)
+    given = LakeOptions(rules=import_module("failing").FAILING)
     captures = collection(tmp_path / "captures", FEW)
     done = ingest(spark, captures, tmp_path / "ours", given, partitions=2)
     wanted = write_lake(captures, tmp_path / "measure", given)
@@ -236,12 +233,6 @@ def test_rules_that_fail_on_executors_are_reported(spark: SparkSession, tmp_path
     assert done.failures_told == wanted.failures_told
     assert [one.split()[0] for one in done.failures_told] == ["TST291", "TST292", "TST491"]
     assert failed(done) == failed(wanted)
-    told: list[Taken] = []
-    watch(spark, captures, tmp_path / "watched", given, once=True, quiet_seconds=0, tell=told.append)
-    sums = Failures()
-    for one in told:
-        sums.add(one.failures)
-    assert sums.counts.keys() == {"TST291", "TST292", "TST491"}
 
 
 def failed(done: Ingested) -> list[tuple[str, str, int, str]]:

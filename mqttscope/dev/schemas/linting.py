@@ -24,7 +24,7 @@ from mqttscope.lint.catalogue import STATES, VERSIONS
 from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.lint.gate import Entry
 
-_SETTINGS = mapping(any_of(NUMBER, TEXT, each(TEXT)))
+_SETTINGS = mapping(any_of(NUMBER, BOOL, TEXT, each(TEXT)))
 _JUDGED = {"severity": word(Severity), "confidence": word(Confidence)}
 _STATEMENT = {"version": PROTOCOL, "identifier": TEXT, "section": TEXT, "summary": TEXT}
 _EXAMPLES = each(record({"title": TEXT, "lines": each(TEXT)}))

@@ -28,7 +28,7 @@ def scripts(captures: Iterable[Path], folder: Path) -> Iterator[Any]:
 
 
 def test_scripts_fit(tmp_path: Path) -> None:
-    found = list(scripts([*FEW, capture("v5-auth-connect")], tmp_path))
+    found = list(scripts([*FEW, capture("v5-enhanced-auth")], tmp_path))
 
     assert fits("script", found) > 3
     assert any("how to give them" in one for one in found)
