@@ -54,7 +54,9 @@ def test_what_is_written_of_all_captures_fits(tmp_path: Path) -> None:
     ingested(tmp_path / "lake", *CAPTURES)
     asked(tmp_path / "lake", "report", "--top", "1000")
     for table in TABLES:
-        assert asked(tmp_path / "lake", "sql", f"select * from {table}")["rows"]
+        rows = asked(tmp_path / "lake", "sql", f"select * from {table}")["rows"]
+        # All of them can be read to their ends.
+        assert bool(rows) is (table != "ingest_errors")
 
 
 def test_reports_fit(lake: Path, tmp_path: Path) -> None:
