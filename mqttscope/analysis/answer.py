@@ -20,7 +20,7 @@ _TOKEN = re.compile(_QUOTED + r"""|--(?:\\\n|[^\r\n])*|[^-'"`/]+|.""", re.S)
 
 
 class UnknownQueryError(MqttscopeError, ValueError):
-    """A statement that does more than ask, or that the engine cannot parse."""
+    """A statement that does more than ask, or that the engine cannot take or parse."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,14 @@ class Answer:
 
 
 def without_comments(sql: str) -> str:
-    """A statement without its comments, which may be nested, and without space around it; hints stay."""
+    """A statement without its comments, which may be nested, and without space around it; hints stay.
+
+    `UnknownQueryError` for text that is no Unicode: engines cannot be given it.
+    """
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        raise UnknownQueryError("the question is not UTF-8, or the locale is not (LC_ALL, PYTHONUTF8)") from None
     kept, place = [], 0
     while place < len(sql):
         if sql.startswith("/*", place) and not sql.startswith("/*+", place):

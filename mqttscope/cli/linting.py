@@ -434,20 +434,23 @@ class SparkRun(LintRun):
                 self._take(finding)
         self.watch.skipped.update(judged.skipped)
         self._tell_notices(judged.notices)
-        self._count(judged.sums)
+        self._count(judged.sums, [one.name for one in found])
 
     def _tell_notices(self, notices: Sequence[CaptureNotice]) -> None:
         """Pass the notices of the captures on, to people and to the linter."""
         for notice in self.watch.events(notices):
             self.linter.feed(notice)
 
-    def _count(self, sums: Sums) -> None:
-        """What the tasks counted, as if it had been counted here."""
+    def _count(self, sums: Sums, captures: Sequence[str]) -> None:
+        """What the tasks counted, as if it had been counted here; ``captures``: names, in the order of reading."""
+        from mqttscope.lint.failures import Failures
+
         linter, dissector = self.linter, self.dissector
         linter.quality.add(sums.quality)
         linter.withheld.update(sums.withheld)
-        linter.failures.update(sums.failures)
-        linter.internal_errors += sums.internal_errors
+        failures = Failures.together([sums.failures], captures)
+        linter.failures.update(failures.counts)
+        linter.internal_errors += failures.errors
         linter.met |= sums.met
         self.clients |= sums.clients
         self.packets, self.understood, self.spoken = sums.packets, bool(sums.well_formed), sums.spoken

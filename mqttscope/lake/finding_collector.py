@@ -8,6 +8,7 @@ each connection the place at which it was recognised, by which `lint` numbers co
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,7 +18,8 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import Collector, Scoped
 from mqttscope.lake.tracker import Tracker
-from mqttscope.lint.engine import InternalError, Linter
+from mqttscope.lint.engine import Linter
+from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Selection, client_key
 from mqttscope.lint.quality import Quality, is_whole_packet
@@ -40,8 +42,7 @@ class Sums:
 
     quality: Quality = field(default_factory=Quality)
     withheld: dict[str, int] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
-    internal_errors: list[InternalError] = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
     clients: set[str] = field(default_factory=set)
     packets: int = 0
     well_formed: int = 0
@@ -73,14 +74,13 @@ class Sums:
         self.chosen_spoken |= spoken
         self.left_out += left_out
 
-    def take_linter(self, linter: Linter, *, quality: bool) -> None:
-        """Add what a linter counted."""
+    def take_linter(self, linter: Linter, *, quality: bool, but: Collection[str] = ()) -> None:
+        """Add what a linter counted; ``but``: codes of rules whose failures another one reports."""
         if quality:
             self.quality.add(linter.quality)
         _add(self.withheld, linter.withheld)
-        _add(self.failures, linter.failures)
+        self.failures.take(linter, but=but)
         self.met |= linter.met
-        self.internal_errors += linter.internal_errors
 
     def take_dissector(self, dissector: Dissector) -> None:
         """Add what a dissector counted."""
@@ -96,9 +96,9 @@ class Sums:
     def add(self, other: Sums) -> None:
         """Add what another task counted."""
         self.quality.add(other.quality)
-        for name in ("withheld", "failures", "other_tls", "named_otherwise"):
+        for name in ("withheld", "other_tls", "named_otherwise"):
             _add(getattr(self, name), getattr(other, name))
-        self.internal_errors += other.internal_errors
+        self.failures.add(other.failures)
         self.clients |= other.clients
         self.spoken |= other.spoken
         self.met |= other.met

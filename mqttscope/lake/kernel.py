@@ -39,6 +39,7 @@ from mqttscope.lake.public import PUBLIC, forget_secrets
 from mqttscope.lake.schemas import EVENT_TABLES, FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
+from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Scope
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
@@ -103,6 +104,7 @@ def kernel(
     dropping: Collection[str] = (),
     drops: Mapping[str, Drop] | None = None,
     ends: tuple[int, ...] = (),
+    failures: Failures | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Event rows of segment rows.
 
@@ -110,7 +112,7 @@ def kernel(
     time of the last segment of all flows: those that have been idle for too long by then are over, whatever comes.
     ``dropping``: captures that are known to lack frames.  ``drops``: where others say so, by their names.  ``ends``:
     times of the last segments of all captures in their order, where these are read one after the other: a capture that
-    overlaps with the one before lets time go back.
+    overlaps with the one before lets time go back.  ``failures`` gets the rules that failed, once all rows are made.
     """
     options, drops = options or LakeOptions(), drops or {}
     collector, unfinished = Collector(options), Unfinished(Collector(options))
@@ -137,6 +139,10 @@ def kernel(
             yield event_batch(name, found)
     if states:
         yield event_batch(STATE.name, batch(STATE.name, states))
+    if failures is not None:
+        for linter in (collector.linter, unfinished.collector.linter):
+            if linter is not None:
+                failures.take(linter)
 
 
 def cross_kernel(
@@ -149,6 +155,7 @@ def cross_kernel(
     drops: Mapping[str, Drop] | None = None,
     ends: tuple[int, ...] = (),
     elsewhere: Callable[[str], KeyParts | None] | None = None,
+    failures: Failures | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """What the rules of wide scopes find, of the segment rows of all flows of a key, read together.
 
@@ -158,6 +165,8 @@ def cross_kernel(
     the rows do not have everything.  The other parameters are those of `kernel`.
     """
     found, ending, states = _Taken(FINDINGS.name, options), _Taken(OPEN + FINDINGS.name, options), list[Any]()
+    # Rules of wide scopes may have them run here as well, and `kernel` has reported these.
+    narrow = {rule.code for rule in options.narrow_rules()}
     for key, rows in groupby(read_rows(batches), key=_flow_of):
         assert key is not None
         collector = Collector(options, key=key.decode())
@@ -176,13 +185,14 @@ def cross_kernel(
             if kept is not None and collector.linter is not None:
                 made = rows_of_key(key.decode(), kept, collector.linter, whole=collector.widest is not Scope.BROKER)
             states += made if parts is None else parts.changed(made)
-            if parts is not None and not parts.is_restless:
-                continue
-            collector.note_drops({*dropping, *(drops or {})})
-            unfinished = Unfinished(collector)
-            for memory in sorted(memories, key=begun):
-                unfinished.feed(memory)
-                yield from ending.take(collector)
+            if parts is None or parts.is_restless:
+                collector.note_drops({*dropping, *(drops or {})})
+                unfinished = Unfinished(collector)
+                for memory in sorted(memories, key=begun):
+                    unfinished.feed(memory)
+                    yield from ending.take(collector)
+        if failures is not None and collector.linter is not None:
+            failures.take(collector.linter, but=narrow)
     yield from found.rest()
     yield from ending.rest()
     for start in range(0, len(states), options.batch_rows):

@@ -110,7 +110,7 @@ class Ingested:
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures could not be opened any more, by name; they can be given again."""
     internal_errors: list[InternalError] = field(default_factory=list)
-    """Rules that failed, so that findings may be missing; the first ones, of this process."""
+    """Rules that failed, so that findings may be missing; the first ones."""
     failures_told: list[str] = field(default_factory=list)
     """How often they failed, as sentences."""
 

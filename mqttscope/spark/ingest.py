@@ -28,6 +28,7 @@ from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, folder_of, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import SETTLED_NS, Ingested, check_settings, next_generation, note_errors
+from mqttscope.lint.failures import Failures
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.aggregates import write_sums
 from mqttscope.spark.dataframes import assemble, plan_captures, read_captures
@@ -65,6 +66,9 @@ def ingest(
     ``ports``: only segments from or to these ports.  ``settings``: for the file systems of URIs.  ``partitions``: into
     how many tasks the flows go, by default by the bytes of the captures.
 
+    A rule that fails on an executor stops nothing: ``internal_errors`` and ``failures_told`` of the result say which
+    did, and that findings may be missing.
+
     All or nothing: where this raises, the lake is as it was.  Raises `LakeError` where the lake cannot be written or
     has other settings, `NoCapturesError` where nothing can be opened, `SparkUnavailableError` where executors lack
     something, and what Spark raises.
@@ -92,6 +96,8 @@ def ingest(
                 if not gone:
                     done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
                     done.overlapping, done.skipped = overlapping(fresh, folded.ends), folded.skipped
+                    failures = Failures.together(folded.failures, [one.name for one in fresh])
+                    done.internal_errors, done.failures_told = failures.errors, failures.told(options.rules)
                     write_sums(spark, root, after)
                     break
                 # What was rotated, replaced or removed in between is left to the next ingest.

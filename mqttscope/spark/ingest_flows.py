@@ -30,6 +30,7 @@ from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, STATE
 from mqttscope.lake.writer import dropping_captures
+from mqttscope.lint.failures import Failures
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.spark.ingest_tasks import (
     REPORT_DDL,
@@ -76,6 +77,8 @@ class Folded:
     """Times of the last segments of the captures, by their place in the order of reading."""
     errors: list[tuple[int, CaptureError]] = field(default_factory=list)
     """What is wrong with captures, with their places in the order of reading."""
+    failures: list[Failures] = field(default_factory=list)
+    """Rules that failed, in each task where some did."""
 
 
 def fold(
@@ -155,6 +158,7 @@ def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Mani
     for one in reports:
         done.skipped.update(one.skipped)
     done.out_of_order = sorted({name for one in reports for name in one.late})
+    done.failures = [one.failures for one in reports if one.failures]
     times = [one.last_ns for one in reports if one.last_ns is not None]
     after.last_ns = max(times, default=before.last_ns)
     return done

@@ -27,6 +27,7 @@ from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import INTERNAL, OPEN, TABLES
+from mqttscope.lint.failures import Failures
 from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.rows import DROPS, ERROR, READ, SKIPPED, SUMMARY
 from mqttscope.spark.scan import NEVER
@@ -87,6 +88,8 @@ class TaskReport:
     """Captures with segments from before the last one of earlier ingests."""
     fragmented: list[int] = field(default_factory=list)
     """Captures with IP fragments, by their place in the order of reading, where that was a reason to stop."""
+    failures: Failures = field(default_factory=Failures)
+    """Rules that failed."""
 
     def dump(self) -> pa.RecordBatch:
         """The report as the row that goes to the driver."""
@@ -99,7 +102,8 @@ class TaskReport:
     @classmethod
     def load(cls, text: str) -> TaskReport:
         """The report of such a row."""
-        return cls(**orjson.loads(text))
+        values = orjson.loads(text)
+        return cls(**values | {"failures": Failures.loaded(values["failures"])})
 
 
 @contextmanager
@@ -147,6 +151,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
         made = kernel(
             clocked(look.through(rest), summaries), work.options, more=work.more, watermark_ns=watermark_ns,
             dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else ends_of(summaries),
+            failures=report.failures,
         )  # fmt: skip
         for kind, found in unpacked(look.named(made)):
             files.write(kind, found)
@@ -312,15 +317,16 @@ def ingest_keys(
     elsewhere: Callable[[str], KeyParts | None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Run the kernel over the sorted rows of all flows of some keys; ``elsewhere``: see `cross_kernel`."""
+    failures = Failures()
     with collecting_seldom(), files_of(work) as files:
         made = cross_kernel(
             clocked(smaller(batches), asides.summaries), work.options, more=work.more,
             watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,
-            ends=() if work.by_time else asides.ends, elsewhere=elsewhere,
+            ends=() if work.by_time else asides.ends, elsewhere=elsewhere, failures=failures,
         )  # fmt: skip
         for kind, found in unpacked(_named(made)):
             files.write(kind, found)
-    yield TaskReport(files.names, files.rows, files.checksums).dump()
+    yield TaskReport(files.names, files.rows, files.checksums, failures=failures).dump()
 
 
 def _named(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

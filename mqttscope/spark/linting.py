@@ -320,6 +320,8 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
 def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) -> Iterator[pa.RecordBatch]:
     """Run the rules that look beyond one connection over the sorted rows of all flows of some keys."""
     sums = Sums()
+    # Rules of wide scopes may have them run here as well, and `lint_flows` has reported these.
+    narrow = {rule.code for rule in work.options.narrow_rules()}
     with collecting_seldom():
         for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
             judge = Judge(work.options, asides.ends, key=key.decode())
@@ -332,7 +334,7 @@ def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) 
             if judge.found:
                 yield _batch(FOUND, judge.found)
             assert judge.linter is not None
-            sums.take_linter(judge.linter, quality=False)
+            sums.take_linter(judge.linter, quality=False, but=narrow)
     yield _batch(SUMS, [(dump(sums),)])
 
 

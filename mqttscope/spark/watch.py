@@ -34,6 +34,7 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.summary import table_rows
 from mqttscope.lake.writer import check_settings, next_generation
+from mqttscope.lint.failures import Failures
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError
 from mqttscope.spark.aggregates import write_sums
@@ -81,6 +82,8 @@ class Taken:
     """What is wrong with captures."""
     live: bool = True
     """A capture of the batch may still grow: only then does it say how far behind now the lake is."""
+    failures: Failures = field(default_factory=Failures)
+    """Rules that failed, so that findings may be missing."""
 
 
 def watch(
@@ -287,7 +290,7 @@ class Watcher:
         return Taken(
             number, added, folded.open_flows, after.last_ns, sum(one["count"] or 0 for one in folded.read),
             folded.out_of_order, [error for _, error in folded.errors],
-            any(one["message"] not in (COMPLETE, KNOWN) for one in folded.read),
+            any(one["message"] not in (COMPLETE, KNOWN) for one in folded.read), Failures.together(folded.failures),
         )  # fmt: skip
 
     def _fold(

@@ -19,6 +19,7 @@ import pytest
 
 from mqttscope.cli.mutating_found import ProgressLine, rough
 from tests.cli.running import capture, environment, inspected, invoke
+from tests.dev.schemas import fits
 from tests.forked import Forked
 from tests.proxy.rig import Broker, free_port, mosquitto, until
 
@@ -105,6 +106,7 @@ def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     assert (folder / f"{name}.sh").read_text().startswith("#!/bin/sh\n{ printf '")
     assert "reduced from" in (folder / f"{name}.txt").read_text()
     assert document["reduced"]["unfinished"] == ""
+    assert fits("mutate-case", [document]) == 1
     seen = inspected("--port", f"{port}", folder / f"{name}.pcapng").lines
     assert {line["server"] for line in seen} == {f"127.0.0.1:{port}"}
 

@@ -16,6 +16,7 @@ from mqttscope.lint.catalogue import all_rules, use_rules
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import invoke
 from tests.conftest import ROOT
+from tests.dev.schemas import fits, unnoticed
 
 TEMPLATE = next(
     text
@@ -303,6 +304,9 @@ def test_an_ingest_says_which_rules_failed() -> None:
     assert "internal error in ACME201: a.pcap" in done.err
     assert "ZeroDivisionError: of the rule" in done.err
     assert "ACME201 failed 5 times: the findings are not complete" in done.err
-    errors = json.loads(done.out)["internal_errors"]
+    document = json.loads(done.out)
+    assert fits("ingest", [document]) == 1
+    assert not any(one.startswith("internal_errors") for one in unnoticed("ingest", document))
+    errors = document["internal_errors"]
     assert len(errors) == 5
     assert {one["rule"] for one in errors} == {"ACME201"}

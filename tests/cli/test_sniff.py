@@ -31,6 +31,7 @@ from mqttscope.dissect import Options
 from mqttscope.net.frame import Frame
 from tests.cli.running import Done, capture, command, environment, inspected, invoke, without
 from tests.conftest import ROOT
+from tests.dev.schemas import fits
 from tests.live import QOS_3, Talk, lines_of, need_capture, replace_dumpcap, sniff
 from tests.proxy.rig import until
 
@@ -234,6 +235,9 @@ def test_findings_come_behind_their_packets(form: str, fake) -> None:  # type: i
     where = next(number for number, line in enumerate(lines) if "PUB103" in line)
     assert "thermostat/+/state" in lines[where - 1]
     assert "linted: " in done.err
+    if form == "jsonl":
+        assert fits("event-line", (line for line in done.lines if "event" in line))
+        assert fits("finding-line", (line for line in done.lines if "event" not in line))
 
 
 def test_findings_are_those_of_lint(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

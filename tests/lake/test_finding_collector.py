@@ -12,14 +12,16 @@ from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.quality import Quality
+from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment
 from tests.cli.running import capture
+from tests.lake.failing import FAILING
 from tests.lake.reading import segment_rows
 
 
-def judged(name: str, rules: tuple[str, ...]) -> Judge:
+def judged(name: str, rules: tuple[str, ...], more: tuple[Rule, ...] = ()) -> Judge:
     """A capture of one flow, judged as a task would."""
-    options = LakeOptions(rules=tuple(usual_rule(rule) for rule in select(rules, (), ()).values()))
+    options = LakeOptions(rules=(*(usual_rule(rule) for rule in select(rules, (), ()).values()), *more))
     judge = Judge(options)
     found = [one for one in segments(open_capture([capture(name)])) if isinstance(one, Segment)]
     rows = (Row._make(one) for one in segment_rows(found))
@@ -42,6 +44,18 @@ def test_findings_are_those_of_the_linter_but_for_how_packets_are_counted() -> N
     assert [row[0] for row in judge.seen] == [judge.found[0][0]]
     assert {row[3] for row in judge.packets} >= {one.packet for one in here}
     assert judge.sums.quality == linter.quality
+
+
+def test_rules_that_fail_are_counted() -> None:
+    one, other = (judged(name, ("CON",), FAILING).sums for name in ("failing-device", "joined-v5"))
+    both = Sums()
+    for sums in (one, other):
+        both.add(load(dump(sums)))
+
+    assert both.failures.counts["TST292"] == both.connections > 1
+    assert both.failures.counts["TST291"] > 1
+    assert both.failures.errors == [*one.failures.errors, *other.failures.errors]
+    assert "TST491" not in both.failures.counts
 
 
 def test_sums_of_tasks_add_up() -> None:

@@ -19,8 +19,11 @@ from mqttscope.lake.memory import FlowMemory
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES, event_schema
 from mqttscope.lake.state import dump, load
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Scope
+from mqttscope.lint.rule import Findings
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Publish
 from mqttscope.mqtt.properties import Properties
@@ -31,6 +34,7 @@ from mqttscope.redact.findings import Hiding, conceal
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.each import sampled
+from tests.lake.failing import FAILING
 from tests.lake.reading import (
     CAPTURES,
     Fold,
@@ -46,7 +50,7 @@ from tests.lake.reading import (
     segment_rows,
     usual,
 )
-from tests.lake.telling import BOTH
+from tests.lake.telling import BOTH, OfBroker
 
 
 def cut(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
@@ -346,6 +350,56 @@ def test_a_key_to_which_nothing_happens_is_remembered() -> None:
 def test_state_of_a_key_that_cannot_be_read_is_said(state: bytes) -> None:
     with pytest.raises(LakeError, match="what rules remember cannot be read: the lake is damaged"):
         by_kernel([remembered_row(b"key", state, KEY_STATE)], across(), cross_kernel)
+
+
+def failed_with_kernels(given: LakeOptions, found: list[Segment], *, more: bool = False) -> tuple[Failures, Failures]:
+    """The rules that failed in the first stage, and in the second."""
+    rows, narrow, wide = segment_rows(found), Failures(), Failures()
+    last = found[-1].timestamp_ns if more else None
+    keys = by_kernel(rows, given, more=more, watermark_ns=last, failures=narrow).get("flow_keys", [])
+    again = [(row[0], one["key"].encode(), *row[2:]) for row in rows for one in keys if one["flow"] == row[1]]
+    by_kernel(again, given, cross_kernel, more=more, watermark_ns=last, failures=wide)
+    return narrow, wide
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_rules_that_fail_come_out_as_in_one_engine(more: bool) -> None:
+    found = read_segments(next(path for path in CAPTURES if path.parent.name == "v5-qos"))
+    if more:
+        # Its connections are open, and end as far as anybody knows.
+        found = found[: len(found) // 2]
+    given, wanted = LakeOptions(rules=FAILING), Failures()
+    linter = Linter(FAILING)
+    for event in dissect_segments(found, given.reading()):
+        linter.feed(event)
+    wanted.take(linter)
+
+    narrow, wide = failed_with_kernels(given, found, more=more)
+
+    assert narrow.counts.keys() == {"TST291", "TST292"}
+    assert wide.counts.keys() == {"TST491"}
+    assert narrow.counts | wide.counts == wanted.counts
+    assert Failures.together([narrow, wide]) == Failures.together([wanted])
+
+
+def test_a_rule_that_runs_for_a_wide_one_as_well_fails_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(*_: object) -> Findings:
+        raise ValueError("odd")
+
+    class Reads(OfBroker):
+        code = "TST492"
+        reads_findings = True
+
+    rule = all_rules()["PUB101"]
+    for name, value in {"check": check, "looks_at": Publish, "sender": None, "when": None, "signs": ()}.items():
+        monkeypatch.setattr(rule, name, value)
+    found = read_segments(next(path for path in CAPTURES if path.parent.name == "v5-qos"))
+
+    narrow, wide = failed_with_kernels(LakeOptions(rules=(rule(), Reads())), found)
+    assert narrow.counts["PUB101"] > 1
+    assert not wide
+    _, alone = failed_with_kernels(LakeOptions(rules=(Reads(),)), found)
+    assert alone.counts == narrow.counts
 
 
 def test_batches_of_findings_are_bounded() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,10 @@ from mqttscope.analysis.questions import Lake
 from mqttscope.capture.locations import Location, NoCapturesError
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
+from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import next_generation, read_table, write_lake
+from mqttscope.lake.writer import Ingested, next_generation, read_table, write_lake
+from mqttscope.mqtt.view import utf8
 from mqttscope.report.fleet.model import Asked, FleetReport
 from mqttscope.spark import dataframes
 from mqttscope.spark import ingest as module
@@ -31,6 +34,7 @@ from mqttscope.spark.engine import SparkEngine
 from mqttscope.spark.errors import SPARK_ERRORS, cause
 from mqttscope.spark.ingest import good_partitions, ingest, overlapping
 from tests.capture.test_pcapng import enhanced, interface, statistics
+from tests.conftest import ROOT
 from tests.each import some
 from tests.lake.fleet import content, segments, written
 from tests.lake.reading import CAPTURES
@@ -216,6 +220,25 @@ def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSessi
     assert tables(tmp_path / "ours") == tables(tmp_path / "measure")
     events = {row["event"] for row in read_table(tmp_path / "ours", "ingest_errors").to_pylist()}
     assert events == {"capture_drops"}
+
+
+def test_rules_that_fail_on_executors_are_reported(spark: SparkSession, tmp_path: Path) -> None:
+    """Rules that come from elsewhere, which a program has sent to the executors."""
+    spark.sparkContext.addPyFile(str(ROOT / "tests" / "lake" / "failing.py"))
+    given = LakeOptions(rules=import_module("failing").FAILING)
+    captures = collection(tmp_path / "captures", FEW)
+    done = ingest(spark, captures, tmp_path / "ours", given, partitions=2)
+    wanted = write_lake(captures, tmp_path / "measure", given)
+
+    assert done.failures_told == wanted.failures_told
+    assert [one.split()[0] for one in done.failures_told] == ["TST291", "TST292", "TST491"]
+    assert failed(done) == failed(wanted)
+
+
+def failed(done: Ingested) -> list[tuple[str, str, int, str]]:
+    """Which rules failed where, and why; without the place in their file, which lies elsewhere on executors."""
+    found = [(one.rule, one.capture, one.frame, utf8(one.error).split(" (")[0]) for one in done.internal_errors]
+    return sorted(found)
 
 
 @pytest.mark.long

@@ -20,6 +20,8 @@ from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS, TABLES
+from mqttscope.lint.engine import InternalError
+from mqttscope.lint.failures import Failures
 from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.ingest_tasks import (
     ROWS_AT_A_TIME,
@@ -191,6 +193,7 @@ def row(kind: str, **values: Any) -> dict[str, Any]:
 def test_a_report_comes_back_as_it_was_sent() -> None:
     report = TaskReport({"packets": ["packets/a"]}, {"packets": 5}, {"packets/a": 7}, [{"kind": ERROR}], {"not_ip": 2})
     report.last_ns, report.late, report.fragmented = -5, ["a\udcff.pcap"], [3]
+    report.failures = Failures([InternalError("TST291", "a.pcap", 7, "ValueError: odd", "")], {"TST291": 12})
     (sent,) = replace(report, late=["b.pcap"]).dump().to_pylist()
 
     assert TaskReport.load(sent["report"]) == replace(report, late=["b.pcap"])

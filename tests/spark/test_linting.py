@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from mqttscope.capture import open_capture
 from mqttscope.capture.locations import find
+from mqttscope.dissect import dissect
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
+from mqttscope.lint.engine import Linter
 from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.spark.linting import judge
 from tests.cli.made import client, closes, on, opened, server, site, write_capture
 from tests.cli.running import capture, invoke
+from tests.conftest import ROOT
 from tests.each import some
 from tests.spark.collection import collection
 from tests.spark.troubled import troubled
@@ -94,6 +99,24 @@ def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession)
     assert len(found) == len(here.lines) > 3
     assert found == [(one["rule"], one["frame"], one.get("packet")) for one in here.lines]
     assert judged.sums.connections == judged.sums.quality.connections > 0
+
+
+@pytest.mark.long
+def test_rules_that_fail_on_executors_are_reported(spark: SparkSession) -> None:
+    spark.sparkContext.addPyFile(str(ROOT / "tests" / "lake" / "failing.py"))
+    rules = import_module("failing").FAILING
+    path = str(capture("planted-violations"))
+    judged = judge(spark, find([path]), LakeOptions(rules=rules))
+    linter = Linter(rules)
+    for event in dissect(open_capture([path])):
+        linter.feed(event)
+
+    assert list(judged.findings) == []
+    assert judged.sums.failures.counts == linter.failures
+    assert len(linter.failures) == len(rules)
+    assert {(one.rule, one.frame) for one in judged.sums.failures.errors} == {
+        (one.rule, one.frame) for one in linter.internal_errors
+    }
 
 
 @pytest.mark.long

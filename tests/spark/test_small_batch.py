@@ -19,6 +19,7 @@ from mqttscope.lake.manifest import Manifest, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.writer import next_generation, read_table, write_lake
+from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Scope
 from mqttscope.net.segment import Segment
 from mqttscope.spark.ingest_flows import Folded, carried_of, run_stages
@@ -27,6 +28,7 @@ from mqttscope.spark.rows import SUMMARY
 from mqttscope.spark.small_batch import InDriver
 from tests.bench.quiet import Crowd
 from tests.each import some
+from tests.lake.failing import FAILING
 from tests.lake.reading import CAPTURES, options, ordered, read_segments, segment_rows
 from tests.spark.ingest_rows import INPUT, aside
 
@@ -101,6 +103,18 @@ def test_any_batches_make_the_lake_of_one_ingest(capture: Path, tmp_path: Path) 
     assert wanted["findings"]
     assert tables(tmp_path / "0") == wanted
     assert tables(tmp_path / "1") == wanted
+
+
+def test_rules_that_fail_come_out_of_the_batch(tmp_path: Path) -> None:
+    (capture,) = (one for one in SPLIT if one.parent.name == "v5-qos")
+    given, root = LakeOptions(rules=FAILING), tmp_path / "lake"
+    root.mkdir()
+    done, _ = take(root, read_segments(capture), given)
+    wanted = write_lake([capture], tmp_path / "one", given)
+
+    found = Failures.together(done.failures)
+    assert found.told(given.rules) == wanted.failures_told
+    assert len(wanted.failures_told) == len(FAILING)
 
 
 @pytest.mark.parametrize("given", [options(), options(rules=NARROW)], ids=["all rules", "without those of servers"])

@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from mqttscope.spark.ingest import ingest
 from mqttscope.spark.session import running_session
 from mqttscope.spark.watch import Taken, Watcher, watch
 from tests.bench.quiet import Crowd
+from tests.conftest import ROOT
 from tests.lake.reading import options
 from tests.spark.collection import usual_options
 from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other, parts, rotated
@@ -112,6 +114,22 @@ def test_drops_count_from_their_place_on_in_every_batch(spark: SparkSession, tmp
     assert tables(lake) == tables(tmp_path / "one")
     assert {row["event"] for row in read_table(lake, "ingest_errors").to_pylist()} == {"capture_drops"}
     assert "heuristic" in set(read_table(lake, "findings").to_pydict()["confidence"])
+
+
+@pytest.mark.long
+def test_rules_that_fail_are_reported_with_their_batch(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sparkContext.addPyFile(str(ROOT / "tests" / "lake" / "failing.py"))
+    given, folder = LakeOptions(rules=import_module("failing").FAILING), tmp_path / "in"
+    folder.mkdir()
+    source = ROOT / "captures" / "v5-qos" / "capture.pcapng"
+    put(folder / "a.pcapng", source.read_bytes(), quiet=True)
+    (taken,) = once(spark, folder, tmp_path / "lake", options=given)
+    wanted = write_lake([source], tmp_path / "one", given)
+
+    assert taken.failures.told(given.rules) == wanted.failures_told != []
+    assert {one.capture for one in taken.failures.errors} == {str(folder / "a.pcapng")}
+    # What was taken is not linted again.
+    assert once(spark, folder, tmp_path / "lake", options=given) == []
 
 
 def test_a_batch_that_comes_again_changes_nothing(

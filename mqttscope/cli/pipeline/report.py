@@ -116,11 +116,18 @@ def command(given: ReportOptions) -> int:
 
 def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
     from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
+    from mqttscope.mqtt.view import utf8
     from mqttscope.report.fleet.model import Asked
 
     for name, values in (("client", given.client), ("server", given.server), ("rule", given.rules)):
         if "" in values:
             raise click.UsageError(f"--{name}: an empty pattern fits nothing")
+    named = {"client": given.client, "server": given.server, "topic": given.topic, "group-by": given.group_by}
+    for name, values in named.items():
+        for one in values:
+            if utf8(one) != one:
+                # Texts of lakes are Unicode, and so is the report that repeats the conditions.
+                raise click.UsageError(f"--{name}: {utf8(one)} is not UTF-8, or the locale is not (LC_ALL, PYTHONUTF8)")
     times: dict[str, int | None] = {"since": None, "until": None}
     for name, told in (("since", given.since), ("until", given.until)):
         if told is not None:

@@ -77,9 +77,12 @@ def command(given: SqlOptions) -> int:
 
 
 def _only_asks(query: str) -> None:
-    from mqttscope.analysis.answer import without_comments
+    from mqttscope.analysis.answer import UnknownQueryError, without_comments
 
-    word = re.match(r"[\s(;]*(\w*)", without_comments(query))
+    try:
+        word = re.match(r"[\s(;]*(\w*)", without_comments(query))
+    except UnknownQueryError as error:
+        raise BadQuestionError(str(error)) from None
     if word is None or word[1].lower() not in QUESTIONS:
         raise BadQuestionError(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
 

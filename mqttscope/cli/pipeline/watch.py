@@ -20,6 +20,7 @@ from mqttscope.cli.output import describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
 from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session
+from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ Examples:
 The lake gets new frames every few seconds, also from a capture that is still being written, and from rotating sets.
 Watching may be stopped and started again at any time: every frame is taken in once. A capture that has not changed
 for the --quiet-time is complete; from then on 'pipeline ingest' knows it too. Exit code 3 when a capture
-could not be read further.
+could not be read further, or a rule failed.
 """,
 )
 def command(given: WatchOptions) -> int:
@@ -78,10 +79,15 @@ class WatchRun:
     """The command line, and what becomes of it."""
 
     def __init__(self, given: WatchOptions) -> None:
+        from mqttscope.lint.failures import Failures
+
         self.given = given
         self.options = given.rows.lake(EXTRA)
         refuse_on_spark(self.options.rules)
         self.errors = 0
+        self.failures = Failures()
+        self.failed: set[str] = set()
+        """Codes of rules whose failure was reported."""
 
     def execute(self) -> int:
         """Watch until the end; returns the exit code."""
@@ -112,7 +118,13 @@ class WatchRun:
                 )  # fmt: skip
         except LakeError as error:
             raise PipelineFailedError(printable(str(error))) from None
-        return EXIT_UNREADABLE if self.errors else EXIT_CLEAN
+        return self.end()
+
+    def end(self) -> int:
+        """Report how often rules failed; returns the exit code."""
+        for told in self.failures.told(self.options.rules):
+            warn(told)
+        return EXIT_UNREADABLE if self.errors or self.failures else EXIT_CLEAN
 
     def _check(self) -> None:
         if self.given.spark.master is not None and self.given.spark.master.startswith("sc://"):
@@ -138,6 +150,12 @@ class WatchRun:
         warn_errors([describe(error) for error in taken.errors])
         for name in taken.late:
             warn(f"{name}: has segments from before the end of what the lake already holds")
+        for one in taken.failures.errors:
+            # Once for each rule: who watches for days would read the same again and again.
+            if one.rule not in self.failed:
+                self.failed.add(one.rule)
+                warn(f"internal error in {one.rule}: {utf8(one.capture)}, frame {one.frame}: {one.error}")
+        self.failures.add(taken.failures)
 
 
 def line(taken: Taken, now_s: float) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import PurePosixPath
 
 from mqttscope.dev.schemas.events import event_line
-from mqttscope.dev.schemas.live import mutate, mutate_line, replay_line
+from mqttscope.dev.schemas.linting import baseline, coverage, lint_settings, rules
+from mqttscope.dev.schemas.live import mutate, mutate_case, mutate_line, replay_line, script
 from mqttscope.dev.schemas.notation import Schema, shared
 from mqttscope.dev.schemas.reports import (
     comparison,
@@ -25,6 +27,18 @@ from mqttscope.dev.schemas.reports import (
 
 FOLDER = PurePosixPath("mqttscope/schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _of_lake(name: str) -> Callable[[], Schema]:
+    """What makes a schema of `lakes`, which is loaded no sooner: it needs the packages that lakes need."""
+
+    def made() -> Schema:
+        schema: Schema = getattr(import_module("mqttscope.dev.schemas.lakes"), name)()
+        return schema
+
+    return made
+
+
 SCHEMAS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "event-line": ("A line of inspect, sniff and decode", event_line),
     "finding-line": ("A line of lint", finding_line),
@@ -37,6 +51,15 @@ SCHEMAS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "replay-line": ("A line of replay and serve", replay_line),
     "mutate": ("The document of mutate", mutate),
     "mutate-line": ("A line of mutate", mutate_line),
+    "mutate-case": ("A case that mutate --reduce writes", mutate_case),
+    "script": ("A script of a connection", script),
+    "baseline": ("A baseline of lint", baseline),
+    "lint-settings": ("The document of lint --show-settings", lint_settings),
+    "rules": ("The document of rules", rules),
+    "coverage": ("The document of rules --coverage", coverage),
+    "ingest": ("The document of pipeline ingest", _of_lake("ingest")),
+    "fleet-report": ("The document of pipeline report", _of_lake("fleet_report")),
+    "answer": ("The document of pipeline sql", _of_lake("answer")),
 }
 """Name of the file without its ending -> title, and what makes it."""
 

@@ -28,6 +28,7 @@ from mqttscope.dev.schemas.reports import FINDING, PACKET
 from mqttscope.mutate.flow import Action
 from mqttscope.mutate.mutation import Demand, MutationKind, Verdict
 from mqttscope.replay.live import NoteKind
+from mqttscope.replay.script_file import ENDS, KIND
 from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
 
 
@@ -93,6 +94,8 @@ def replay_line() -> Schema:
     return {"anyOf": lines, "$defs": definitions()}
 
 
+_SPACED = {"type": "string", "pattern": "^[0-9a-f]{2}( [0-9a-f]{2})*$"}
+"""Bytes as people read them."""
 _REACTION = {"demand": word(Demand), "reason_codes": each(COUNT)}
 _STEP = record(
     {"action": word(Action), "entry": maybe(COUNT), "mutated": BOOL},
@@ -108,7 +111,7 @@ _CASE = record(
     },
     {"changes": each(_CHANGE), "steps": each(_STEP), "redacted": BOOL},
 )  # fmt: skip
-_REDUCED = record(
+_REDUCED: tuple[dict[str, Schema], dict[str, Schema]] = (
     {
         "tries": COUNT, "sends": each(HEX), "shell": any_of(TEXT, each(TEXT)), "breaks": each(TEXT),
         "fault": maybe(TEXT),
@@ -121,7 +124,7 @@ _RESULT = (
         "number": maybe(COUNT), "verdict": maybe(word(Ruled)), "why": TEXT, "statements": each(TEXT), "seconds": NUMBER,
         "case": _CASE,
     },
-    {"left_behind": each(TEXT), "reduced": _REDUCED, "broker": NAME},
+    {"left_behind": each(TEXT), "reduced": record(*_REDUCED), "broker": NAME},
 )  # fmt: skip
 _RUN = {
     "broker": NAME, "capture": NAME, "capture_hash": HEX, "seed": WHOLE, "cases": COUNT, "deviations": COUNT,
@@ -144,6 +147,28 @@ _MUTATION = record({
         "demanded_by": each(TEXT), "cited_instead": each(TEXT),
     })),
 })  # fmt: skip
+
+
+_SENT = record({"after": NUMBER, "from": SIDE, "says": TEXT, "bytes": _SPACED})
+_ENDED = record({"after": NUMBER, "from": SIDE, "ends": word(*ENDS)})
+
+
+def script() -> Schema:
+    """A script of a connection: what ``inspect --output FILE.json`` writes and ``replay`` plays."""
+    return record(
+        {
+            "schema": VERSION_1, "script": {"const": KIND}, "about": TEXT, "version": PROTOCOL, "client": TEXT,
+            "server": TEXT, "opened_ns": COUNT, "hidden": each(record({"step": COUNT, "fields": each(TEXT)})),
+            "steps": {**each(any_of(_SENT, _ENDED)), "minItems": 1},
+        },
+        {"how to give them": TEXT},
+    )  # fmt: skip
+
+
+def mutate_case() -> Schema:
+    """The file of a case that ``mutate --reduce`` writes: a line of the run, with the smaller case."""
+    reduced = record({**_REDUCED[0], "case": _CASE}, _REDUCED[1])
+    return _line("case", _RESULT[0], {**_RESULT[1], "reduced": reduced})
 
 
 def mutate_line() -> Schema:

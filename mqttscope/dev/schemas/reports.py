@@ -48,6 +48,10 @@ FINDING = record(
         "related": each(record({"message": TEXT, "packet": COUNT, "frame": COUNT, "timestamp_ns": WHOLE})),
     },
 )  # fmt: skip
+FAILURE = record({"rule": TEXT, "capture": NAME, "frame": COUNT, "error": TEXT})
+"""A rule that failed."""
+CAPTURE_ERROR = record({"capture": NAME, "message": TEXT, "offset": maybe(WHOLE), "frames": COUNT})
+"""What is wrong with a capture."""
 _BY_SEVERITY = record({str(one): COUNT for one in Severity})
 SUMMARY = record({
     "findings": _BY_SEVERITY, "counting": maybe(_BY_SEVERITY), "hidden": COUNT, "packets": COUNT,
@@ -59,7 +63,7 @@ SUMMARY = record({
         "cut_bytes", "unparsed_bytes", "dropped_frames", "capture_errors",
     ), COUNT)),
     "fixed": each(mapping(NAME)),
-    "internal_errors": each(record({"rule": TEXT, "capture": NAME, "frame": COUNT, "error": TEXT})),
+    "internal_errors": each(FAILURE),
 })  # fmt: skip
 COUNTED_RULE = {
     "rule": TEXT, "slug": TEXT, "severity": word(Severity),
@@ -153,7 +157,7 @@ _TOPIC = record({
 })  # fmt: skip
 
 
-_TAPS = record({
+TAPS = record({
     "frames": COUNT, "copies": COUNT, "clocks": each(record({"capture": NAME, "ahead_ns": WHOLE})),
     "taps": each(record({
         "capture": NAME, "interface": COUNT, "vlans": each(COUNT),
@@ -174,7 +178,7 @@ def statistics() -> Schema:
     })  # fmt: skip
     rows = {
         "captures": each(record({"capture": NAME, **_CAPTURE})), "connections": each(_CONNECTION),
-        "clients": each(_CLIENT), "topics": each(_TOPIC), "taps": _TAPS,
+        "clients": each(_CLIENT), "topics": each(_TOPIC), "taps": TAPS,
     }  # fmt: skip
     return record({"schema": VERSION_1, "totals": totals}, rows)
 

@@ -457,7 +457,7 @@ def _counted(count: int, word: str, rest: str) -> str:
 
 
 SCHEMA = 1
-_TIMES = frozenset(("first_ns", "last_ns", "since_ns", "until_ns", "from_ns"))
+TIMES = frozenset(("first_ns", "last_ns", "since_ns", "until_ns", "from_ns"))
 """Times since 1970, which have the same as text beside them."""
 
 
@@ -478,7 +478,7 @@ def _object(value: Any, clock: Clock) -> dict[str, Any]:
                 {"from": clock.iso(start), "from_ns": start, "connects": count} for start, count in held
             ]
         else:
-            if one.name in _TIMES:
+            if one.name in TIMES:
                 shown[one.name.removesuffix("_ns")] = None if held is None else clock.iso(held)
             shown[one.name] = _plain(held, clock)
     return shown

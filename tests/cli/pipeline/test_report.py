@@ -10,6 +10,7 @@ import pytest
 from mqttscope.cli.pipeline.report import read_time
 from mqttscope.lake.writer import read_table
 from tests.cli.running import invoke
+from tests.dev.schemas import fits
 
 CLIENTS = ("office", "desk")
 
@@ -23,6 +24,8 @@ CLIENTS = ("office", "desk")
         (["--rule", "NIX"], "--rule: no rule has the slug 'NIX' or a code that begins with it"),
         (["--conf", "driver=1"], "a setting of Spark is called such as spark.driver.memory"),
         (["--client", ""], "--client: an empty pattern fits nothing"),
+        (["--client", "a\udcff"], "--client: a\\xff is not UTF-8, or the locale is not"),
+        (["--group-by", "\ud800"], "is not UTF-8"),
         (["--top", "0"], "0 is not in the range"),
     ],
 )
@@ -51,6 +54,7 @@ def test_a_part_of_the_fleet(lake: Path, tmp_path: Path) -> None:
 
     assert (done.code, done.out, done.err) == (0, b"", "")
     made = json.loads(target.read_bytes())
+    assert fits("fleet-report", [made]) == 1
     assert made["schema"] == 1
     assert made["asked"]["rule"] == ["OPS", "ACK"]
     of_both = [row for row in read_table(lake, "connections").to_pylist() if row["client_identifier"] in CLIENTS]

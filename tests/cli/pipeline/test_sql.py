@@ -13,6 +13,7 @@ import pytest
 
 from mqttscope.lake.writer import read_table
 from tests.cli.running import Done, command, environment, invoke
+from tests.dev.schemas import fits
 
 
 def ask(lake: Path, query: str, *words: str) -> Done:
@@ -56,6 +57,7 @@ def test_answers(lake: Path) -> None:
         ("select 1 as a, 2 as a", "2 columns of the answer are called 'a': give them names with AS"),
         ("select 'a'::int", "Could not convert string 'a' to INT32"),
         ("select error('\x1b[31m' || chr(10) || 'b')", "\\x1b[31m"),
+        ("select 1 as \udcff", "the question is not UTF-8"),
         ("with a as (select 1) insert into topics select * from a", "only queries are answered"),
         ("select * from '/etc/x.csv'", "a question reads the tables of the lake alone"),
     ],
@@ -130,6 +132,7 @@ def test_spark_answers_in_its_own_sql(lake: Path, capfd: pytest.CaptureFixture[s
         ask(lake, "describe messages", "--format", "csv", "--engine", engine) for engine in ("spark", "local")
     )
 
+    assert fits("answer", [json.loads(counted.out)]) == 1
     assert json.loads(counted.out)["rows"] == [{"n": float(read_table(lake, "packets").num_rows)}]
     assert [line.split(",")[0] for line in described.text.splitlines()] == [
         line.split(",")[0] for line in here.text.splitlines()

@@ -19,6 +19,8 @@ from mqttscope.cli.pipeline.watch import WatchOptions, WatchRun, _signals, line
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import write_lake
+from mqttscope.lint.engine import InternalError
+from mqttscope.lint.failures import Failures
 from mqttscope.net.frame import CaptureError
 from mqttscope.spark.watch import Taken
 from tests.conftest import ROOT
@@ -112,6 +114,25 @@ def test_errors_of_captures_are_told_one_by_one(capsys: pytest.CaptureFixture[st
     assert told[0] == "mqttscope: b\\xff-0.pcap: is cut at offset 90 (2 frames before it were read)"
     assert told[10:] == ["mqttscope: 2 more errors are in the table ingest_errors"]
     assert run.errors == 12
+
+
+def test_rules_that_fail_are_told_once_for_each_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    run = WatchRun(WatchOptions(sources=("captures",), lake="lake", quiet=True))
+    for number in range(3):
+        errors = [
+            InternalError(rule, "a.pcap", number, "ValueError: odd", "") for rule in ("PUB101", "PUB101", "QOS201")
+        ]
+        run._tell(Taken(number, failures=Failures(errors[: number + 1], {"PUB101": 2})))
+
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "mqttscope: internal error in PUB101: a.pcap, frame 0: ValueError: odd",
+        "mqttscope: internal error in QOS201: a.pcap, frame 2: ValueError: odd",
+    ]
+    assert run.end() == 3
+    assert capsys.readouterr().err == (
+        "mqttscope: rules failed 6 times: this is a bug in mqttscope, and the findings are not complete\n"
+    )
 
 
 def test_what_is_said_before_the_first_batch() -> None:

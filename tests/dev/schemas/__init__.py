@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from typing import Any
 
@@ -49,3 +49,39 @@ def fits(name: str, values: Iterable[Any]) -> int:
         judge = EVENTS[value["event"]] if name == "event-line" else STRICT[name]
         judge.validate(value)
     return len(listed)
+
+
+def unnoticed(name: str, document: Any) -> set[str]:
+    """The keys of a document that may have another name, and the shipped schema still takes it: ``errors[].offset``.
+
+    Each is tried in the first entry of each list.  What is left has to be keys that are data, or may be missing.
+    """
+    judge = Draft202012Validator(shipped(name))
+    short = _short(document)
+    judge.validate(short)
+    found = set()
+    for path, holder, key in list(_keys(short, "")):
+        value = holder.pop(key)
+        holder[f"{key} "] = value
+        if judge.is_valid(short):
+            found.add(path)
+        del holder[f"{key} "]
+        holder[key] = value
+    return found
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _short(one) for key, one in value.items()}
+    return [_short(one) for one in value[:1]] if isinstance(value, list) else value
+
+
+def _keys(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any], str]]:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            inner = f"{path}.{key}" if path else key
+            yield inner, value, key
+            yield from _keys(one, inner)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _keys(one, f"{path}[]")

@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
-from tests.cli.running import capture, invoke
+from tests.cli.running import CAPTURES, capture, invoke
 from tests.cli.test_serve import serving
-from tests.dev.schemas import fits
+from tests.dev.schemas import fits, unnoticed
+from tests.dev.schemas.test_reports import FEW
 from tests.proxy.rig import mosquitto
 
 SOON = ("--pace", "asap")
+
+
+def scripts(captures: Iterable[Path], folder: Path) -> Iterator[Any]:
+    """The script of the first connection of each capture that has one from its CONNECT on."""
+    for number, path in enumerate(captures):
+        target = folder / f"{number}.json"
+        if invoke("inspect", path, "--connection", "0", "--output", target).code == 0:
+            yield json.loads(target.read_text("utf-8"))
+
+
+def test_scripts_fit(tmp_path: Path) -> None:
+    found = list(scripts([*FEW, capture("v5-enhanced-auth")], tmp_path))
+
+    assert fits("script", found) > 3
+    assert any("how to give them" in one for one in found)
+    fitting = unnoticed("script", max(found, key=lambda one: len(one["hidden"])))
+    assert fitting == {"how to give them"}
+    for change in ({"after": "2"}, {"bytes": "1"}, {"bytes": "1g"}, {"from": "broker"}, {"ends": "fin"}):
+        with pytest.raises(jsonschema.ValidationError):
+            fits("script", [{**found[0], "steps": [{**found[0]["steps"][0], **change}]}])
+
+
+@pytest.mark.long
+def test_scripts_of_all_captures_fit(tmp_path: Path) -> None:
+    assert fits("script", scripts((path for path in CAPTURES if path not in FEW), tmp_path)) > 20
 
 
 def test_listed_and_written_mutations_fit(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import CAPTURES, capture, invoke
-from tests.dev.schemas import fits
+from tests.dev.schemas import fits, unnoticed
 
 FEW = CAPTURES[::24]
 
@@ -33,6 +33,15 @@ def test_reports_about_captures_fit() -> None:
 @pytest.mark.long
 def test_reports_about_all_captures_fit() -> None:
     of_captures(path for path in CAPTURES if path not in FEW)
+
+
+def test_a_key_with_another_name_is_noticed() -> None:
+    found, told = (
+        json.loads(invoke(*words, "--format", "json").out)
+        for words in (("lint", capture("planted-violations")), ("explain", capture("failing-device")))
+    )
+    assert unnoticed("findings", found) == {"findings[].topic"}
+    assert unnoticed("explanations", told) == set()
 
 
 def test_counted_rules_fit() -> None:
