@@ -49,6 +49,8 @@ def order(rows: Iterable[R] | EndedRows, sort: str, top: int | None) -> Iterator
     keys: list[Any]
     if sort == "name":
         keys = [_name(row) for row in known]
+    elif sort == "packets" and isinstance(known, EndedRows):
+        keys = list(known.packets)
     else:
         measure = _MEASURES[sort]
         keys = [(measure(row), _packets(row)) for row in known]

@@ -530,12 +530,15 @@ class EndedRows:
     """The rows of connections that have ended, in some hundred bytes each: whoever asks for one gets a copy."""
 
     def __init__(self) -> None:
+        self.packets = array("q")
+        """How many packets each of them has: tables are sorted by that, as long as nothing else is asked for."""
         self._numbers = array("q")
         self._rows: list[bytes] = []
         self._traffic: list[bytes] = []
 
     def append(self, row: ConnectionRow) -> bytes:
         """Take a row, without the connection and the client that it refers to; returns its traffic, packed."""
+        self.packets.append(row.traffic.packets)
         self._numbers.append(row.number)
         self._rows.append(pickle.dumps(_kept(row), pickle.HIGHEST_PROTOCOL))
         packed = pack(row.traffic)
@@ -547,6 +550,7 @@ class EndedRows:
         numbers = self._numbers
         order = sorted(range(len(numbers)), key=numbers.__getitem__)
         self._numbers = array("q", [numbers[place] for place in order])
+        self.packets = array("q", [self.packets[place] for place in order])
         self._rows = [self._rows[place] for place in order]
         self._traffic = [self._traffic[place] for place in order]
 

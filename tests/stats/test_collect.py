@@ -654,7 +654,7 @@ def test_every_order(mixed: Statistics) -> None:
     assert first("refused") == "stranger"
     assert first("reconnects") == "polite"
     names = [row.client_identifier for row in order(mixed.clients.values(), "name", None)]
-    assert names == sorted(names)  # type: ignore[type-var]
+    assert names == sorted(names)
     for sort in SORTS:
         for rows in (mixed.connections, list(mixed.clients.values())):
             assert len(list(order(rows, sort, None))) == len(rows)

@@ -135,4 +135,5 @@ def test_rows_that_were_packed_are_the_same_in_the_order_of_their_numbers() -> N
     ended.sort()
     rows.sort(key=lambda row: row.number)
 
+    assert list(ended.packets) == [row.traffic.packets for row in rows]
     assert list(ended) == rows == [ended[place] for place in range(len(ended))]
