@@ -123,13 +123,14 @@ class FlowRegister:
         return found
 
     def _register(self, flow: Flow) -> None:
+        back = reverse_key(flow.key)
         self.flows[flow.key] = flow
-        self._index[reverse_key(flow.key)] = (flow, flow.responder, flow.initiator, False)
+        self._index[back] = (flow, flow.responder, flow.initiator, False)
         self._index[flow.key] = (flow, flow.initiator, flow.responder, True)
         for key in flow.views:
             same = plain_key(key) == plain_key(flow.key)
-            self._index[key] = self._index[flow.key if same else reverse_key(flow.key)]
-        for key in (flow.key, reverse_key(flow.key)):
+            self._index[key] = self._index[flow.key if same else back]
+        for key in (flow.key, back):
             self._plain[plain_key(key)] = key
 
     def _forget(self, flow: Flow) -> None:
