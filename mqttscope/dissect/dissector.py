@@ -345,6 +345,8 @@ class Dissector:
         self.discarded_segments += 1
         self.discarded_bytes += event.length
         if event.reason in _MISSING:
+            if isinstance(spoken, Over):
+                spoken.part_sides()
             connection.side(direction).gapped = True
         place = (event.frame, event.timestamp_ns, event.capture)
         yield DiscardedEvent(connection, direction, *place, event.length, event.reason)

@@ -210,7 +210,15 @@ class Over:
     roles_known: bool
     roles_evidence: str
 
+    def part_sides(self) -> None:
+        """Give each side of the connection a state of its own, where nothing is remembered of both."""
+        connection = self.connection
+        if connection.client_side is connection.server_side:
+            connection.client_side, connection.server_side = Side(), Side()
 
+
+_NO_SIDE: Final = Side()
+"""For both sides of all connections of which nothing is remembered; `Over.part_sides` before it is changed."""
 _new: Final = Connection.__new__
 _FIELDS: Final = tuple(one.name for one in fields(Connection))
 
@@ -349,8 +357,9 @@ class FlowState:
             setattr(slim, name, getattr(found, name))
         slim.history = slim.alarm = None
         slim.details = {}
-        slim.client_side = _limits_of(up) if found.closed_how == "reset" else Side()
-        slim.server_side = _limits_of(down) if found.closed_how == "reset" else Side()
+        slim.client_side = slim.server_side = _NO_SIDE
+        if found.closed_how == "reset":
+            slim.client_side, slim.server_side = _limits_of(up), _limits_of(down)
         return Over(slim, self.client_is_initiator, self.roles_known, self.roles_evidence)
 
     def restart_stream(self, from_client: bool) -> list[StreamItem]:

@@ -311,6 +311,7 @@ class Transports:
         """
         dialogue.client_is_initiator = before.client_is_initiator
         dialogue.roles_known, dialogue.roles_evidence = before.roles_known, before.roles_evidence
+        before.part_sides()
         known = before.connection
         if known.transport != "tcp":
             return

@@ -123,8 +123,11 @@ LEFT_OUT = {
 
 _ROOT = "mqttscope."
 _NAME = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*\.[A-Za-z_][A-Za-z0-9_]*")
-PLAIN = {"mqtt.properties.Properties": ("items",)}
-"""Classes with slots that are no dataclasses."""
+PLAIN = {
+    "mqtt.properties.Properties": ("items",),
+    "session.history.Ended": ("exchange", "checksum", "by", "reason_code", "answer", "answers"),
+}
+"""Classes that are written by other attributes than the fields of dataclasses, all of which are needed."""
 
 _extra: dict[str, type] = {}
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from mqttscope.net.flow import Entry, Flow, FlowAlarm, FlowClosed, FlowEvent, FlowReport
 from mqttscope.net.flow_identity import VIEW_NS
-from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream
+from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream, Pieces
 from mqttscope.net.segment import plain_key, reverse_key
 
 _SECOND: Final = 1_000_000_000
@@ -41,6 +41,9 @@ ONE_SIDED_BUFFERED_BYTES: Final = 256 * 1024
 HELD_WAIT_NS: Final = _SECOND // 5
 _SPARE_DUES: Final = 1_024
 """Notes of time-outs that count no more are cleared away when there are so many more than others."""
+
+_NO_PIECES: Final = Pieces()
+"""For all directions that have ended with nothing waiting: no segment reaches a buffer of theirs any more."""
 
 _Place = tuple[int, int, str]
 
@@ -120,13 +123,14 @@ class FlowRegister:
         return found
 
     def _register(self, flow: Flow) -> None:
+        back = reverse_key(flow.key)
         self.flows[flow.key] = flow
-        self._index[reverse_key(flow.key)] = (flow, flow.responder, flow.initiator, False)
+        self._index[back] = (flow, flow.responder, flow.initiator, False)
         self._index[flow.key] = (flow, flow.initiator, flow.responder, True)
         for key in flow.views:
             same = plain_key(key) == plain_key(flow.key)
-            self._index[key] = self._index[flow.key if same else reverse_key(flow.key)]
-        for key in (flow.key, reverse_key(flow.key)):
+            self._index[key] = self._index[flow.key if same else back]
+        for key in (flow.key, back):
             self._plain[plain_key(key)] = key
 
     def _forget(self, flow: Flow) -> None:
@@ -191,8 +195,11 @@ class FlowRegister:
         flow.check_ns = flow.closed_ns + LINGER_NS + 1
         flow.clear = False
         for half in (flow.initiator, flow.responder):
-            half.keep_beginning()
+            if half.offset > REMEMBERED_BYTES:  # else the history reaches back to it
+                half.keep_beginning()
             half.history = latest(half.history, REMEMBERED_BYTES)
+            if not half.buffer:
+                half.buffer = _NO_PIECES
         self._queued.pop(flow.key, None)
         self._forget_later(flow)
         if flow.kept:

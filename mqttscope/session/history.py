@@ -33,7 +33,7 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS
-from mqttscope.session.inflight import Exchange
+from mqttscope.session.inflight import Exchange, ExchangePhase
 from mqttscope.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -72,17 +72,68 @@ class Sent:
 
 @dataclass(slots=True)
 class Ended:
-    """An exchange that was answered in full."""
+    """An exchange of a PUBLISH that was answered in full.
 
-    exchange: Exchange
+    Of a thousand connections there are many thousands: so what an `Exchange` and its last answer hold stands here, and
+    both are made again when somebody asks for them.  Written down are those two (`lake.state`).
+    """
+
+    packet_identifier: int
+    packet: int
+    """Number of the PUBLISH; frame and time are likewise its own."""
+    frame: int
+    timestamp_ns: int
+    qos: int
+    topic: str | None
+    phase: ExchangePhase
+    released_by: int
+    """Number of the PUBREL; -1 without one."""
+    retransmissions: int
     checksum: int
     """CRC-32 of the payload of its PUBLISH."""
     by: int
     """Packet type of the answer that ended it."""
     reason_code: int
-    answer: Sent
+    answer_packet: int
+    answer_frame: int
+    answer_ns: int
+    answer_position: int
     answers: int = 1
     """How many packets of that type answered it."""
+
+    @property
+    def exchange(self) -> Exchange:
+        """The exchange as it was when it ended."""
+        return Exchange(
+            self.packet_identifier,
+            self.packet,
+            self.frame,
+            self.timestamp_ns,
+            "publish",
+            self.qos,
+            self.topic,
+            self.phase,
+            None if self.released_by < 0 else self.released_by,
+            0,
+            self.retransmissions,
+        )
+
+    @exchange.setter
+    def exchange(self, one: Exchange) -> None:
+        self.packet_identifier, self.packet, self.frame = one.packet_identifier, one.packet, one.frame
+        self.timestamp_ns, self.qos, self.topic, self.phase = one.timestamp_ns, one.qos, one.topic, one.phase
+        self.released_by = -1 if one.released_by is None else one.released_by
+        self.retransmissions = one.retransmissions
+
+    @property
+    def answer(self) -> Sent:
+        """The answer that ended it."""
+        return Sent(self.answer_packet, self.answer_frame, self.answer_ns, self.answer_position, self.reason_code)
+
+    @answer.setter
+    def answer(self, sent: Sent) -> None:
+        self.answer_packet, self.answer_frame = sent.packet, sent.frame
+        self.answer_ns, self.answer_position = sent.timestamp_ns, sent.position
 
 
 @dataclass(slots=True)
@@ -600,7 +651,25 @@ class History:
             ended = other.ended
             if identifier in ended:
                 del ended[identifier]  # so that the new one is the last one of all
-            ended[identifier] = Ended(running, other.checksums.pop(identifier, 0), kind, sent.reason_code, sent, 1)
+            released_by = running.released_by
+            ended[identifier] = Ended(
+                identifier,
+                running.packet,
+                running.frame,
+                running.timestamp_ns,
+                running.qos,
+                running.topic,
+                running.phase,
+                -1 if released_by is None else released_by,
+                running.retransmissions,
+                other.checksums.pop(identifier, 0),
+                kind,
+                sent.reason_code,
+                number,
+                sent.frame,
+                sent.timestamp_ns,
+                sent.position,
+            )
             other.positions.pop(identifier, None)
             if len(ended) > MAX_ENDED:
                 del ended[next(iter(ended))]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from mqttscope.events import Event
@@ -24,7 +24,7 @@ from mqttscope.report.when import duration
 from mqttscope.stats import as_text
 from mqttscope.stats.as_json import TABLES
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import ConnectionRow, Histogram, Traffic
+from mqttscope.stats.rows import ConnectionRow, EndedRows, Histogram, Traffic
 
 TOP = 100
 """Rows of a table unless another number is asked for."""
@@ -99,24 +99,24 @@ def _topics(statistics: Statistics) -> str:
     return topic_tree(rows, statistics.totals.duration_ns)
 
 
-def _connections(rows: list[ConnectionRow]) -> list[str]:
+def _connections(rows: EndedRows) -> list[str]:
     """A lane for each client, from the beginning to the end of each of its connections."""
-    if not rows:
+    if not len(rows):
         return []
-    names = {row.number: starred_name(row.client_identifier or row.client.rpartition(":")[0]) for row in rows}
-    count = Counter(names.values())
+    names = [starred_name(row.client_identifier or row.client.rpartition(":")[0]) for row in rows]
+    count = Counter(names)
     shown = {name for name, _ in count.most_common(MAX_LANES)}
-    lanes: dict[str, list[ConnectionRow]] = {}
-    for row in rows:
-        if names[row.number] in shown:
-            lanes.setdefault(names[row.number], []).append(row)
-    kept = [row for one in lanes.values() for row in one[-MAX_STRETCHES:]]
+    lanes: dict[str, deque[int]] = {}
+    for place, name in enumerate(names):
+        if name in shown:
+            lanes.setdefault(name, deque(maxlen=MAX_STRETCHES)).append(place)
     clock = Clock()
-    made = [Lane(name, [_stretch(row, clock) for row in one[-MAX_STRETCHES:]]) for name, one in lanes.items()]
-    first, last = (clock.iso(at) for at in (min(row.opened_ns for row in kept), max(row.ended_ns for row in kept)))
-    kinds = [kind for kind in ENDINGS if any(row.ending == kind for row in kept)]
+    made = [Lane(name, [_stretch(rows[place], clock) for place in one]) for name, one in lanes.items()]
+    kept = [one for lane in made for one in lane.stretches]
+    first, last = (clock.iso(at) for at in (min(one.from_ns for one in kept), max(one.until_ns or 0 for one in kept)))
+    kinds = [kind for kind in ENDINGS if any(one.kind == kind for one in kept)]
     left = len(count) - len(lanes)
-    cut = any(len(one) > MAX_STRETCHES for one in lanes.values())
+    cut = any(count[name] > MAX_STRETCHES for name in lanes)
     more = [f"And {plural(left, 'client')} more."] if left else []
     more += [f"Of each client the last {MAX_STRETCHES} connections."] if cut else []
     plot = lane_rows(made, _short(first), _short(last))

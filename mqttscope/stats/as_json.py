@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
@@ -15,6 +15,7 @@ from mqttscope.stats.rows import (
     CaptureRow,
     ClientRow,
     ConnectionRow,
+    EndedRows,
     Outcomes,
     TopicRow,
     Traffic,
@@ -38,16 +39,24 @@ R = TypeVar("R", ConnectionRow, ClientRow, TopicRow)
 _clock = Clock()
 
 
-def order(rows: Iterable[R], sort: str, top: int | None) -> list[R]:
+def order(rows: Iterable[R] | EndedRows, sort: str, top: int | None) -> Iterator[Any]:
     """The first ``top`` rows by a measure, highest first, then by packets; equal ones in order of appearance.
 
     Names are sorted upwards.  What rows do not have leaves them sorted by packets: topics have no latency and no ends,
     connections no reconnects.
     """
+    known = rows if isinstance(rows, EndedRows) else list(rows)
+    keys: list[Any]
     if sort == "name":
-        return sorted(rows, key=_name)[:top]
-    measure = _MEASURES[sort]
-    return sorted(rows, key=lambda row: (measure(row), _packets(row)), reverse=True)[:top]
+        keys = [_name(row) for row in known]
+    elif sort == "packets" and isinstance(known, EndedRows):
+        keys = list(known.packets)
+    else:
+        measure = _MEASURES[sort]
+        keys = [(measure(row), _packets(row)) for row in known]
+    # Rows that are packed are read one at a time, so that no more of them are there than are shown.
+    for place in sorted(range(len(keys)), key=keys.__getitem__, reverse=sort != "name")[:top]:
+        yield known[place]
 
 
 def rate(count: int, duration_ns: int) -> float | None:
@@ -60,26 +69,33 @@ def span(row: ClientRow) -> int:
     return (row.last_ns or 0) - (row.first_ns or 0)
 
 
+def _counted(row: Any) -> Traffic:
+    """What is measured of a row that may not be shown."""
+    return row.added_up() if isinstance(row, ClientRow) else row.traffic
+
+
 def _packets(row: Any) -> int:
-    return sum(row.messages) if isinstance(row, TopicRow) else row.traffic.packets
+    if isinstance(row, TopicRow):
+        return sum(row.messages)
+    return row.packets if isinstance(row, ClientRow) else row.traffic.packets
 
 
 def _bytes(row: Any) -> int:
-    return sum(row.bytes) if isinstance(row, TopicRow) else row.traffic.bytes
+    return sum(row.bytes) if isinstance(row, TopicRow) else _counted(row).bytes
 
 
 def _rate_of(row: Any) -> float | None:
     if isinstance(row, TopicRow):
         return float(_packets(row))  # all topics are measured over the same time
     duration = span(row) if isinstance(row, ClientRow) else row.ended_ns - row.opened_ns
-    return rate(row.traffic.packets, duration)
+    return rate(_packets(row), duration)
 
 
 _MEASURES: dict[str, Callable[[Any], Any]] = {
     "packets": _packets,
     "bytes": _bytes,
     "rate": lambda row: _rate_of(row) or 0.0,
-    "latency": lambda row: 0 if isinstance(row, TopicRow) else row.traffic.slowest,
+    "latency": lambda row: 0 if isinstance(row, TopicRow) else _counted(row).slowest,
     "trouble": lambda row: () if isinstance(row, TopicRow) else row.trouble,
     "reconnects": lambda row: row.reconnects if isinstance(row, ClientRow) else 0,
     "refused": lambda row: _ended(row, "refused"),
@@ -122,7 +138,7 @@ def document(
     shown: Shown = {"schema": SCHEMA}
     asked = set(tables)
 
-    def first(table: str, rows: Iterable[Any]) -> list[Any]:
+    def first(table: str, rows: Iterable[Any] | EndedRows) -> Iterator[Any]:
         return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
 
     if "capture" in asked:
@@ -393,7 +409,7 @@ def client(row: ClientRow) -> Shown:
         **_times(row.first_ns, row.last_ns, ("first", "last")),
         "topics_published": names(row.named[0], row.topics_published),
         "topics_received": names(row.named[1], row.topics_received),
-        **_traffic(row.traffic, span(row)),
+        **_traffic(row.added_up(), span(row)),
     }
 
 

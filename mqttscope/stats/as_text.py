@@ -48,7 +48,7 @@ def write_tables(
     asked = set(tables)
 
     def first(table: str, rows: Iterable[Any]) -> list[Any]:
-        return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
+        return list(order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top))
 
     totals = statistics.totals
     if statistics.taps is not None:

@@ -30,7 +30,16 @@ from mqttscope.report.html.along import Along
 from mqttscope.session.connection import CONNECTING, REFUSED, Connection
 from mqttscope.session.inflight import SENT, Side
 from mqttscope.stats import rows as at
-from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, Outcomes, TopicRow, Traffic, Window
+from mqttscope.stats.rows import (
+    CaptureRow,
+    ClientRow,
+    ConnectionRow,
+    EndedRows,
+    Outcomes,
+    TopicRow,
+    Traffic,
+    Window,
+)
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
@@ -95,7 +104,7 @@ class Statistics:
             "releases": max_releases,
         }
         self.captures: dict[str, CaptureRow] = {}
-        self.connections: list[ConnectionRow] = []
+        self.connections = EndedRows()
         """Connections that have ended."""
         self.clients: dict[object, ClientRow] = {}
         self.topics: dict[str | None, TopicRow] = {}
@@ -409,7 +418,6 @@ class Statistics:
             sums[place] = sums[place] + counts[place]
         client = row.client_row
         assert client is not None
-        client.traffic.merge(row.traffic)
         client.connections += 1
         client.accepted += row.outcome == "accepted"
         client.refused += row.outcome == "refused"
@@ -424,10 +432,9 @@ class Statistics:
         client.first_ns = row.opened_ns if client.first_ns is None else min(client.first_ns, row.opened_ns)
         client.last_ns = row.ended_ns if client.last_ns is None else max(client.last_ns, row.ended_ns)
         if len(self.connections) < self.limits["connections"]:
-            row.live = None
-            row.releases = {}
-            self.connections.append(row)
+            client.count(row.traffic, self.connections.append(row))
         else:
+            client.count(row.traffic, None)
             self.other_traffic.merge(row.traffic)
             self.other_outcomes.merge(outcomes)
 
@@ -441,9 +448,10 @@ class Statistics:
         if self._finished:
             return
         self._finished = True
-        for row in list(self._live.values()):
+        for number in list(self._live):
+            row = self._live[number]
             self._end(row, row.last_ns)
-        self.connections.sort(key=lambda row: row.number)
+        self.connections.sort()
         add_up(self, self._window)
 
 
@@ -610,7 +618,9 @@ def add_up(statistics: Statistics, window: Window) -> None:
 def _durations(statistics: Statistics, rows: list[CaptureRow]) -> None:
     """Captures last from the first to the last frame; where no frames were counted, as long as their connections."""
     unframed = {row.capture: row for row in rows if not row.frames}
-    for connection in statistics.connections:
+    # Those beyond the limit have frames unless all captures have none.
+    some = statistics.other_captures or not all(row.frames for row in statistics.captures.values())
+    for connection in statistics.connections if some else ():
         row = unframed.get(connection.capture)
         if row is not None:
             first_ns, last_ns = connection.opened_ns, connection.ended_ns

@@ -8,14 +8,21 @@ holds values above ``FACTOR ** (i - 1)`` up to ``FACTOR ** i`` nanoseconds and s
 in proportion, from both ends.  Whatever the distribution, a percentile is at most ``(FACTOR - 1) / (FACTOR + 1)`` off,
 which is less than 1 %, besides the rounding to whole nanoseconds, and there are no more than `MAX_BUCKETS` buckets.
 (The scheme is DDSketch's, Masson, Rim and Lee, 2019.)
+
+A row takes some kilobytes while it counts.  What a connection counted that has ended is packed into some hundred bytes
+(`EndedRows`) and read again for the report, row by row.
 """
 
 from __future__ import annotations
 
+import pickle
+from array import array
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from math import ceil, log
-from typing import Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 from mqttscope.session.connection import Connection
 
@@ -27,6 +34,8 @@ MAX_BUCKETS: Final = ceil(log(MAX_VALUE_NS) / _LOG_FACTOR) + 2
 """One of them for the value 0."""
 
 _ZERO: Final = -1
+_KEYS: Final[list[Any]] = list(range(_ZERO, MAX_BUCKETS))
+"""The buckets as objects: the histograms of thousands of connections have the same ones."""
 _Key = TypeVar("_Key")
 
 
@@ -56,7 +65,8 @@ class Histogram:
             value = MAX_VALUE_NS
         elif value < 0:
             value = 0
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        key = _KEYS[bucket - _ZERO]
+        self.buckets[key] = self.buckets.get(key, 0) + 1
         if value > self.maximum:
             self.maximum = value
         if value < self.minimum or not self.count:
@@ -234,6 +244,34 @@ class Traffic:
         return max((histogram.percentile(90) for histogram in self.latencies.values()), default=-1)
 
 
+def pack(traffic: Traffic) -> bytes:
+    """What a row counted, in few bytes that `unpack` reads."""
+    window = traffic.window
+    return pickle.dumps(
+        (
+            {place: count for place, count in enumerate(traffic.counts) if count},
+            (window.second, window.packets, window.bytes, window.peak_packets, window.peak_bytes),
+            {
+                key: (one.count, one.minimum, one.maximum, one.total, one.buckets)
+                for key, one in traffic.latencies.items()
+            },
+            traffic.unanswered,
+        ),
+        pickle.HIGHEST_PROTOCOL,
+    )
+
+
+def unpack(packed: bytes) -> Traffic:
+    """What `pack` has packed."""
+    found, window, latencies, unanswered = pickle.loads(packed)
+    traffic = Traffic(window=Window(*window), unanswered=unanswered)
+    counts = traffic.counts
+    for place, count in found.items():
+        counts[place] = count
+    traffic.latencies = {key: Histogram(*values) for key, values in latencies.items()}
+    return traffic
+
+
 @dataclass(slots=True)
 class Outcomes:
     """How connections began and ended."""
@@ -332,7 +370,16 @@ class ClientRow:
 
     number: int
     client_identifier: str | None
-    traffic: Traffic = field(default_factory=Traffic)
+    parts: list[bytes] = field(default_factory=list)
+    """What its connections counted that have a row, each packed (`pack`)."""
+    beyond: Traffic | None = None
+    """The same of those that have none."""
+    merged: Traffic | None = field(default=None, compare=False, repr=False)
+    """All of that, once it was asked for."""
+    packets: int = 0
+    """Packets of both directions."""
+    malformed: int = 0
+    """Malformed packets among what its connections sent and received."""
     addresses: dict[str, None] = field(default_factory=dict)
     """At most `MAX_ADDRESSES`, in order of appearance."""
     more_addresses: bool = False
@@ -360,6 +407,34 @@ class ClientRow:
     named: tuple[list[TopicRow], list[TopicRow]] = field(default_factory=lambda: ([], []))
     """The topics with the most messages, published and received."""
 
+    def count(self, traffic: Traffic, packed: bytes | None) -> None:
+        """Add what a connection counted; ``packed``: the same, where that is kept for its row."""
+        self.packets += traffic.packets
+        self.malformed += sum(traffic.counts[MALFORMED:MALFORMED_BYTES])
+        self.merged = None
+        if packed is not None:
+            self.parts.append(packed)
+            return
+        if self.beyond is None:
+            self.beyond = Traffic()
+        self.beyond.merge(traffic)
+
+    def added_up(self) -> Traffic:
+        """What its connections counted, added up and not kept."""
+        found = Traffic()
+        for packed in self.parts:
+            found.merge(unpack(packed))
+        if self.beyond is not None:
+            found.merge(self.beyond)
+        return found
+
+    @property
+    def traffic(self) -> Traffic:
+        """The same, kept from now on: for those that are shown."""
+        if self.merged is None:
+            self.merged = self.added_up()
+        return self.merged
+
     @property
     def reconnects(self) -> int:
         """Connections after the first."""
@@ -374,7 +449,7 @@ class ClientRow:
         share = self.keep_alive_share or 0.0
         return (
             self.broken + self.refused + self.unanswered,
-            sum(self.traffic.counts[MALFORMED:MALFORMED_BYTES]),
+            self.malformed,
             share if share > 1.0 else 0.0,
         )
 
@@ -444,3 +519,48 @@ class ConnectionRow:
         share = self.keep_alive_share or 0.0
         bad = self.ending == "broken" or self.outcome in ("refused", "unanswered")
         return int(bad), sum(self.traffic.counts[MALFORMED:MALFORMED_BYTES]), share if share > 1.0 else 0.0
+
+
+_KEPT: Final = tuple(one.name for one in fields(ConnectionRow))[6:]
+"""What is kept of the row of a connection beside its number and its traffic: all that is said below ``traffic``."""
+_kept: Final = attrgetter(*_KEPT)
+
+
+class EndedRows:
+    """The rows of connections that have ended, in some hundred bytes each: whoever asks for one gets a copy."""
+
+    def __init__(self) -> None:
+        self.packets = array("q")
+        """How many packets each of them has: tables are sorted by that, as long as nothing else is asked for."""
+        self._numbers = array("q")
+        self._rows: list[bytes] = []
+        self._traffic: list[bytes] = []
+
+    def append(self, row: ConnectionRow) -> bytes:
+        """Take a row, without the connection and the client that it refers to; returns its traffic, packed."""
+        self.packets.append(row.traffic.packets)
+        self._numbers.append(row.number)
+        self._rows.append(pickle.dumps(_kept(row), pickle.HIGHEST_PROTOCOL))
+        packed = pack(row.traffic)
+        self._traffic.append(packed)
+        return packed
+
+    def sort(self) -> None:
+        """Put them in the order of their numbers."""
+        numbers = self._numbers
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        self._numbers = array("q", [numbers[place] for place in order])
+        self.packets = array("q", [self.packets[place] for place in order])
+        self._rows = [self._rows[place] for place in order]
+        self._traffic = [self._traffic[place] for place in order]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: int) -> ConnectionRow:
+        kept: tuple[Any, ...] = pickle.loads(self._rows[place])
+        return ConnectionRow(self._numbers[place], None, unpack(self._traffic[place]), None, -1, {}, *kept)
+
+    def __iter__(self) -> Iterator[ConnectionRow]:
+        for place in range(len(self._rows)):
+            yield self[place]

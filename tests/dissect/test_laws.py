@@ -24,7 +24,8 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.net.flow import FlowClosed, StreamData
+from mqttscope.mqtt import Publish
+from mqttscope.net.flow import Flow, FlowClosed, SegmentDiscarded, StreamData
 from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import SYN, Segment
@@ -33,12 +34,14 @@ from tests.conftest import ROOT, THOROUGH
 from tests.dissect.scenes import mixed_tape, opened, parts, shown
 from tests.dissect.talk import (
     SECOND,
+    START,
     Talk,
     Tape,
     connect,
     read,
 )
 from tests.each import each
+from tests.growth import kept_of_each
 
 OPTIONS = Options(ports={8080: "ws", 22: "mqtt"}, max_packet_bytes=200)
 
@@ -307,3 +310,44 @@ def test_a_closed_flow_lets_go_of_its_dialogue_even_when_nobody_reads_on() -> No
     assert over.connection.history is None
     assert over.connection.alarm is None
     assert not over.connection.details
+
+
+@pytest.mark.parametrize(("messages", "most"), [(2, 4_800), (40, 7_200)])
+def test_what_is_remembered_of_a_closed_flow_is_little(messages: int, most: int) -> None:
+    """More than half of the second figure are the first and the last bytes of both directions."""
+    dissector = Dissector()
+
+    def connection(number: int) -> None:
+        talk = Talk(Tape(start_ns=START + number * 100_000), client_port=10_000 + number).handshake()
+        talk.client(connect())
+        for _ in range(messages):
+            talk.client(Publish(topic_name="a/b", payload=bytes(64)))
+            talk.server(Publish(topic_name="a/b", payload=bytes(64)))
+        talk.close()
+        for segment in talk.tape.segments:
+            list(dissector.feed(segment))
+
+    assert kept_of_each(connection, count=60, before=20) < most
+    assert len(dissector.flows.flows) == 80
+
+
+def test_what_is_learned_of_a_closed_flow_is_learned_of_no_other() -> None:
+    dissector = Dissector()
+    flows: list[Flow] = []
+    for number in range(2):
+        talk = Talk(client_port=10_000 + number).handshake()
+        talk.client(connect())
+        talk.close()
+        for segment in talk.tape.segments:
+            list(dissector.feed(segment))
+        flows.append(dissector.flows.flows[talk.keys["client"]])
+    late = SegmentDiscarded(flows[0], True, 3, "out_of_window", 9, START + SECOND, "a.pcap")
+    (told,) = dissector._discarded(late)
+
+    assert isinstance(told, DiscardedEvent)
+    assert (told.connection.client_side.gapped, told.connection.server_side.gapped) == (True, False)
+    other = flows[1].context
+    assert isinstance(other, Over)
+    assert not other.connection.client_side.gapped
+    other.part_sides()
+    assert other.connection.client_side is not other.connection.server_side

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,8 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.session import history as module
 from mqttscope.session.history import NEVER_NS, History
+from mqttscope.session.inflight import RELEASED, SENT
+from tests.growth import kept_of_each
 
 
 def told(*steps: Step) -> History:
@@ -96,6 +99,42 @@ def test_an_exchange_that_ended_is_remembered_with_its_answer() -> None:
     assert acknowledged.exchange.topic == "a"
     assert (refused.by, refused.reason_code) == (5, 0x97)
     assert history.client.owes_pubrel == {}
+
+
+def test_what_is_remembered_of_an_exchange_is_little() -> None:
+    steps = [
+        step
+        for number in range(1_001, 1_001 + module.MAX_ENDED)
+        for step in (client(publish(1, number)), server(Puback(packet_identifier=number)))
+    ]
+    remembered = []
+
+    def connection(_: int) -> None:
+        remembered.append(told(*steps).client.ended)
+
+    # An exchange, its answer and what joins them took 485 bytes as objects of their own, in an interpreter of 64 bits.
+    assert kept_of_each(connection, count=4, before=1) < 420 * module.MAX_ENDED
+    assert [len(ended) for ended in remembered] == 5 * [module.MAX_ENDED]
+
+
+def test_an_exchange_that_ended_and_its_answer_are_made_again() -> None:
+    history = told(
+        client(publish(2, 7)),
+        server(Pubrec(packet_identifier=7)),
+        client(Pubrel(packet_identifier=7)),
+        server(Pubcomp(packet_identifier=7, reason_code=0x92)),
+    )
+    ended = history.client.ended[7]
+    assert (ended.exchange.kind, ended.exchange.qos, ended.exchange.packet, ended.exchange.phase) == (
+        "publish", 2, 2, RELEASED,
+    )  # fmt: skip
+    assert (ended.exchange.released_by, ended.answer.packet, ended.answer.reason_code) == (4, 5, 0x92)
+
+    again = replace(ended, packet_identifier=0, packet=0, frame=0, timestamp_ns=0, qos=0, topic=None, phase=SENT)
+    again.answer_packet = again.answer_frame = again.answer_ns = again.answer_position = 0
+    again.released_by = -1
+    again.exchange, again.answer = ended.exchange, ended.answer
+    assert again == ended
 
 
 def test_identifiers_that_were_ever_sent_are_known() -> None:

@@ -7,7 +7,18 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.stats.rows import MAX_BUCKETS, MAX_VALUE_NS, Histogram
+from mqttscope.stats.rows import (
+    COUNTS,
+    MAX_BUCKETS,
+    MAX_VALUE_NS,
+    ConnectionRow,
+    EndedRows,
+    Histogram,
+    Traffic,
+    Window,
+    pack,
+    unpack,
+)
 
 latencies = st.lists(st.integers(0, 10**12) | st.integers(0, 5000) | st.integers(0, MAX_VALUE_NS), min_size=1)
 
@@ -90,3 +101,39 @@ def test_values_below_another_are_counted_as_exactly_as_percentiles(values: list
     least, most = (sum(value < limit * factor for value in values) for factor in (0.98, 1.02))
     assert least <= found.below(limit) <= most
     assert found.below(max(values) + 1) == len(values)
+
+
+def counted(found: dict[int, int]) -> list[int]:
+    return [found.get(place, 0) for place in range(COUNTS)]
+
+
+traffics = st.builds(
+    Traffic,
+    st.dictionaries(st.integers(0, COUNTS - 1), st.integers(1, 2**70), max_size=5).map(counted),
+    st.builds(Window, *[st.integers(-2, 2**60)] * 5),
+    st.dictionaries(st.integers(0, 15), latencies.map(filled), max_size=2),
+    st.dictionaries(st.integers(0, 15), st.integers(1, 10**6), max_size=2),
+)
+
+
+@given(traffics)
+def test_traffic_that_was_packed_is_the_same(traffic: Traffic) -> None:
+    assert unpack(pack(traffic)) == traffic
+
+
+def test_rows_that_were_packed_are_the_same_in_the_order_of_their_numbers() -> None:
+    rows, ended = [], EndedRows()
+    for number in (7, 3, 2**40, 5):
+        traffic = Traffic(counted({number % COUNTS: number}))
+        traffic.latency(2, 40, 2 * number)
+        traffic.unanswered[4] = 1
+        row = ConnectionRow(number, traffic=traffic, client_identifier=f"dev{number}", in_flight_peak=(1, number))
+        row.ending, row.version, row.keep_alive, row.receive_maximum = "broken", "5.0", 60, (None, 20)
+        row.opened_ns, row.ended_ns, row.also_closed_ns = 2**62, 2**62 + number, None
+        rows.append(row)
+        assert unpack(ended.append(row)) == traffic
+    ended.sort()
+    rows.sort(key=lambda row: row.number)
+
+    assert list(ended.packets) == [row.traffic.packets for row in rows]
+    assert list(ended) == rows == [ended[place] for place in range(len(ended))]

@@ -143,7 +143,7 @@ def _was_asked(kind: int, identifier: int, at: RuleContext) -> bool:
         return True
     ended = at.other.ended.get(identifier)
     if ended is not None:
-        return (kind == PacketType.PUBACK) == (ended.exchange.qos == 1)
+        return (kind == PacketType.PUBACK) == (ended.qos == 1)
     return at.other.has_sent(identifier)
 
 

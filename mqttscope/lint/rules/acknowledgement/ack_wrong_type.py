@@ -166,7 +166,7 @@ class AckWrongType(Rule):
         if identifier in (at.party if kind == PacketType.PUBREL else at.other).shared:
             return None  # it belongs to the other exchange that had the identifier at the same time
         before = at.other.ended.get(identifier)
-        if before is not None and before.answers <= before.exchange.retransmissions:
+        if before is not None and before.answers <= before.retransmissions:
             return None  # a message that was sent more than once may still have an answer due
         sure = _had(running, kind, at)
         if not sure and _earlier(identifier, at):

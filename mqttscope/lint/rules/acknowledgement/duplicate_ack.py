@@ -118,7 +118,7 @@ def _answered(kind: int, identifier: int, at: RuleContext) -> bool:
         return False
     if kind == PacketType.PUBCOMP:
         return identifier not in at.party.owes_pubcomp and identifier not in at.party.pubrels_again
-    return ended.answers > ended.exchange.retransmissions
+    return ended.answers > ended.retransmissions
 
 
 def _pubrec_again(identifier: int, at: RuleContext) -> bool:
@@ -128,5 +128,5 @@ def _pubrec_again(identifier: int, at: RuleContext) -> bool:
     running = at.receiver.exchanges.get(identifier)
     if running is None:
         ended = at.other.ended.get(identifier)
-        return ended is not None and ended.exchange.qos == 2 and ended.exchange.retransmissions == 0
+        return ended is not None and ended.qos == 2 and ended.retransmissions == 0
     return running.qos == 2 and running.phase is not SENT and running.retransmissions == 0

@@ -165,7 +165,7 @@ class PublishUnacknowledged(AnswerRule):
         seconds = (at.timestamp_ns - exchange.timestamp_ns) / SECOND_NS
         answer = "PUBACK" if exchange.qos == 1 else "PUBREC"
         slow = one.sender is not C2S and not any(
-            ended.exchange.packet > one.packet for ended in at.history.server.ended.values()
+            ended.packet > one.packet for ended in at.history.server.ended.values()
         )
         return self.overdue(
             one,

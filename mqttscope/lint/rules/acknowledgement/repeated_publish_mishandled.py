@@ -134,7 +134,7 @@ class RepeatedPublishMishandled(AnswerRule):
             return None
         if running.retransmissions:
             told, one, broken = "that came again before its PUBREL", running, AGAIN
-        elif before is not None and before.exchange.packet < running.packet:
+        elif before is not None and before.packet < running.packet:
             told, one = "after the exchange that had its identifier was over", before.exchange
             broken = OVER[PacketType(before.by)]
         else:

@@ -111,13 +111,13 @@ class StalledByFlowControl(Rule):
             or answered.phase is not SENT
         ):
             return None
-        ended = [one for one in at.party.ended.values() if one.answer.timestamp_ns > answered.timestamp_ns]
+        ended = [one for one in at.party.ended.values() if one.answer_ns > answered.timestamp_ns]
         since = max(answered.timestamp_ns, at.sender.last_timestamp_ns or 0)
         if not ended or not at.knew(ended[-1].answer):
             return None
-        free = min(one.answer.timestamp_ns for one in ended)
+        free = min(one.answer_ns for one in ended)
         before = [one for one in at.sender.exchanges.values() if one.kind == "publish" and one.timestamp_ns <= since]
-        used = len(before) + sum(one.exchange.timestamp_ns <= since for one in ended)
+        used = len(before) + sum(one.timestamp_ns <= since for one in ended)
         if used < at.receiver.receive_maximum or at.timestamp_ns - free > RELEASED_NS:
             return None
         if free - since < patience_ns(self):
