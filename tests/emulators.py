@@ -135,7 +135,7 @@ class _Front(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _hand_on  # noqa: N815 - names of http.server
 
-    def log_message(self, format: str, *given: object) -> None:
+    def log_message(self, *given: object) -> None:
         pass
 
 
@@ -164,7 +164,7 @@ def _running(words: list[str], port: int) -> Iterator[None]:
             time.sleep(0.1)
         yield
     finally:
-        process.terminate()
+        process.kill()  # one that is asked to end waits for its clients
         process.wait()
 
 

@@ -107,7 +107,7 @@ TOKEN = (
 
 @each("error, told", [
     (OSError(GOOGLE.format("Could not connect to server")), "Could not connect to server"),
-    (ValueError(GOOGLE.format(TOKEN)), "no credentials for Google Cloud Storage (Cannot open credentials file /x): gcloud"),
+    (ValueError(GOOGLE.format(TOKEN)), "no credentials for Google Cloud Storage (Cannot open credentials file /x): "),
     (OSError("GetProperties for 'http://h/x' failed. Azure Error: [AuthorizationFailure] 403 No.\nMore"), "403 No."),
     (OSError("one\ntwo"), "one"),
     (NotImplementedError(), "NotImplementedError"),
