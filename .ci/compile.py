@@ -7,6 +7,7 @@ packs the libraries too; without it a wheel is pure Python.  Compiling needs myp
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -15,14 +16,21 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # hatchling loads this file by its path
+from constructors import known_of, written_out
+
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 except ImportError:  # who fills a directory needs no hatchling
     BuildHookInterface = object
 
 PROJECT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
 NEEDED = ["mypy>=2.4", "setuptools>=65", "msgspec>=0.19", "orjson>=3.10", "zstandard>=0.25"]
 """Among them what the compiled modules import that has types: mypyc looks at these."""
+FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-include", str(HERE / "cold.h")]
+"""For compilers that take them: modules call each other directly, since nobody else can call into the library, and what
+runs for each packet stands apart from what handles errors."""
 SETTINGS = "mypy.toml"
 """A copy of pyproject.toml, of which setuptools would read its own part."""
 
@@ -35,6 +43,7 @@ def build(directory: Path) -> list[Path]:
         library.unlink()
     shutil.copytree(PROJECT / "mqttscope", directory / "mqttscope", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PROJECT / "pyproject.toml", directory / SETTINGS)
+    _write_constructors(directory)
     # Tests that were run in this tree want a link to it there, of which setuptools would read its own part.
     (directory / "pyproject.toml").unlink(missing_ok=True)
     subprocess.run([sys.executable, __file__, "--here"], cwd=directory, check=True)
@@ -46,14 +55,27 @@ def _libraries(directory: Path) -> list[Path]:
             *directory.glob("mqttscope/**/*.pyd")]  # fmt: skip
 
 
+def _compiled(directory: Path) -> list[Path]:
+    """The modules that are compiled."""
+    with (directory / SETTINGS).open("rb") as file:
+        patterns = tomllib.load(file)["tool"]["hatch"]["build"]["hooks"]["custom"]["compiled"]
+    return sorted({path for pattern in patterns for path in directory.glob(pattern)})
+
+
+def _write_constructors(directory: Path) -> None:
+    """Let the copies of dataclasses have the constructors that the decorator would write for them."""
+    trees = {str(path): ast.parse(path.read_bytes()) for path in (directory / "mqttscope").rglob("*.py")}
+    known = known_of(trees)
+    for path in _compiled(directory):
+        path.write_text(written_out(str(path), path.read_text("utf-8"), known), "utf-8")
+
+
 def build_here() -> None:
     """Compile what the current directory holds, in place."""
     from mypyc.build import mypycify
     from setuptools import setup
 
-    with Path(SETTINGS).open("rb") as file:
-        patterns = tomllib.load(file)["tool"]["hatch"]["build"]["hooks"]["custom"]["compiled"]
-    paths = sorted({str(path) for pattern in patterns for path in Path().glob(pattern)})
+    paths = [str(path) for path in _compiled(Path())]
     extensions = mypycify(
         [f"--config-file={SETTINGS}", "--follow-imports=silent", *paths],
         opt_level=os.environ.get("MQTTSCOPE_OPTIMIZE", "2"),
@@ -61,6 +83,9 @@ def build_here() -> None:
         multi_file=True,
         group_name="mqttscope_compiled",
     )
+    if sys.platform != "win32":
+        for extension in extensions:
+            extension.extra_compile_args = [*extension.extra_compile_args, *FLAGS]
     setup(name="mqttscope", packages=[], ext_modules=extensions, script_args=["--quiet", "build_ext", "--inplace"])
 
 

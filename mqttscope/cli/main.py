@@ -127,7 +127,7 @@ def group() -> None:
 def main() -> None:
     """Run the group; ends quietly on a broken pipe, on Ctrl-C and on SIGTERM."""
     # Millions of small objects die young and in order: collecting cycles often only costs time.
-    gc.set_threshold(200_000, 20, 50)
+    gc.set_threshold(500_000, 20, 50)
     gc.freeze()
     try:
         code = _run()

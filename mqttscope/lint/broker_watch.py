@@ -25,14 +25,14 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec
 from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.session.connection import Connection
 
 C2S: Final = Direction.CLIENT_TO_SERVER
-SECOND_NS = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 MAX_TOPICS = 10_000
 """Topics that a rule remembers of a server; the one published to longest ago is dropped first, and no longer judged."""
 MAX_WITNESSES = 1_000
@@ -140,7 +140,7 @@ class Watch(Model):
         """Whether the will may change what is remembered of its topic."""
         return will.will_retain
 
-    def take(self, packet: Any, at: RuleContext) -> None:
+    def take(self, packet: ControlPacket, at: RuleContext) -> None:
         """Take note of a CONNECT, a CONNACK or an answer to a PUBLISH, and of the time of every packet."""
         self.pass_time(at.timestamp_ns)
         if packet.missing:

@@ -62,6 +62,17 @@ class Elsewhere(Protocol):
         """Give an open connection to the engine (`Linter.adopt`), where it is there."""
 
 
+class Whose:
+    """Whose memory that of a rule or model is, read from its class once: each packet asks for it."""
+
+    __slots__ = ("code", "is_broker", "is_session")
+
+    def __init__(self, rule: KeepsState) -> None:
+        self.code = rule.code
+        self.is_broker = rule.scope is _BROKER
+        self.is_session = rule.scope is _SESSION
+
+
 class Memories:
     """The memories of all rules of one engine."""
 
@@ -82,6 +93,7 @@ class Memories:
         self._of_last_broker: dict[str, Any] = {}
         """Of the server that was: packets of many sessions are all of one."""
         self._brokers: dict[str, tuple[Hashable, ...]] = {}
+        self._whose: dict[KeepsState, Whose] = {}
 
     @property
     def kept(self) -> Kept:
@@ -102,15 +114,18 @@ class Memories:
 
     def of(self, rule: KeepsState, at: RuleContext) -> Any:
         """What a rule keeps for the key of its scope."""
-        scope, code = rule.scope, rule.code
-        if scope is not _BROKER and scope is not _SESSION:
+        whose = self._whose.get(rule)
+        if whose is None:
+            whose = self._whose[rule] = Whose(rule)
+        code = whose.code
+        if not (whose.is_broker or whose.is_session):
             memories = at.history.memories
             memory = memories.get(code)
         else:
-            memories = self._of_server(at.broker) if scope is _BROKER else self._of_session(at.connection)
+            memories = self._of_server(at.broker) if whose.is_broker else self._of_session(at.connection)
             memory = memories.get(code)
             if memory is None and self.elsewhere is not None:
-                key = at.broker if scope is _BROKER else scope_key(scope, at.connection)
+                key = at.broker if whose.is_broker else scope_key(rule.scope, at.connection)
                 self.elsewhere.bring_memories(key, code)
                 memory = memories.get(code)
         if memory is None:

@@ -162,25 +162,6 @@ class Topic:
     """Publishers whose messages went to anybody."""
 
 
-_new_topic = Topic.__new__
-
-
-def _topic(name: str, number: int) -> Topic:
-    """A topic without messages; without __init__, since all are forgotten whenever anything may have been said."""
-    made: Topic = _new_topic(Topic)
-    made.name = name
-    made.number = number
-    made.revision = -1
-    made.patterns = ()
-    made.skipped = False
-    made.recent = []
-    made.contents = {}
-    made.retained = None
-    made.routes = {}
-    made.proven = {}
-    return made
-
-
 @dataclass(slots=True)
 class Expected:
     """A message that a client should get."""
@@ -404,7 +385,7 @@ class Messages(Watch):
         if known is None:
             if self.wills and self.hides(name):
                 return
-            known = self.topics[name] = _topic(name, self.published)
+            known = self.topics[name] = Topic(name, self.published)
             if len(self.topics) > MAX_TOPICS:
                 self._forget_oldest()
         if packet.missing:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
@@ -36,7 +36,7 @@ from mqttscope.session.matching import FAILURE
 from mqttscope.session.subscriptions import Request
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
-SECOND_NS = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 ENDLESS = 0xFFFFFFFF
 """Session Expiry Interval of a session that does not expire (5.0 3.1.2.11.2)."""
 TAKEN_OVER = 0x8E

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import RuleContext
@@ -25,7 +25,7 @@ from mqttscope.session.history import PeerHistory
 from mqttscope.session.inflight import Exchange
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
-SECOND_NS = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 SLICES = 4
 """How often within its time-out a rule looks at what is owed: what is overdue is found at most a slice too late."""
 

@@ -15,6 +15,8 @@ from mqttscope.report.style import Painter
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _INDENT = 2
+_SHOWN = bytes(byte if 32 <= byte < 127 else ord(".") for byte in range(256))
+"""Each byte as text."""
 
 
 def letter(index: int) -> str:
@@ -136,10 +138,10 @@ class Hexdump:
         return " ".join("**" if self._is_hidden(at) else f"{self.raw[at]:02x}" for at in range(first, behind))
 
     def _text(self, first: int, behind: int) -> str:
-        return "".join(
-            "*" if self.hidden and self._is_hidden(at) else chr(self.raw[at]) if 32 <= self.raw[at] < 127 else "."
-            for at in range(first, behind)
-        )
+        shown = self.raw[first:behind].translate(_SHOWN).decode("ascii")
+        if not self.hidden:
+            return shown
+        return "".join("*" if self._is_hidden(at) else one for at, one in enumerate(shown, first))
 
     def _letters(self, start: int, fields: list[tuple[int, int, int]]) -> str:
         """The letter of each field under its first byte, dashes under the rest; nothing inside one long field."""

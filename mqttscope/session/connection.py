@@ -43,7 +43,7 @@ from mqttscope.redact.packets import (
     is_identified,
 )
 from mqttscope.session.history import History
-from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side, publish_exchange
+from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
 
 C2S: Final = Direction.CLIENT_TO_SERVER
 S2C: Final = Direction.SERVER_TO_CLIENT
@@ -439,7 +439,7 @@ class Connection:
             running.retransmissions += 1
         else:
             topic = self.resolve_topic(packet, direction)
-            side.begin(publish_exchange(identifier, number, frame, timestamp_ns, packet.qos, topic))
+            side.begin(Exchange(identifier, number, frame, timestamp_ns, "publish", packet.qos, topic))
         if packet.qos == 2:
             self.receiver(direction).receiving.setdefault(identifier, number)
 

@@ -45,6 +45,8 @@ MAX_AHEAD: Final = 1_024
 """Answers of each side that are remembered because the capture shows them before what they answer."""
 MAX_SHARED: Final = 256
 """Packet identifiers of each side that are remembered because two exchanges had them at a time."""
+LEAST_IDENTIFIERS: Final = 64
+"""Bytes with a bit for each packet identifier, at first; 8,192 have one for all of them."""
 MAX_RECENT: Final = 32
 """Messages of each side that are remembered by topic and content."""
 _SUBSCRIBE: Final = PacketType.SUBSCRIBE
@@ -126,7 +128,7 @@ class PeerHistory:
     last_packet: int = -1
     """Number of its last packet, malformed ones included."""
     identifiers: bytearray = field(default_factory=bytearray)
-    """Packet identifiers of the PUBLISH packets it ever sent, one bit each; empty before the first one."""
+    """Packet identifiers of the PUBLISH packets it ever sent, one bit each, as far as the highest one needs."""
     checksums: dict[int, int] = field(default_factory=dict)
     """CRC-32 of the payloads of PUBLISH packets that it sent and that were not answered in full, by packet
     identifier."""
@@ -185,7 +187,8 @@ class PeerHistory:
 
     def has_sent(self, packet_identifier: int) -> bool:
         """Whether it sent a PUBLISH with this packet identifier on this connection."""
-        return bool(self.identifiers) and bool(self.identifiers[packet_identifier >> 3] & 1 << (packet_identifier & 7))
+        place = packet_identifier >> 3
+        return place < len(self.identifiers) and bool(self.identifiers[place] & 1 << (packet_identifier & 7))
 
     def in_step(self) -> bool:
         """Whether the capture has shown, proven, all that this side knew; else answers may precede questions."""
@@ -215,20 +218,8 @@ class PeerHistory:
         return checksum == crc32(packet.payload)
 
 
-_new_sent, _new_message, _new_ended = Sent.__new__, Message.__new__, Ended.__new__
-
-
-def _sent(packet: int, frame: int, timestamp_ns: int, position: int, reason_code: int) -> Sent:
-    """A `Sent`, without __init__: there is one for each acknowledgment."""
-    made: Sent = _new_sent(Sent)
-    made.packet = packet
-    made.frame = frame
-    made.timestamp_ns = timestamp_ns
-    made.position = position
-    made.reason_code = reason_code
-    return made
-
-
+_checksum: Final = crc32
+"""A name of this module is found more quickly, once it is compiled."""
 C2S: Final = Direction.CLIENT_TO_SERVER
 CLOCK_BACK_NS: Final = 1_000_000_000
 """A clock that goes back by more than this was set; less happens between the queues of a capturing host."""
@@ -473,11 +464,11 @@ class History:
             if type(packet) is Pubrel:
                 self._release(packet.packet_identifier, sender, receiver, number)
             else:
-                sent = _sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)
+                sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)
                 self._acknowledge(packet.packet_identifier, kind, peer, sender, receiver, sent)
         elif _FIRST_REQUEST <= which <= _LAST_REQUEST:
             self._share(packet, own, sender, number)
-            place = _sent(number, frame, timestamp_ns, sender.position, 0)
+            place = Sent(number, frame, timestamp_ns, sender.position, 0)
             shared = version is ProtocolVersion.V5
             self._subscription(packet, place, from_client=from_client, shared=shared)
         else:
@@ -493,18 +484,10 @@ class History:
         topic: str | None,
     ) -> None:
         payload: bytes = packet.payload
-        checksum = crc32(payload)
+        checksum = _checksum(payload)
         if topic is not None:
             recent = sender.recent
-            # Without __init__: there is one for each message.
-            message: Message = _new_message(Message)
-            message.topic = topic
-            message.checksum = checksum
-            message.length = len(payload)
-            message.packet = number
-            message.timestamp_ns = timestamp_ns
-            message.cut = packet.missing != 0
-            recent.append(message)
+            recent.append(Message(topic, checksum, len(payload), number, timestamp_ns, packet.missing != 0))
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
             if packet.retain and receiver is self.client and not packet.dup:
@@ -515,9 +498,14 @@ class History:
             sender.highest_qos = qos
         if not qos or identifier is None:
             return
-        if not sender.identifiers:
-            sender.identifiers = bytearray(8192)
-        sender.identifiers[identifier >> 3] |= 1 << (identifier & 7)
+        known, place = sender.identifiers, identifier >> 3
+        if place >= len(known):
+            # A power of two: most clients count from 1, and one of a thousand connections gets far.
+            size = LEAST_IDENTIFIERS
+            while size <= place:
+                size *= 2
+            known.extend(bytes(size - len(known)))
+        known[place] |= 1 << (identifier & 7)
         sender.checksums[identifier] = checksum
         sender.positions[identifier] = sender.position
         block = packet.properties
@@ -610,16 +598,9 @@ class History:
             if other.surplus >= answered.in_flight:
                 other.surplus = answered.in_flight - 1
             ended = other.ended
-            ended.pop(identifier, None)
-            # Without __init__: there is one for each message with an answer.
-            made: Ended = _new_ended(Ended)
-            made.exchange = running
-            made.checksum = other.checksums.pop(identifier, 0)
-            made.by = kind
-            made.reason_code = sent.reason_code
-            made.answer = sent
-            made.answers = 1
-            ended[identifier] = made
+            if identifier in ended:
+                del ended[identifier]  # so that the new one is the last one of all
+            ended[identifier] = Ended(running, other.checksums.pop(identifier, 0), kind, sent.reason_code, sent, 1)
             other.positions.pop(identifier, None)
             if len(ended) > MAX_ENDED:
                 del ended[next(iter(ended))]
@@ -653,7 +634,7 @@ class History:
     ) -> None:
         """Packets that are few."""
         code = getattr(packet, "reason_code", None) or 0
-        sent = _sent(number, frame, timestamp_ns, sender.position, code)
+        sent = Sent(number, frame, timestamp_ns, sender.position, code)
         if isinstance(packet, Connect):
             if self.connect is None:
                 self.connect = packet

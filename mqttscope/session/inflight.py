@@ -77,28 +77,6 @@ class Exchange:
         self.phase = EXCHANGE_TRANSITIONS[self.phase, packet_type]
 
 
-_new = Exchange.__new__
-
-
-def publish_exchange(
-    packet_identifier: int, packet: int, frame: int, timestamp_ns: int, qos: int, topic: str | None
-) -> Exchange:
-    """The exchange that a PUBLISH begins; without __init__, since there is one for each message with an answer."""
-    made: Exchange = _new(Exchange)
-    made.packet_identifier = packet_identifier
-    made.packet = packet
-    made.frame = frame
-    made.timestamp_ns = timestamp_ns
-    made.kind = "publish"
-    made.qos = qos
-    made.topic = topic
-    made.phase = SENT
-    made.released_by = None
-    made.filters = 0
-    made.retransmissions = 0
-    return made
-
-
 @dataclass(slots=True)
 class Side:
     """What one end of a connection announced, and what it sent."""

@@ -35,7 +35,7 @@ REPORT_DDL = "report string"
 """The one column that a task gives back."""
 ROWS_AT_A_TIME = 2_048
 """Rows that are made Python values together: batches of Spark may hold 64 MiB."""
-SELDOM = (200_000, 20, 50)
+SELDOM = (500_000, 20, 50)
 """Thresholds of the garbage collector while flows are read, those of the command line."""
 NOTE = ("kind", "file", "capture", "frame", "message", "offset", "count", "notice")
 """Columns of the notices of a capture."""

@@ -163,7 +163,7 @@ FLOODED_S = 1.0
 """How long a broker has sent before the run is stopped."""
 
 
-def some(names: Iterable[str], *kept: str) -> list[Any]:
+def quick(names: Iterable[str], *kept: str) -> list[Any]:
     """Those of the names that are tried each time, and the others as what takes minutes."""
     return [one if one in kept else pytest.param(one, marks=pytest.mark.exhaustive) for one in names]
 
@@ -271,7 +271,7 @@ def mutated(port: int, folder: Path, *options: str, **more: Any) -> Ran:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", some(NAMES, "pings", "to-acknowledge", "huge", "nonsense", "deaf"))
+@pytest.mark.parametrize("name", quick(NAMES, "pings", "to-acknowledge", "huge", "nonsense", "deaf"))
 def test_a_replay_ends_whatever_the_broker_sends(name: str, tmp_path: Path) -> None:
     with broker(name) as port:
         done = replayed(port, tmp_path, "--wait", "0.4", "--format", "jsonl")
@@ -326,7 +326,7 @@ def test_a_replay_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", some([*FLOODS, "silent"], "pings", "huge", "silent"))
+@pytest.mark.parametrize("name", quick([*FLOODS, "silent"], "pings", "huge", "silent"))
 def test_a_broker_without_end_is_no_broker_for_mutate(name: str, tmp_path: Path) -> None:
     with broker(name) as port:
         done = mutated(port, tmp_path, "--mutation", "publish:qos-3", "--wait", "0.4")
@@ -338,7 +338,7 @@ def test_a_broker_without_end_is_no_broker_for_mutate(name: str, tmp_path: Path)
 
 @pytest.mark.long
 @pytest.mark.broker
-@pytest.mark.parametrize("name", some(["pings", "to-acknowledge", "huge"], "to-acknowledge"))
+@pytest.mark.parametrize("name", quick(["pings", "to-acknowledge", "huge"], "to-acknowledge"))
 def test_mutate_ends_its_cases_in_a_flood(name: str, tmp_path: Path) -> None:
     """Our own clients are served, and every connection of a case is flooded."""
     with rig.mosquitto(tmp_path) as real, broker(name, real.port) as port:

@@ -33,7 +33,8 @@ from mqttscope.spark.ingest import good_partitions, ingest, overlapping
 from tests.capture.test_pcapng import enhanced, interface, statistics
 from tests.each import some
 from tests.lake.fleet import content, segments, written
-from tests.spark.collection import CAPTURES, CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
+from tests.lake.reading import CAPTURES
+from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
 from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other
 from tests.spark.troubled import troubled
 

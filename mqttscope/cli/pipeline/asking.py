@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -162,10 +162,13 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
         limit_ending(number)
         raise interruption(number)
 
-    with _signals(interrupted), LocalEngine(given.place, manifest, memory=given.memory or MEMORY) as engine:
+    # DuckDB may take long to end, since it waits for what it is at: its files go away even if that takes too long.
+    with _signals(interrupted), ExitStack() as open_ones:
+        engine = LocalEngine(given.place, manifest, memory=given.memory or MEMORY)
+        open_ones.enter_context(leaving(engine.remove_scratch))
+        open_ones.enter_context(engine)
         try:
-            with leaving(engine.remove_scratch):
-                yield engine
+            yield engine
         except (duckdb.Error, RuntimeError) as error:
             if stopped:
                 # The signal came in the middle of a query, and DuckDB makes an error of it.

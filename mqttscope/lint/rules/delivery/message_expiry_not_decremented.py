@@ -33,9 +33,6 @@ class Published:
     capture: str
 
 
-_new_published = Published.__new__
-
-
 @dataclass(slots=True)
 class Waiting(Watch):
     """Messages of a server that expire, by topic, then by payload (CRC-32, length)."""
@@ -233,14 +230,7 @@ class MessageExpiryNotDecremented(BrokerRule):
             times = messages.setdefault((zlib.crc32(packet.payload), len(packet.payload)), [])
             event = at.event
             if len(times) <= MAX_TIMES:
-                # Without __init__: there is one for each message with an interval.
-                made: Published = _new_published(Published)
-                made.timestamp_ns = event.timestamp_ns
-                made.expiry = expiry
-                made.packet = at.number
-                made.frame = event.frame
-                made.capture = event.capture
-                times.append(made)
+                times.append(Published(event.timestamp_ns, expiry, at.number, event.frame, event.capture))
             if len(messages) > MAX_PAYLOADS:
                 del messages[next(iter(messages))]
             if len(memory.published) > MAX_TOPICS:
