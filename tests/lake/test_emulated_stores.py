@@ -11,11 +11,13 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
 
+import mqttscope
+from mqttscope.capture.locations import find
 from mqttscope.lake import shared_commit
 from mqttscope.lake.manifest import NAME, PENDING, LakeError, read_manifest
 from mqttscope.lake.store import COPY, Store, StorePath, place
 from mqttscope.lake.writer import write_lake
-from tests.cli.running import capture
+from tests.cli.running import capture, invoke
 from tests.emulators import ACCOUNT, CONTAINER, KEY, azurite, fake_gcs_server, signature
 from tests.lake.kill_ingest import in_tables, rows
 from tests.lake.reading import options
@@ -23,6 +25,7 @@ from tests.lake.reading import options
 pytestmark = pytest.mark.long
 
 FIRST, SECOND = capture("v5-qos"), capture("v311-retained")
+PARTS = {"a.pcapng": FIRST, "b.pcapng": SECOND}
 
 
 @pytest.fixture(scope="module", params=["azure", "google"])
@@ -70,6 +73,33 @@ def test_it_is_like_a_path(store: StorePath) -> None:
     assert sorted(store.store.top()) == ["empty", "packets"]
     one.unlink()
     assert not one.exists()
+
+
+def test_captures_and_lake_in_one_store(store: StorePath, base: tuple[str, dict[str, str]], tmp_path: Any) -> None:
+    """The tables are those of a lake in a folder, from captures in the store."""
+    uri, settings = store.store.uri, dict(store.store.settings)
+    for name, path in PARTS.items():
+        put(store, f"day/{name}", path.read_bytes())
+    lake, here = place(f"{uri}/lake", settings, single_writer=True), tmp_path / "here"
+    for name, source in (("a.pcapng", f"{uri}/day/a*.pcapng"), ("b.pcapng", f"{uri}/day/")):
+        done = write_lake(find([source], settings, read_manifest(lake).objects), lake, options(), settings=settings)
+        assert done.captures == [f"{uri}/day/{name}"]
+        write_lake(find([source], settings), here, options(), settings=settings)
+        assert rows(lake) == in_tables(lake) == rows(here)
+    again = write_lake(find([f"{uri}/day/"], settings), lake, options(), settings=settings)
+    assert (again.captures, len(again.known)) == ([], 2)
+    assert read_manifest(lake).generation == 2
+    with mqttscope.lake.open(f"{uri}/lake", settings=settings) as opened:
+        found = opened.sql("select topic from retained_messages where state = 'held'")
+        assert [row["topic"] for row in found] == ["home/mode"]
+    words = [word for name, value in settings.items() for word in ("--fs", f"{name}={value}")]
+    asked = invoke("pipeline", "sql", "select count(*) as n from packets", "--lake", f"{uri}/lake", *words)
+    assert (asked.code, asked.out.split()[-1]) == (0, str(len(rows(here)["packets"])).encode()), asked.err
+    # Without --single-writer nothing is written.
+    refused = invoke("pipeline", "ingest", FIRST, "--lake", f"{uri}/other", *words)
+    assert (refused.code, "--single-writer says so" in refused.err) == (3, True)
+    absent = invoke("pipeline", "sql", "select 1", "--lake", f"{uri}/none", *words)
+    assert (absent.code, absent.err) == (3, f"mqttscope: {uri}/none holds no lake\n")
 
 
 def test_who_comes_second_is_refused(store: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
