@@ -10,10 +10,10 @@ DEMO := captures/v5-publish-properties/capture.pcapng
 STRUCTURE := tests/test_structure.py tests/test_language.py tests/test_generated.py tests/dev
 
 # What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
-# no results through a third process. Spark is started once. What is new belongs to the last part by itself. Those that
-# only compute fill in where the others wait.
-WAITING := spark live commands
-PARTS := $(WAITING) lakes bytes packets rest
+# no results through a third process. Spark is started once. What is new belongs to the last part by itself. Some wait
+# for others (brokers, Java, stores), or have most to do; the rest only computes, and fills in where these wait.
+WAITING := spark live commands lakes
+PARTS := $(WAITING) bytes packets rest
 spark_TESTS := tests/spark tests/cli/pipeline tests/analysis
 live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/transport
 commands_TESTS := $(filter-out tests/cli/pipeline,$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))

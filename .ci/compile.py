@@ -47,6 +47,9 @@ def build(directory: Path) -> list[Path]:
     # Tests that were run in this tree want a link to it there, of which setuptools would read its own part.
     (directory / "pyproject.toml").unlink(missing_ok=True)
     subprocess.run([sys.executable, __file__, "--here"], cwd=directory, check=True)
+    # What lies beside the libraries is the source as it is: executors of Spark may run it.
+    for path in _compiled(directory):
+        shutil.copy(PROJECT / path.relative_to(directory), path)
     return _libraries(directory)
 
 

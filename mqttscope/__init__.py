@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mqttscope.api.recorded import NothingRecordedError
     from mqttscope.api.replaying import AsyncReplay, Replay, Replayed
     from mqttscope.api.serving import AsyncStandIn, Served, StandIn
-    from mqttscope.errors import ArgumentError
+    from mqttscope.errors import ArgumentError, InvalidStateError
     from mqttscope.filter.parser import FilterError
     from mqttscope.lint.catalogue import UnknownRuleError
     from mqttscope.lint.finding import Finding
@@ -62,6 +62,7 @@ __all__ = [
     "FilterError",
     "Finding",
     "Findings",
+    "InvalidStateError",
     "MissingPackageError",
     "MqttscopeError",
     "NothingRecordedError",
@@ -99,6 +100,7 @@ _HOMES = {
     "FilterError": "filter.parser",
     "Finding": "lint.finding",
     "Findings": "api.linting",
+    "InvalidStateError": "errors",
     "MissingPackageError": "api.errors",
     "NothingRecordedError": "api.recorded",
     "Packet": "api.captures",
@@ -118,15 +120,17 @@ _HOMES = {
 """Where each name is, which is loaded when it is asked for."""
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # who checks types would take it for every name, also one that does not exist
 
-    if name in ("lake", "lint"):
-        return import_module(f"mqttscope.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mqttscope' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)
-    return found
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name in ("lake", "lint"):
+            return import_module(f"mqttscope.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'mqttscope' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

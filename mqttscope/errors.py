@@ -21,6 +21,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         FloodedError            a broker sends without end to a probe that has asked for nothing
         IndivisibleError        captures cannot be shared out over processes
         IngestFailedError       a task of an ingest failed
+        InvalidStateError       a call is not possible before the start, after it or in an event loop (RuntimeError)
         LakeError               a folder of tables cannot be used (ValueError)
         LinkError               a connection to a broker was not made
         MissingPackageError     an optional package is not installed (ImportError)
@@ -82,10 +83,31 @@ end in ``Error``: it says where a reader met bytes that break the layout, and ne
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class MqttscopeError(Exception):
     """Something cannot be done; the subclasses say what."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are made again with their texts, which is not what every constructor takes.
+        reduced: Any = super().__reduce__()
+        _, _, *attributes = reduced
+        return _remade, (type(self), self.args), *attributes
+
+
+def _remade(kind: type[MqttscopeError], arguments: tuple[Any, ...]) -> MqttscopeError:
+    """An error that comes from another process, before it has its attributes."""
+    made: MqttscopeError = kind.__new__(kind, *arguments)
+    made.args = arguments
+    return made
+
 
 class ArgumentError(MqttscopeError, ValueError):
     """An argument cannot be meant; the text says why."""
+
+
+class InvalidStateError(MqttscopeError, RuntimeError):
+    """A call is not possible now: before the start, after it, or inside an event loop; the text says why."""

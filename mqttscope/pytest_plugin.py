@@ -54,10 +54,11 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
         wanted = wanted or request.config.getini(UPSTREAM)
         if not wanted:
             raise pytest.UsageError(f"mqtt_proxy needs the URL of a broker: an argument, the marker or {UPSTREAM}")
-        judging, notes = _project(request.config.rootpath, config, options)
-        proxy = Proxy(wanted, **{**judging, **options})
-        proxy.notes += notes
-        proxy.start()
+        with _Plainly():
+            judging, notes = _project(request.config.rootpath, config, options)
+            proxy = Proxy(wanted, **{**judging, **options})
+            proxy.notes += notes
+            proxy.start()
         running.append(proxy)
         return proxy
 
@@ -84,7 +85,8 @@ def mqtt_capture(request: pytest.FixtureRequest, mqtt_proxy: Callable[..., Proxy
             return Traffic(mqtt_proxy(source, **options))
         if options:
             raise pytest.UsageError(f"{', '.join(options)}: these arguments are for the proxy that mqtt_capture makes")
-        return Traffic(source if isinstance(source, Proxy) else _beside(request, source))
+        with _Plainly():
+            return Traffic(source if isinstance(source, Proxy) else _beside(request, source))
 
     return make
 
@@ -103,8 +105,9 @@ def mqtt_replay_broker(request: pytest.FixtureRequest) -> Iterator[Callable[...,
 
     def make(*captures: str | os.PathLike[str], **options: Any) -> StandIn:
         __tracebackhide__ = True
-        broker = StandIn(*(_beside(request, one) for one in captures), **{"pace": "asap", **options})
-        broker.start()
+        with _Plainly():
+            broker = StandIn(*(_beside(request, one) for one in captures), **{"pace": "asap", **options})
+            broker.start()
         running.append(broker)
         return broker
 
@@ -114,11 +117,34 @@ def mqtt_replay_broker(request: pytest.FixtureRequest) -> Iterator[Callable[...,
 
 
 def _beside(request: pytest.FixtureRequest, name: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """A capture beside the file of the test, or in the rootdir; else the name itself."""
-    for folder in (request.path.parent, request.config.rootpath):
+    """A capture beside the file of the test, in the rootdir, or where the process runs; a pattern as it stands.
+
+    `CaptureNotFoundError` says where it was searched.
+    """
+    from mqttscope.api.reading import CaptureNotFoundError
+
+    if not isinstance(name, str | os.PathLike) or "://" in str(name) or any(one in "*?[" for one in str(name)):
+        return name
+    folders = dict.fromkeys((request.path.parent, request.config.rootpath, Path.cwd()))
+    for folder in folders:
         if (folder / name).exists():
             return folder / name
-    return name
+    where = "" if Path(name).is_absolute() else f" in {' or in '.join(map(str, folders))}"
+    raise CaptureNotFoundError(f"{os.fspath(name)} does not exist{where}")
+
+
+class _Plainly:
+    """Of an error of mqttscope, pytest shows the line of the test, not those of the library which raise it."""
+
+    def __enter__(self) -> None:
+        """Nothing is to be prepared."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        __tracebackhide__ = True
+        from mqttscope.errors import MqttscopeError
+
+        if isinstance(error, MqttscopeError):
+            raise error.with_traceback(None) from None
 
 
 def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -169,7 +195,8 @@ def pytest_runtest_makereport(
     if report.when == "call" and report.failed:
         for proxy in item.stash.get(_PROXIES, []):
             try:
-                told = "\n".join(filter(None, (proxy.report(), *proxy.notes)))
+                found = proxy.report()
+                told = "\n".join(filter(None, (found, *(one for one in proxy.notes if one not in found))))
             except Exception as error:  # the other tests have a report to get as well
                 told = f"the proxy gives no answer: {error!r}"
             shown = str(call.excinfo.value) if call.excinfo is not None else ""

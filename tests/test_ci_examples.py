@@ -123,7 +123,7 @@ def test_the_component_of_gitlab_lints_and_writes_what_it_names(workspace: Path)
     done = run(re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda found: given[found[1]], script), workspace)
 
     assert used == set(inputs)
-    assert [name for name, one in inputs.items() if "default" not in one] == ["captures"]
+    assert [name for name, one in inputs.items() if "default" not in one] == ["captures", "source"]
     assert done.returncode == 1, done.stderr
     reports = job["mqttscope-lint"]["artifacts"]["reports"]
     rows = json.loads((workspace / reports["codequality"]).read_text("utf-8"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
+import pickle
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +16,11 @@ import mqttscope
 from mqttscope import errors
 from mqttscope.errors import MqttscopeError
 from mqttscope.filter.parser import FilterError
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import Fault
+from mqttscope.net.frame import CaptureError
+from mqttscope.session.connection import Connection
 from tests.test_structure import FILES, name, text, tree
 
 NOT_INSTALLED = {"pyspark", "pyarrow", "pandas"}
@@ -83,3 +89,47 @@ def test_the_tree_of_the_docstring_is_that_of_the_classes() -> None:
 def test_what_was_caught_before_is_caught_still() -> None:
     with pytest.raises(ValueError, match="unknown"):
         raise FilterError("unknown", 0, 1)
+
+
+def made(kind: type[Exception]) -> Exception:
+    """An error as it is raised."""
+    version = ProtocolVersion.V5
+    arguments: dict[str, tuple[object, ...]] = {
+        "CaptureReadError": (CaptureError("a.pcap", "the file ends", 120, 3),),
+        "ConversionLossError": ("properties.user_property", "3.1.1 has none"),
+        "FilterError": ("an unknown field", 3, 5),
+        "LinkError": ("refused", "localhost:1883 refuses"),
+        "NoCapturesError": (),
+        "NotPermittedError": ("no right", "/usr/bin/dumpcap"),
+        "RefusedError": (0x87, version),
+    }
+    if kind.__name__ == "ConversionError":
+        from mqttscope.replay.rewrite.convert import ConversionLossError, Lost
+        from mqttscope.replay.script import Entry, Script
+
+        script = Script(Connection(0, "10.0.0.4:51234", "10.0.0.2:1883", "a.pcap", 1, 0))
+        entry = Entry(True, Publish(topic_name="a/b"), "a/b", 0, 0, 7)
+        return kind([Lost(script, entry, ConversionLossError("properties", "3.1.1 has none"))], version)
+    return kind(*arguments.get(kind.__name__, ("it cannot be done",)))
+
+
+@pytest.mark.interpreted  # compiled classes keep attributes elsewhere
+def test_all_survive_the_way_to_another_process() -> None:
+    """What `Fault` says never leaves the decoder."""
+    for kind in found():
+        if kind is Fault:
+            continue
+        error = made(kind)
+        error.add_note("in the second capture")
+        for back in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(back) is kind
+            assert (str(back), back.args) == (str(error), error.args), kind
+            assert list(vars(back)) == list(vars(error)), kind
+            for attribute, value in vars(error).items():
+                other = vars(back)[attribute]
+                assert other == value or repr(other) == repr(value), (kind, attribute)
+
+
+def test_a_package_that_is_missing_is_named_in_another_process() -> None:
+    error = mqttscope.MissingPackageError("duckdb is not installed", name="duckdb")
+    assert pickle.loads(pickle.dumps(error)).name == "duckdb"

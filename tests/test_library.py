@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_names_are_sorted_and_exist() -> None:
     assert sorted(mqttscope.__all__) == mqttscope.__all__
     assert set(mqttscope.__all__) <= set(dir(mqttscope))
     with pytest.raises(AttributeError, match="module 'mqttscope' has no attribute 'opne'"):
-        _ = mqttscope.opne
+        _ = mqttscope.opne  # type: ignore[attr-defined]
     assert set(mqttscope.lake.__all__) <= set(dir(mqttscope.lake))
     assert sorted(mqttscope.lake.__all__) == mqttscope.lake.__all__
 
@@ -160,6 +161,20 @@ def loaded(script: str) -> set[str]:
         env=environment(), capture_output=True, text=True, timeout=60, check=True, cwd=ROOT,
     )  # fmt: skip
     return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("package", [mqttscope, mqttscope.lake], ids=["mqttscope", "mqttscope.lake"])
+def test_who_checks_types_sees_each_name_and_no_other(package: ModuleType) -> None:
+    """A module with `__getattr__` has every name for a type checker, misspelled ones too."""
+    body = ast.parse(inspect.getsource(package)).body
+    assert not any(isinstance(one, ast.FunctionDef) and one.name == "__getattr__" for one in body)
+    seen = [one for one in body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
+    always = [one for one in body if isinstance(one, ast.Assign | ast.ImportFrom)]
+    imported = [one for part in (*always, *(line for one in seen for line in one.body)) for one in ast.walk(part)]
+    names = {one.asname or one.name for one in imported if isinstance(one, ast.alias)}
+    names |= {one.id for one in imported if isinstance(one, ast.Name)}
+    assert set(package.__all__) <= names
+    assert any(isinstance(one, ast.If) and ast.unparse(one.test) == "not TYPE_CHECKING" for one in body)
 
 
 def test_importing_loads_nothing() -> None:

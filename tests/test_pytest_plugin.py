@@ -395,3 +395,24 @@ def test_a_stand_in_plays_the_broker(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in said, said
     assert "mqttscope stand-in 127.0.0.1:" in said
     assert "the recording has no connection for this client" in said
+
+
+def test_what_is_asked_wrongly_is_one_line_and_none_of_the_library(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        "def test_broker(mqtt_replay_broker):\n"
+        "    mqtt_replay_broker('site.pcapng')\n"
+        "def test_capture(mqtt_capture):\n"
+        "    mqtt_capture('nofile.pcapng')\n"
+        "def test_rules(mqtt_proxy):\n"
+        "    mqtt_proxy('mqtt://127.0.0.1:9', rules=[int])\n"
+        "def test_text(mqtt_replay_broker):\n"
+        "    mqtt_replay_broker('test_it.py')\n",
+    )
+    assert "4 failed" in said
+    assert f"CaptureNotFoundError: site.pcapng does not exist in {tmp_path}" in said
+    assert f"CaptureNotFoundError: nofile.pcapng does not exist in {tmp_path}" in said
+    assert "ArgumentError: <class 'int'> is no rule" in said
+    assert "NothingRecordedError: no connection can be replayed; " in said
+    for source in ("pytest_plugin.py", "given_rules.py", "recorded.py", "captures.py", "contextlib.py", "raise "):
+        assert source not in said, said

@@ -17,23 +17,27 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import orjson
 
 from mqttscope import filter as filters
 from mqttscope.api.errors import optional_package
 from mqttscope.api.reading import (
+    MAX_NAMED,
     CaptureNotFoundError,
     CaptureReadError,
     Reading,
     ReadingError,
+    read_limit,
+    read_path,
     read_ports,
     read_version,
     select,
 )
 from mqttscope.capture.files import NOTHING_THERE, STDIN, find_captures
 from mqttscope.dissect import Dissector, FastPath, Options, dissect_segments
+from mqttscope.errors import ArgumentError
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
@@ -47,7 +51,7 @@ from mqttscope.events import (
 from mqttscope.events import Event as Dissected
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.view import PAYLOAD_LIMIT
+from mqttscope.mqtt.view import PAYLOAD_LIMIT, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 Ports = Mapping[int, str] | Iterable[int | str]
+Shown = TypeVar("Shown", bound="Event")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -289,7 +294,9 @@ class Source:
             if isinstance(one, CaptureError) and one.message in NOTHING_THERE:
                 raise CaptureNotFoundError(f"{one.capture} {one.message}")
             if isinstance(one, str) and not os.path.lexists(one):
-                raise CaptureNotFoundError(f"{one} does not exist")
+                raise CaptureNotFoundError(f"{one or repr(one)} does not exist")
+        if filter is not None and not isinstance(filter, str):
+            raise ArgumentError(f'filter takes an expression as str, such as "type == publish", not {filter!r}')
         self._filter = filter
         self._payloads: tuple[PayloadTable, ...] = ()
         if payloads is not None and payloads != ():
@@ -297,7 +304,7 @@ class Source:
 
             self._payloads = read_payloads(payloads)
         self.filter()
-        self._keys = None if keys is None else os.fspath(keys)
+        self._keys = read_path(keys, "keys")
         self._ports, self._version = read_ports(ports), read_version(version)
         self._was_read = False
         self.deduplicate = deduplicate
@@ -365,15 +372,16 @@ class Source:
 class Captures:
     """Captures to iterate over: each iteration reads them from the beginning and yields their packets.
 
-    A context manager, too: it closes files of iterations that were left in the middle.  Standard input (``-``) can be
-    read once.
+    A context manager, too: it closes files of iterations that were left in the middle, and what is read afterwards
+    raises `ReadingError`.  Standard input (``-``) can be read once.
     """
 
     def __init__(self, source: Source, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
         self._source = source
-        self._payload_limit = payload_limit
+        self._payload_limit = read_limit(payload_limit)
         self._show_secrets = show_secrets
-        self._running: weakref.WeakSet[Generator[Event, None, None]] = weakref.WeakSet()
+        self._running: weakref.WeakSet[_Iteration[Any]] = weakref.WeakSet()
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -382,23 +390,27 @@ class Captures:
         self.close()
 
     def close(self) -> None:
-        """Close the files of iterations that were left in the middle."""
+        """Close the files of iterations that were left in the middle; what reads afterwards raises `ReadingError`."""
+        self._closed = True
         for one in list(self._running):
-            one.close()
+            one.cut_off()
 
     def __iter__(self) -> Iterator[Packet]:
-        packets = (one for one in self._views() if isinstance(one, Packet))
+        self._check_open()
+        packets = _Iteration((one for one in self._views() if isinstance(one, Packet)), self._unusable)
         self._running.add(packets)
         return packets
 
     def events(self) -> Iterator[Event]:
         """Packets, and everything else that happened: connections, gaps, capture errors."""
-        events = self._views()
+        self._check_open()
+        events = _Iteration(self._views(), self._unusable)
         self._running.add(events)
         return events
 
     def connections(self) -> list[ConnectionSummary]:
         """The connections, in order of appearance; with a filter those that have an event which matches."""
+        self._check_open()
         reading = self._source.reading()
         dissector = self._source.dissector(reading)
         lines = JsonLines(Nowhere(), show_secrets=self._show_secrets)
@@ -422,6 +434,8 @@ class Captures:
         ``payload_limit``: bytes of each payload that are kept in ``payload``; length and SHA-256 always are.  Tables
         hold no secrets, whatever ``show_secrets`` says.  `MissingPackageError` without pyarrow.
         """
+        self._check_open()
+        read_limit(payload_limit)
         package = optional_package("pyarrow", "pip install 'mqttscope[lake]'")
         optional_package("msgspec", "pip install 'mqttscope[lake]'")
         from mqttscope.lake.options import LakeOptions
@@ -458,6 +472,14 @@ class Captures:
         """What else is to be said of that reading at its end, as sentences: drops, captures that overlap in time."""
         return self._source.notes
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._unusable()
+
+    def _unusable(self) -> ReadingError:
+        """The error for use after `close`."""
+        return ReadingError(f"{utf8(', '.join(self._source.names[:MAX_NAMED]))}: closed, so it has to be opened again")
+
     def _views(self) -> Generator[Event, None, None]:
         source = self._source
         reading = source.reading()
@@ -471,6 +493,34 @@ class Captures:
             shown = views.of(event)
             if shown is not None:
                 yield shown
+
+
+class _Iteration(Iterator[Shown]):
+    """One reading: it says so when it ends because its captures were closed."""
+
+    def __init__(self, made: Generator[Shown, None, None], unusable: Callable[[], ReadingError]) -> None:
+        self._made = made
+        self._unusable = unusable
+        self._has_ended = self._was_cut_off = False
+
+    def __next__(self) -> Shown:
+        if self._was_cut_off:
+            raise self._unusable()
+        try:
+            return next(self._made)
+        except Exception:  # StopIteration, too
+            self._has_ended = True
+            raise
+
+    def close(self) -> None:
+        """Close its files and end."""
+        self._has_ended = True
+        self._made.close()
+
+    def cut_off(self) -> None:
+        """Close its files; where it has not ended, whoever asks for more gets an error."""
+        self._was_cut_off = not self._has_ended
+        self._made.close()
 
 
 class _PacketRows:
@@ -546,8 +596,8 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     be read to its end, after the packets that could be read, instead of noting it in ``errors``.
 
     `CaptureNotFoundError` for a name that stands for no file, `FilterError` for an expression that cannot be
-    understood, `ArgumentError` for ports and versions that do not exist, `PayloadConfigError` for decoders;
-    `ReadingError`, when it is read, for keys that cannot be used.
+    understood, `ArgumentError` for other arguments such as ports and versions that do not exist, `PayloadConfigError`
+    for decoders; `ReadingError`, when it is read, for keys that cannot be used, and after `Captures.close`.
     """
     source = Source(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors, payloads=payloads,

@@ -156,7 +156,7 @@ def decode(
     import orjson
 
     from mqttscope.api.captures import Views
-    from mqttscope.api.reading import read_version
+    from mqttscope.api.reading import read_limit, read_version
     from mqttscope.errors import ArgumentError
 
     if not isinstance(data, bytes | bytearray | memoryview):
@@ -164,7 +164,7 @@ def decode(
     if sender not in (None, CLIENT, SERVER):
         raise ArgumentError(f"{sender!r} is neither client nor server")
     sequence = Sequence(read_version(version), sender)
-    views = Views(payload_limit=payload_limit, show_secrets=show_secrets)
+    views = Views(payload_limit=read_limit(payload_limit), show_secrets=show_secrets)
     found: list[Packet] = []
     for event in sequence.events(bytes(data)):
         packet = views.packet(event)

@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
 
+from mqttscope import arguments
 from mqttscope.api.captures import Captures, Path, Source
-from mqttscope.api.linting import judge
-from mqttscope.errors import ArgumentError
+from mqttscope.api.linting import Findings, judge
+from mqttscope.errors import ArgumentError, InvalidStateError
 from mqttscope.lint.catalogue import all_rules, expand
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.mqtt.constants import PacketType
+from mqttscope.lint.given_rules import names_of
+from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.topics import matches
+from mqttscope.mqtt.topics import FILTER_PROBLEMS, matches, topic_filter_problem
 from mqttscope.mqtt.wire import counted
-from mqttscope.proxy import Proxy, findings_text
+from mqttscope.proxy import Proxy, failed_text, findings_text
 from mqttscope.redact.credentials import starred_name
 
 LOOK_S = 0.02
@@ -91,15 +93,17 @@ class Traffic:
         """The proxy; ``None`` for captures."""
         names = [source] if isinstance(source, str | os.PathLike) else source
         self._source = None if isinstance(names, Proxy) else Source(names)
+        self._known: dict[tuple[str, ...], Findings] = {}
+        """What was found last, by the rules that ran beside the usual ones."""
 
     @property
     def port(self) -> int:
-        """Where clients connect; :class:`RuntimeError` for captures."""
+        """Where clients connect; `InvalidStateError` for captures, and before the start of the proxy."""
         return self._running().port
 
     @property
     def url(self) -> str:
-        """Where clients connect, as a URL; :class:`RuntimeError` for captures."""
+        """Where clients connect, as a URL; `InvalidStateError` as for `port`."""
         return self._running().url
 
     def packets(
@@ -116,10 +120,11 @@ class Traffic:
 
         ``type``: name of a packet type, ``publish``.  ``topic``: a topic or a Topic Filter.  ``payload``: bytes, or
         text that is UTF-8.  ``direction``: ``client_to_server`` or ``server_to_client``.  ``where``: asked about each
-        packet that matches otherwise.  `ArgumentError` for a type that does not exist.
+        packet that matches otherwise.  `ArgumentError` for what no packet can have: a type or a direction that does
+        not exist, a topic that is no Topic Filter, a payload that is neither bytes nor text.
         """
-        if type is not None and type not in TYPES:
-            raise ArgumentError(f"{type!r} is no packet type: {', '.join(sorted(TYPES))}")
+        __tracebackhide__ = True
+        _check(type, topic, payload, direction, client_identifier, where)
         wanted = payload.encode() if isinstance(payload, str) else payload
 
         def is_wanted(one: Passed) -> bool:
@@ -190,7 +195,7 @@ class Traffic:
         self._require_packets()
 
     def never(self, *rules: str) -> None:
-        """No finding of these rules, of any severity and confidence; and some packets have passed.
+        """No finding of these rules, of any severity and confidence; none of them failed, and some packets have passed.
 
         ``rules``: codes, prefixes or names of rules.  `UnknownRuleError` for one that does not exist, `ArgumentError`
         for one that the proxy does not run: ``extend_select`` makes it run.
@@ -204,6 +209,9 @@ class Traffic:
         found = [one for one in self._findings_of(rules) if one.rule in codes]
         if found:
             raise AssertionError(f"there are findings of {', '.join(rules)}\n\n{self._told(found)}")
+        failed = failed_text({code: why for code, why in self._failed_of(rules).items() if code in codes})
+        if failed:
+            raise AssertionError(failed)
         self._require_packets()
 
     def findings(self) -> list[Finding]:
@@ -229,8 +237,9 @@ class Traffic:
                 fail_on=fail_on, min_confidence=min_confidence, ignore=ignore, require_packets=require_packets
             )
             return
-        ignored = {code for name in ignore for code in expand(name)}
-        lowest, surest = Severity(fail_on or "error").rank, Confidence(min_confidence or "certain").rank
+        ignored = {code for name in names_of(ignore) for code in expand(name)}
+        lowest = arguments.choice("fail_on", fail_on or "error", Severity).rank
+        surest = arguments.choice("min_confidence", min_confidence or "certain", Confidence).rank
         found = [
             one
             for one in self.findings()
@@ -238,12 +247,15 @@ class Traffic:
         ]
         if found:
             raise AssertionError(f"the traffic does not conform\n\n{self._told(found)}")
+        failed = failed_text({code: why for code, why in self._failed_of(()).items() if code not in ignored})
+        if failed:
+            raise AssertionError(failed)
         if require_packets > 0:
             self._require_packets(require_packets)
 
     def _running(self) -> Proxy:
         if self.proxy is None:
-            raise RuntimeError("a capture has no place to connect to")
+            raise InvalidStateError("a capture has no place to connect to")
         return self.proxy
 
     def _all(self) -> Sequence[Passed]:
@@ -258,12 +270,23 @@ class Traffic:
     def _findings_of(self, rules: Sequence[str]) -> list[Finding]:
         if self.proxy is not None:
             return self.proxy.findings()
-        assert self._source is not None
-        return list(judge(self._source, extend_select=rules))
+        return list(self._judged(tuple(rules)))
+
+    def _failed_of(self, rules: Sequence[str]) -> dict[str, str]:
+        if self.proxy is not None:
+            return self.proxy.failed()
+        return self._judged(tuple(rules)).failed
+
+    def _judged(self, rules: tuple[str, ...]) -> Findings:
+        """What is to be said of the capture, with these rules beside the usual ones."""
+        if rules not in self._known:
+            assert self._source is not None
+            self._known = {rules: judge(self._source, extend_select=rules)}
+        return self._known[rules]
 
     def _codes(self, name: str) -> list[str]:
         __tracebackhide__ = True
-        codes = expand(name)
+        codes = expand(name) if self.proxy is None else self.proxy.codes_of(name)
         if self.proxy is not None and not set(codes) & set(self.proxy.rules):
             raise ArgumentError(f"{name} does not run, so that it finds nothing: extend_select=[{name!r}] makes it run")
         return codes
@@ -277,13 +300,43 @@ class Traffic:
             raise AssertionError(f"too little to judge: {counted(passed, 'packet')}, {least:,} are required")
 
     def _told(self, findings: list[Finding]) -> str:
-        where = self.proxy.address if self.proxy is not None else ", ".join(self._source.names if self._source else ())
+        if self.proxy is not None:
+            return self.proxy.shown(findings)
+        where = ", ".join(self._source.names if self._source else ())
         codes = dict.fromkeys(one.rule for one in findings)
         return findings_text(findings, [all_rules()[code]() for code in codes if code in all_rules()], where)
 
     def _seen(self) -> str:
         notes = self.proxy.notes if self.proxy is not None else []
         return "\n".join([_shown(self._all()), *notes[-MAX_SHOWN:]])
+
+
+def _check(
+    type: str | None,  # noqa: A002 - as above
+    topic: str | None,
+    payload: str | bytes | None,
+    direction: str | None,
+    client_identifier: str | None,
+    where: Callable[[Passed], object] | None,
+) -> None:
+    """`ArgumentError` for what no packet can have."""
+    __tracebackhide__ = True
+    if type is not None and type not in TYPES:
+        raise ArgumentError(f"{type!r} is no packet type: {', '.join(sorted(TYPES))}")
+    if direction is not None:
+        arguments.choice("direction", direction, Direction)
+    if topic is not None and topic != "":
+        problem = topic_filter_problem(arguments.text("topic", topic, "a Topic Name or a Topic Filter"))
+        if problem is not None:
+            raise ArgumentError(
+                f"{topic!r} is no Topic Filter, so that no topic matches it: {FILTER_PROBLEMS[problem]}"
+            )
+    if not isinstance(payload, str | bytes | None):
+        raise ArgumentError(f"payload is {payload!r}, which is neither bytes nor text")
+    if client_identifier is not None:
+        arguments.text("client_identifier", client_identifier, "the Client Identifier of a CONNECT")
+    if where is not None and not callable(where):
+        raise ArgumentError(f"where is {where!r}, which is no function of a packet")
 
 
 def _described(type: str | None, *, where: object = None, **asked: object) -> str:  # noqa: A002 - as above

@@ -10,10 +10,9 @@ from pathlib import Path as FilePath
 from mqttscope.api.captures import Path, Ports
 from mqttscope.api.errors import optional_package
 from mqttscope.api.lakes import EXTRA
-from mqttscope.api.reading import CaptureNotFoundError, read_ports, read_version
+from mqttscope.api.reading import CaptureNotFoundError, read_limit, read_path, read_ports, read_servers, read_version
 from mqttscope.capture.files import NOTHING_THERE
 from mqttscope.dissect.options import Options
-from mqttscope.errors import ArgumentError
 from mqttscope.lake.store import place
 from mqttscope.lint.given_rules import chosen_rules, names_of
 from mqttscope.lint.profile import load, rules_of
@@ -43,6 +42,8 @@ class Ingested:
     """Captures that begin before the end of what the lake held: connections are not joined over that."""
     errors: list[CaptureError] = field(default_factory=list)
     """What could not be read: everything else of these captures is in the lake."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Rules that failed on some packet, with the reason, so that findings may be missing: rules of one's own may."""
 
 
 def ingest(
@@ -76,8 +77,7 @@ def ingest(
     if not captures:
         raise TypeError("name at least one capture, as ingest('a.pcapng', lake='lake')")
     names = [fspath(one) for one in captures]
-    if payload_limit < 0:
-        raise ArgumentError(f"payload_limit is a number of bytes, and {payload_limit} is none")
+    read_limit(payload_limit)
     for package in ("pyarrow", "msgspec", "deltalake"):
         optional_package(package, EXTRA)
     from mqttscope.capture.locations import NoCapturesError, find
@@ -86,15 +86,18 @@ def ingest(
     from mqttscope.lake.summary import summarize
     from mqttscope.lake.writer import write_lake
 
-    chosen = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), rules)
-    chosen += () if profile is None else rules_of(load(str(profile), FilePath.cwd()))
+    chosen = chosen_rules(
+        names_of(select, "select"), names_of(extend_select, "extend_select"), names_of(ignore, "ignore"), rules
+    )
+    limits = read_path(profile, "profile")
+    chosen += () if limits is None else rules_of(load(limits, FilePath.cwd()))
     let_be_remembered(chosen)
     options = LakeOptions(
         dissect=Options(ports=read_ports(ports), version=read_version(version)),
         group=group,
         payload_limit=payload_limit,
         rules=tuple(chosen),
-        complete=frozenset(complete),
+        complete=read_servers(complete),
     )
     root = place(fspath(lake), lake_settings or settings or {})
     before = read_manifest(root)
@@ -121,6 +124,7 @@ def ingest(
         open_connections=made.open_connections,
         out_of_order=done.out_of_order,
         errors=[*errors, *made.errors, *(one for one in done.known_errors if one not in made.errors)],
+        failed={one.rule: one.error for one in done.internal_errors},
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path as FilePath
 from typing import Any, overload
 
+from mqttscope import arguments
 from mqttscope.api.captures import Path, Ports, Source
-from mqttscope.errors import ArgumentError
+from mqttscope.api.reading import read_path, read_servers
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -75,10 +76,9 @@ class Findings(Sequence[Finding]):
 
         ``at_least("error", "certain")`` are those for which ``mqttscope lint`` ends with exit code 1.
         """
-        try:
-            lowest, surest = Severity(severity), Confidence(confidence)
-        except ValueError as error:
-            raise ArgumentError(str(error)) from None
+        __tracebackhide__ = True
+        lowest = arguments.choice("severity", severity, Severity)
+        surest = arguments.choice("confidence", confidence, Confidence)
         return [one for one in self._found if one.severity.rank >= lowest.rank and one.confidence.rank >= surest.rank]
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -123,14 +123,15 @@ def lint(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors,
         deduplicate=deduplicate,
     )  # fmt: skip
+    limits = read_path(profile, "profile")
     return judge(
         source,
-        select=names_of(select),
-        extend_select=names_of(extend_select),
-        ignore=names_of(ignore),
+        select=names_of(select, "select"),
+        extend_select=names_of(extend_select, "extend_select"),
+        ignore=names_of(ignore, "ignore"),
         given=rules,
-        limits=() if profile is None else rules_of(load(str(profile), FilePath.cwd())),
-        complete=frozenset(complete),
+        limits=() if limits is None else rules_of(load(limits, FilePath.cwd())),
+        complete=read_servers(complete),
         show_secrets=show_secrets,
     )
 

@@ -29,22 +29,22 @@ class AsyncProxy:
 
     @property
     def address(self) -> str:
-        """Where clients connect: ``127.0.0.1:41234``."""
+        """Where clients connect: ``127.0.0.1:41234``; `InvalidStateError` before the start."""
         return self._proxy.address
 
     @property
     def port(self) -> int:
-        """The port of it."""
+        """The port of it; `InvalidStateError` before the start."""
         return self._proxy.port
 
     @property
     def url(self) -> str:
-        """Where clients connect, as a URL."""
+        """Where clients connect, as a URL; `InvalidStateError` before the start."""
         return self._proxy.url
 
     @property
     def notes(self) -> list[str]:
-        """What went wrong with connections, in words."""
+        """What went wrong with connections and rules, in words."""
         return self._proxy.notes
 
     async def packets(self) -> list[Seen]:
@@ -54,6 +54,10 @@ class AsyncProxy:
     async def findings(self) -> list[Finding]:
         """What the linter has found."""
         return await asyncio.to_thread(self._proxy.findings)
+
+    async def failed(self) -> dict[str, str]:
+        """As `Proxy.failed`."""
+        return await asyncio.to_thread(self._proxy.failed)
 
     async def report(self, **counting: Any) -> str:
         """As `Proxy.report`."""

@@ -20,7 +20,7 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import Fragments
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
-from mqttscope.net.segment import Segment
+from mqttscope.net.segment import Segment, read_endpoint
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
@@ -346,10 +346,42 @@ def read_port(text: str) -> tuple[int, str]:
 
 def read_ports(given: Mapping[int, str] | Iterable[int | str]) -> dict[int, str]:
     """Ports with what is spoken there: of a mapping, or of entries as `read_port` takes them."""
-    if isinstance(given, str):
+    if isinstance(given, str | int):
         raise ArgumentError(f"ports are a list, as [{given!r}]")
+    if not isinstance(given, Iterable):
+        raise ArgumentError(f'ports takes a list, as [1884, "8080:ws"], or a mapping, as {{8080: "ws"}}, not {given!r}')
     entries = (f"{port}:{spoken}" for port, spoken in given.items()) if isinstance(given, Mapping) else map(str, given)
     return dict(map(read_port, entries))
+
+
+def read_servers(given: Iterable[str]) -> frozenset[str]:
+    """Servers (``10.0.0.2:1883``) as captures name them; `ArgumentError` for what is no list of them."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ArgumentError(f'complete takes a list of servers, as ["10.0.0.2:1883"], not {given!r}')
+    found = set()
+    for one in given:
+        try:
+            found.add(read_endpoint(one if isinstance(one, str) else repr(one)))
+        except ValueError as error:
+            raise ArgumentError(f"complete names {one!r}: {error}") from None
+    return frozenset(found)
+
+
+def read_limit(given: int, name: str = "payload_limit") -> int:
+    """A number of bytes of each payload; `ArgumentError`, which names the argument, for others."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise ArgumentError(f"{name} is a number of bytes, and {given!r} is none")
+    return given
+
+
+def read_path(given: str | os.PathLike[str] | None, name: str) -> str | None:
+    """The path of a file; `ArgumentError`, which names the argument, for what is none."""
+    if given is None:
+        return None
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(path, str):
+        raise ArgumentError(f"{name} takes the path of a file, as str or PathLike, not {given!r}")
+    return path
 
 
 def read_version(text: str | None) -> ProtocolVersion | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from mqttscope import arguments
 from mqttscope.api.captures import Source
 from mqttscope.errors import ArgumentError, MqttscopeError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
@@ -186,6 +187,8 @@ def _unplayable(scripts: Sequence[Script], note: Callable[[str], None]) -> Itera
 
 
 RECORDED, ASAP, CAUSAL = "recorded", "asap", "causal"
+MAX_UNREAD = 5
+"""Captures that an error names because they could not be read."""
 
 
 def read_pace(pace: str | float) -> tuple[float | None, bool]:
@@ -206,10 +209,24 @@ def read_pace(pace: str | float) -> tuple[float | None, bool]:
     return speed, False
 
 
+def read_moment(name: str, value: str | None) -> Moment | None:
+    """A point in time, as `Moment.parse` reads it; ``None`` for none.
+
+    `RewriteError` for a text that is none, `ArgumentError` for what is no text.
+    """
+    if value is None:
+        return None
+    return Moment.parse(arguments.text(name, value, "a time, such as 2026-01-02T03:04:05Z or 90s"))
+
+
 def read_recorded(source: Source, wanted: Wanted) -> Recorded:
     """The recorded connections of captures; errors as of `arrange`."""
     reading = source.reading()
     matching = Matching(source.filter())
     for event in source.events(reading, source.dissector(reading)):
         matching.feed(event)
-    return arrange(matching, wanted, truncated=bool(source.errors), note=source.notes.append)
+    try:
+        return arrange(matching, wanted, truncated=bool(source.errors), note=source.notes.append)
+    except NothingRecordedError as error:
+        unread = [f"{one.capture}: {one.message}" for one in source.errors[:MAX_UNREAD]]
+        raise NothingRecordedError("; ".join([str(error), *unread])) from None

@@ -15,14 +15,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqttscope import arguments
 from mqttscope.api.captures import Nowhere, Path, Ports, Source
-from mqttscope.api.recorded import RECORDED, Wanted, read_pace, read_recorded
-from mqttscope.errors import ArgumentError
+from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, read_recorded
+from mqttscope.errors import ArgumentError, InvalidStateError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.client import ClientOptions
 from mqttscope.replay.drivers.run import CONNECT_SECONDS, PATIENCE_SECONDS, BrokerTarget, Pace
 from mqttscope.replay.drivers.run import Replay as Playing
-from mqttscope.replay.rewrite import Moment
 from mqttscope.report.base import View
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import Outcome, compare, summary_document
@@ -95,23 +95,27 @@ class _Clients:
         record: Path | None = None,
         allow_remote: bool = False,
     ) -> None:
-        self._target = parse_broker(broker)
+        self._target = parse_broker(arguments.text("broker", broker, "a URL, such as mqtt://127.0.0.1:1883"))
+        tls = self._target.tls
+        arguments.tls_files(self._target, tls=tls, insecure=insecure, ca=ca, cert=cert, key=key)
+        arguments.tls_pair("cert", "key", (cert, key))
         self._speed, self._causal = read_pace(pace)
         self._pace = pace if isinstance(pace, str) else f"{pace:g}x"
         source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
         user_name = user_name or self._target.user_name
         wanted = Wanted(
             clients=(clients,) if isinstance(clients, str) else tuple(clients),
-            start=None if start is None else Moment.parse(start),
-            end=None if end is None else Moment.parse(end),
+            start=read_moment("start", start),
+            end=read_moment("end", end),
             credentials=user_name is not None or password is not None,
         )
-        tls = upstream_context(ca, cert, key, insecure=insecure) if self._target.tls else None
-        self._goal = BrokerTarget(self._target, tls, None, connect_timeout)
+        context = upstream_context(ca, cert, key, insecure=insecure) if tls else None
+        self._goal = BrokerTarget(self._target, context, None, arguments.seconds("connect_timeout", connect_timeout))
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
         self._credentials = user_name, password.encode() if isinstance(password, str) else password
-        self._patience, self._record, self._allow_remote = patience, record, allow_remote
+        self._patience = arguments.seconds("patience", patience)
+        self._record, self._allow_remote = record, allow_remote
 
     async def _play(self) -> Replayed:
         addresses = await resolve(self._target)
@@ -176,13 +180,13 @@ class Replay(_Clients):
     def run(self) -> Replayed:
         """Play the recording once, to its end; each call plays it again.
 
-        :class:`RuntimeError` inside a running event loop, where `AsyncReplay` is for.
+        `InvalidStateError` inside a running event loop, where `AsyncReplay` is for.
         """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self._play())
-        raise RuntimeError("an event loop is running here: await AsyncReplay(...).run()")
+        raise InvalidStateError("an event loop is running here: await AsyncReplay(...).run()")
 
 
 class AsyncReplay(_Clients):

@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from mqttscope import arguments
 from mqttscope.api.captures import Nowhere, Path, Ports, Source
-from mqttscope.api.recorded import RECORDED, Wanted, read_pace, read_recorded
-from mqttscope.errors import ArgumentError
+from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, read_recorded
+from mqttscope.errors import InvalidStateError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.drivers.serve import ServerRun
-from mqttscope.replay.rewrite import Moment
 from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
 from mqttscope.replay.server.recorded import Match
 from mqttscope.report.base import View
@@ -89,18 +89,20 @@ class _Recording:
         listen_key: str | None = None,
         websocket: bool = False,
     ) -> None:
-        self._host, self._port = parse_listen(listen)
+        self._host, self._wanted_port = parse_listen(
+            arguments.text("listen", listen, "HOST:PORT, such as 127.0.0.1:1884")
+        )
         speed, causal = read_pace(pace)
-        try:
-            matching, otherwise = Match(match), Unexpected(unexpected)
-        except ValueError as error:
-            raise ArgumentError(str(error)) from None
+        matching = arguments.choice("match", match, Match)
+        otherwise = arguments.choice("unexpected", unexpected, Unexpected)
+        patience_ns = int(arguments.seconds("patience", patience) * 1e9)
+        arguments.tls_pair("listen_cert", "listen_key", (listen_cert, listen_key))
         tls = None if listen_cert is None else listen_context(listen_cert, listen_key)
         source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
         wanted = Wanted(
             clients=(clients,) if isinstance(clients, str) else tuple(clients),
-            start=None if start is None else Moment.parse(start),
-            end=None if end is None else Moment.parse(end),
+            start=read_moment("start", start),
+            end=read_moment("end", end),
         )
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
@@ -110,7 +112,7 @@ class _Recording:
         self._serving = ServerRun(
             self._recorded.scripts,
             ConnectionMatcher(self._recorded.scripts, matching, repeat),
-            ServerOptions(speed=speed, unexpected=otherwise, patience_ns=int(patience * 1e9)),
+            ServerOptions(speed=speed, unexpected=otherwise, patience_ns=patience_ns),
             causal=causal,
             keep_running=True,
             tls=tls,
@@ -119,14 +121,25 @@ class _Recording:
         )
         self.notes: list[str] = []
         """What happened with connections that the recording does not have, in words."""
-        self.address: str = ""
-        """Where devices connect: ``127.0.0.1:41234``; empty before it listens."""
-        self.port: int = 0
+        self._address = ""
+        self._port = 0
         self._served: Served | None = None
 
     @property
+    def address(self) -> str:
+        """Where devices connect: ``127.0.0.1:41234``; `InvalidStateError` before the start."""
+        if not self._address:
+            raise InvalidStateError("the stand-in was not started: devices cannot connect yet")
+        return self._address
+
+    @property
+    def port(self) -> int:
+        """The port of it; `InvalidStateError` before the start."""
+        return self._port if self.address else 0
+
+    @property
     def url(self) -> str:
-        """Where devices connect, as a URL."""
+        """Where devices connect, as a URL; `InvalidStateError` before the start."""
         return f"{self._schemes}://{self.address}"
 
     @property
@@ -136,17 +149,18 @@ class _Recording:
 
     @property
     def served(self) -> Served:
-        """What devices did, once it is closed; :class:`RuntimeError` before."""
+        """What devices did, once it is closed; `InvalidStateError` before."""
         if self._served is None:
-            raise RuntimeError("the stand-in still runs: what devices did is known once it is closed")
+            why = "still runs" if self._address else "was not started"
+            raise InvalidStateError(f"the stand-in {why}: what devices did is known once it is closed")
         return self._served
 
     async def _listen(self) -> None:
-        await self._serving.start(self._host, self._port)
+        await self._serving.start(self._host, self._wanted_port)
         server = self._serving.server
         assert server is not None
-        self.port = server.port
-        self.address = shown(self._host or server.addresses[0][0], server.port)
+        self._port = server.port
+        self._address = shown(self._host or server.addresses[0][0], server.port)
 
     def _finish(self) -> None:
         """Compare, when everything has ended."""
@@ -176,8 +190,8 @@ class StandIn(_Recording):
     TLS with devices.  ``websocket``: speak WebSocket with devices.
 
     The constructor reads the captures.  `AddressError` for an address that cannot be meant, `NothingRecordedError`
-    where no connection can be played, `ArgumentError` for words that are none of those above, and :class:`OSError` from
-    `start` when it cannot listen.
+    where no connection can be played, `ArgumentError` for values that are none of those above, and :class:`OSError`
+    from `start` when it cannot listen.  `InvalidStateError` from what needs a start before it, and from a second one.
     """
 
     _thread: threading.Thread | None = None
@@ -194,7 +208,7 @@ class StandIn(_Recording):
     def start(self) -> None:
         """Listen; returns once devices can connect."""
         if self._thread is not None:
-            raise RuntimeError("a stand-in runs only once")
+            raise InvalidStateError("a stand-in runs only once")
         started: Future[None] = Future()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run(started)), name="mqttscope stand-in", daemon=True
@@ -222,7 +236,7 @@ class StandIn(_Recording):
         """End all connections and listen no more; then `served` says what devices did."""
         thread, loop = self._thread, self._loop
         if thread is None:
-            raise RuntimeError("the stand-in was not started")
+            raise InvalidStateError("the stand-in was not started")
         if loop is not None and thread.is_alive():
             with suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(self._serving.stop)

@@ -83,7 +83,7 @@ END_SECONDS = 5.0
 MAX_COMPLAINTS = 1 << 16
 """Bytes of dumpcap's standard error that are kept."""
 NOT_HERE = (
-    "capturing from interfaces is not possible on Windows, where nobody can wait for pipes; let dumpcap write to the"
+    "capturing from interfaces is not possible here: as on Windows, nobody can wait for pipes; let dumpcap write to the"
     " standard input of another command: dumpcap -i 1 -w - | mqttscope inspect -"
 )
 """What is said where this program cannot read from dumpcap as it comes."""

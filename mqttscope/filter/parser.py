@@ -45,9 +45,6 @@ class FilterError(MqttscopeError, ValueError):
     def __str__(self) -> str:
         return self.render()
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.message, self.position, self.length, self.expression, self.hint)
-
     def render(self) -> str:
         """The message, the line of the expression with carets under the offending characters, and the hint."""
         lines = [self.message]
@@ -74,10 +71,6 @@ class FilterError(MqttscopeError, ValueError):
         blank = " " * (len(before) + _columns(shown[:column]))
         carets = "^" * max(1, _columns(shown[column:stop]))
         return f"  {before}{shown}{after}", f"  {blank}{carets}"
-
-
-def _rebuild(message: str, position: int, length: int, expression: str, hint: str) -> FilterError:
-    return FilterError(message, position, length, expression=expression, hint=hint)
 
 
 def _columns(text: str) -> int:

@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["Ingested", "Lake", "LakeError", "Relation", "ingest", "open"]
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # as in the package above
 
-    if name not in __all__:
-        raise AttributeError(f"module 'mqttscope.lake' has no attribute {name!r}")
-    home = "ingesting" if name.lower().startswith("ingest") else "lakes"
-    found = globals()[name] = getattr(import_module(f"mqttscope.api.{home}"), name)
-    return found
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name not in __all__:
+            raise AttributeError(f"module 'mqttscope.lake' has no attribute {name!r}")
+        home = "ingesting" if name.lower().startswith("ingest") else "lakes"
+        found = globals()[name] = getattr(import_module(f"mqttscope.api.{home}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

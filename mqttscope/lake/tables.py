@@ -103,6 +103,10 @@ class Collector:
             # Rules of wide scopes look at what comes in the order of time.
             self._late_linter = Linter(rule for rule in found if rule.scope not in WIDE)
             self._late_linter.dropping = self.dropping
+            if self.linter is not None:
+                # What fails is counted once, whichever of the two has asked the rule.
+                self._late_linter.failures = self.linter.failures
+                self._late_linter.internal_errors = self.linter.internal_errors
         self._open: dict[ConnectionKey, OpenConnection] = {}
         self._drops: Mapping[str, Drop] = {}
         self._introductions: dict[int, Introduction] = {}

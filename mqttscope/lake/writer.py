@@ -66,6 +66,7 @@ from mqttscope.lake.state import VERSION as STATE_VERSION
 from mqttscope.lake.state import dump
 from mqttscope.lake.store import Lake, Place, opened, place
 from mqttscope.lake.tables import LOOK, Collector, batch
+from mqttscope.lint.engine import InternalError
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import CaptureError
 
@@ -108,6 +109,10 @@ class Ingested:
     """What each tap has captured, where the captures are those of several."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why captures could not be opened any more, by name; they can be given again."""
+    internal_errors: list[InternalError] = field(default_factory=list)
+    """Rules that failed, so that findings may be missing; the first ones, of this process."""
+    failures_told: list[str] = field(default_factory=list)
+    """How often they failed, as sentences."""
 
 
 def write_lake(
@@ -473,6 +478,9 @@ def _read(
         _write(files, unfinished.batches(everything=True))
     after.last_ns = intake.last_ns
     done.skipped += intake.skipped
+    if collector.linter is not None:
+        done.internal_errors = collector.linter.internal_errors
+        done.failures_told = collector.linter.failures_told()
     done.out_of_order, done.open_flows = sorted(intake.out_of_order), len(memories)
     done.overlapping, done.taps = sorted(intake.overlapping), intake.taps
     add_files(after, files.names, files.checksums)

@@ -34,6 +34,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Pattern
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 from mqttscope.net.segment import read_endpoint
 
@@ -180,11 +181,17 @@ def _settings(rules: Table) -> dict[str, Table]:
             raise ConfigError(f"{path}: {_slip(code, tuple(all_rules()), 'no rule')}")
         _known(table, tuple(rule.settings), f"{path}.")
         for key, one in table.items():
-            default = rule.settings[key]
-            if not _same_kind(one, default):
-                raise ConfigError(f"{path}.{key} must be like its default {default!r}, not {short(one)}")
+            fault = fault_of_setting(rule, key, one)
+            if fault is not None:
+                raise ConfigError(f"{path}.{key} {fault}")
         made[rule.code] = table
     return made
+
+
+def fault_of_setting(rule: type[Rule], name: str, value: Any) -> str | None:
+    """What is wrong with the value of a setting that the rule has, as the end of a sentence; ``None`` for nothing."""
+    default = rule.settings[name]
+    return None if _same_kind(value, default) else f"must be like its default {default!r}, not {short(value)}"
 
 
 def _same_kind(value: Any, default: Any) -> bool:

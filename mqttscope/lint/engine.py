@@ -67,7 +67,7 @@ MAX_CITED = 10_000
 MAX_REPORTED = 16
 """Violations of a connection that later rules can look back at."""
 MAX_INTERNAL_ERRORS = 100
-"""Internal errors that are kept with their text."""
+"""Internal errors that are kept with their text, beside the first one of each rule."""
 
 
 @dataclass(slots=True)
@@ -579,8 +579,9 @@ class Linter:
     def _failed(self, rule: Rule | type[Model], at: RuleContext, error: BaseException) -> None:
         if self.strict:
             raise error
+        is_first = rule.code not in self.failures
         self.failures[rule.code] += 1
-        if len(self.internal_errors) < MAX_INTERNAL_ERRORS:
+        if is_first or len(self.internal_errors) < MAX_INTERNAL_ERRORS:
             event = at.event
             self.internal_errors.append(
                 InternalError(

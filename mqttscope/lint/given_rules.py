@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
 
 from mqttscope.errors import ArgumentError
 from mqttscope.lint.catalogue import all_rules, select
+from mqttscope.lint.config import fault_of_setting
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.rule_check import faults_of_declarations
@@ -28,8 +30,10 @@ def chosen_rules(
 def given_rules(given: Iterable[type[Rule] | Rule]) -> list[Rule]:
     """Rules that a program has: its own, and those of the catalogue with other settings.
 
-    `ArgumentError` says what one lacks that the engine relies on.
+    `ArgumentError` says what one lacks that the engine relies on, and which setting it does not have.
     """
+    if isinstance(given, str | bytes | Rule) or not isinstance(given, Iterable):
+        raise ArgumentError(f"rules takes a list of classes or instances of rules, not {reprlib.repr(given)}")
     found: dict[str, Rule] = {}
     for one in given:
         rule = one if isinstance(one, type) else type(one)
@@ -41,13 +45,36 @@ def given_rules(given: Iterable[type[Rule] | Rule]) -> list[Rule]:
             faults.append("it has no severity: a member of mqttscope.lint.finding.Severity")
         if code in found or all_rules().get(str(code), rule) is not rule:
             faults.append(f"{code} is the code of another rule")
-        faults += faults_of_declarations(rule)
+        faults += faults_of_declarations(rule) or (_faults_of_settings(one) if isinstance(one, Rule) else ())
         if faults:
             raise ArgumentError(f"{rule.__name__}: {'; '.join(faults)}")
         found[rule.code] = one if isinstance(one, Rule) else rule()
     return list(found.values())
 
 
-def names_of(given: Iterable[str]) -> tuple[str, ...]:
-    """Names of rules; a text alone is one."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def _faults_of_settings(rule: Rule) -> Iterator[str]:
+    """What is wrong with the settings that an instance was made with."""
+    known, given = type(rule).settings, getattr(rule, "set", None)
+    if not isinstance(given, dict):
+        yield "it has no settings: its __init__ has to call that of Rule"
+        return
+    for name, value in given.items():
+        if name not in known:
+            yield f"{name!r} is no setting of it; it has {', '.join(known) or 'none'}"
+        elif value is not known[name] and (fault := fault_of_setting(type(rule), name, value)) is not None:
+            yield f"the setting {name} {fault}"
+
+
+def names_of(given: Iterable[str], argument: str = "") -> tuple[str, ...]:
+    """Names of rules; a text alone is one.
+
+    ``argument``: the argument of the caller that they are given as.  `ArgumentError` for what is no list of texts.
+    """
+    if isinstance(given, str):
+        return (given,)
+    named = tuple(given) if isinstance(given, Iterable) else None
+    if named is None or not all(isinstance(one, str) for one in named):
+        takes = f"{argument} takes" if argument else "select, extend_select and ignore take"
+        shown = reprlib.repr(given if named is None else list(named))
+        raise ArgumentError(f'{takes} a list of codes, prefixes or names of rules, as ["PUB101"], not {shown}')
+    return named

@@ -33,7 +33,7 @@ MAX_RECENT: Final = 500_000
 MAX_DIRECTIONS: Final = 200_000
 """Directions of flows of which it is remembered which taps show them."""
 MAX_PLACES: Final = 16
-"""Places that are told apart in one direction of a flow; frames of any further one count as those of the last."""
+"""Capture points that are distinguished in one direction of a flow; frames of further ones count as the last one's."""
 
 _ETHERNET: Final = 1
 _COOKED: Final = 113

@@ -8,6 +8,6 @@ for programs and tests::
         proxy.assert_conformant()
 """
 
-from mqttscope.proxy.service import Proxy, Seen, findings_text
+from mqttscope.proxy.service import Proxy, Seen, failed_text, findings_text
 
-__all__ = ["Proxy", "Seen", "findings_text"]
+__all__ = ["Proxy", "Seen", "failed_text", "findings_text"]

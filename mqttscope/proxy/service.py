@@ -19,14 +19,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from mqttscope import arguments
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.errors import InvalidStateError
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import expand
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, Gate, Policy
-from mqttscope.lint.given_rules import chosen_rules, names_of
+from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -101,8 +103,9 @@ class Proxy:
     (`packets`, `findings`, `write`, `assert_conformant`) are answered with all that clients had sent before, while it
     runs and afterwards.
 
-    :class:`ValueError` for addresses and rules that cannot be, `TlsError` for certificates, and :class:`OSError` from
-    `start` when it cannot listen.
+    `AddressError`, `UnknownRuleError` and `ArgumentError` for addresses, rules and other arguments that cannot be
+    meant, `TlsError` for certificates, and :class:`OSError` from `start` when it cannot listen.  `InvalidStateError`
+    from what needs a start before it, and from a second one.
     """
 
     def __init__(
@@ -127,17 +130,27 @@ class Proxy:
         client_timeout: float = CLIENT_TIMEOUT_S,
         max_packet: int = DEFAULT_MAX_PACKET_BYTES,
     ) -> None:
-        route = Route(*parse_listen(listen), parse_upstream(upstream))
-        route.max_connections, route.connect_timeout_s = max_connections, connect_timeout
-        route.client_timeout_s = client_timeout
-        self._max_packet = max_packet
+        where = parse_listen(arguments.text("listen", listen, "HOST:PORT, such as 127.0.0.1:1884"))
+        broker = parse_upstream(arguments.text("upstream", upstream, "a URL, such as mqtt://127.0.0.1:1883"))
+        arguments.tls_files(broker, tls=broker.tls, insecure=insecure, ca=ca, cert=cert, key=key)
+        arguments.tls_pair("cert", "key", (cert, key))
+        arguments.tls_pair("listen_cert", "listen_key", (listen_cert, listen_key))
+        route = Route(*where, broker)
+        route.max_connections = arguments.whole("max_connections", max_connections, 1)
+        route.connect_timeout_s = arguments.seconds("connect_timeout", connect_timeout)
+        route.client_timeout_s = arguments.seconds("client_timeout", client_timeout)
+        self._max_packet = arguments.whole("max_packet", max_packet, 1)
+        self._policy = Policy() if policy is None else arguments.instance("policy", policy, Policy)
+        self._baseline = Baseline() if baseline is None else arguments.instance("baseline", baseline, Baseline)
         if listen_cert is not None:
             route.listen_tls = listen_context(listen_cert, listen_key)
         if route.upstream.tls:
             route.upstream_tls = upstream_context(ca, cert, key, insecure=insecure)
         self._route = route
-        self._rules = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), rules)
-        self._policy, self._baseline = policy or Policy(), baseline or Baseline()
+        added = given_rules(rules)
+        self._rules = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), added)
+        self._given = {rule.code: type(rule) for rule in added}
+        """Rules that a name may stand for beside those of the catalogue."""
         self._connects = 0
         """CONNECT packets that passed whole."""
         self._connacks = 0
@@ -149,11 +162,11 @@ class Proxy:
         self.forgotten_findings: int = 0
         """Findings beyond `MAX_FINDINGS`, which nobody can ask for."""
         self.notes: list[str] = []
-        """What went wrong with connections, in words."""
-        self.address: str = ""
-        """Where clients connect: ``127.0.0.1:41234``."""
-        self.port: int = 0
+        """What went wrong with connections and rules, in words."""
+        self._address = ""
+        self._port = 0
         self._linter = Linter(self._rules)
+        self._failed: dict[str, str] = {}
         self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
         self._findings: list[Finding] = []
         self._recording: Recording | None = None
@@ -177,15 +190,27 @@ class Proxy:
         return [rule.code for rule in self._rules]
 
     @property
+    def address(self) -> str:
+        """Where clients connect: ``127.0.0.1:41234``; `InvalidStateError` before the start."""
+        if not self._address:
+            raise InvalidStateError("the proxy was not started: clients cannot connect yet")
+        return self._address
+
+    @property
+    def port(self) -> int:
+        """The port of it; `InvalidStateError` before the start."""
+        return self._port if self.address else 0
+
+    @property
     def url(self) -> str:
-        """Where clients connect, as a URL."""
+        """Where clients connect, as a URL; `InvalidStateError` before the start."""
         scheme = {(False, False): "mqtt", (False, True): "mqtts", (True, False): "ws", (True, True): "wss"}
         return f"{scheme[self._route.upstream.websocket, self._route.listen_tls is not None]}://{self.address}"
 
     def start(self) -> None:
         """Listen; returns once clients can connect."""
         if self._thread is not None:
-            raise RuntimeError("a proxy runs only once")
+            raise InvalidStateError("a proxy runs only once")
         descriptor, path = tempfile.mkstemp(".pcapng", "mqttscope-")
         os.close(descriptor)
         # As long as somebody may ask for what was seen.
@@ -229,11 +254,22 @@ class Proxy:
         """What the linter has found."""
         return self._ask(lambda: list(self._findings))
 
+    def failed(self) -> dict[str, str]:
+        """Rules that failed on some packet, with the reason, so that findings may be missing."""
+        return self._ask(lambda: dict(self._failed))
+
+    def codes_of(self, name: str) -> list[str]:
+        """Codes of the rules that a code, prefix or name stands for, those that were given to the proxy included.
+
+        `UnknownRuleError` where there is none.
+        """
+        return expand(name, self._given)
+
     def write(self, path: str | Path) -> None:
         """Write what has passed so far as a pcapng file."""
         recording = self._recording
         if recording is None or recording.path is None:
-            raise RuntimeError("the proxy was not started")
+            raise InvalidStateError("the proxy was not started: nothing has passed")
         source = recording.path
         self._ask(lambda: shutil.copyfile(source, path))
 
@@ -244,14 +280,16 @@ class Proxy:
         fail_on: str | None = None,
         ignore: Iterable[str] = (),
     ) -> str:
-        """The findings as ``mqttscope lint --format full`` shows them; empty when there are none.
+        """The findings as ``mqttscope lint --format full`` shows them, and rules that failed; empty without either.
 
         ``fail_on`` is the lowest severity that is shown, ``min_confidence`` the lowest confidence: those of the policy
         (``info``, ``heuristic``) unless given.
         """
-        severity = self._policy.min_severity if fail_on is None else Severity(fail_on)
-        confidence = self._policy.min_confidence if min_confidence is None else Confidence(min_confidence)
-        return findings_text(self._counting(severity, confidence, ignore), self._rules, self.address)
+        __tracebackhide__ = True
+        severity, confidence = _lowest(fail_on, min_confidence, self._policy.min_severity, self._policy.min_confidence)
+        ignored = self._ignored(ignore)
+        counting = self._counting(severity, confidence, ignored)
+        return "\n".join(filter(None, (self.shown(counting), failed_text(self._failing(ignored)))))
 
     def assert_conformant(
         self,
@@ -266,23 +304,25 @@ class Proxy:
         ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence, both those of the
         policy (``error``, ``certain``) unless given; ``ignore`` takes codes of rules, prefixes and names.
 
-        It raises as well when there is nothing to judge: when the broker was never reached, when no whole CONNECT
-        passed, when no CONNACK came back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.
+        It raises as well when a rule failed that ``ignore`` does not take, since findings may be missing, and when
+        there is nothing to judge: when the broker was never reached, when no whole CONNECT passed, when no CONNACK came
+        back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.
         """
         __tracebackhide__ = True
         policy = self._policy
-        severity = policy.fail_on if fail_on is None else Severity(fail_on)
-        confidence = policy.fail_confidence if min_confidence is None else Confidence(min_confidence)
-        counting = self._counting(severity, confidence, ignore)
+        severity, confidence = _lowest(fail_on, min_confidence, policy.fail_on, policy.fail_confidence)
+        ignored = self._ignored(ignore)
+        counting = self._counting(severity, confidence, ignored)
+        failed = failed_text(self._failing(ignored))
         broken = self._recording.judge_error if self._recording is not None else None
         if broken is not None:
             raise AssertionError(f"the traffic could not be judged to its end: {broken!r}")
         nothing = self._nothing(require_packets)
         if counting:
-            more = f"\n\n{nothing}" if nothing else ""
-            raise AssertionError(
-                f"the traffic does not conform\n\n{findings_text(counting, self._rules, self.address)}{more}"
-            )
+            told = [f"the traffic does not conform\n\n{self.shown(counting)}", failed, nothing]
+            raise AssertionError("\n\n".join(filter(None, told)))
+        if failed:
+            raise AssertionError("\n\n".join(filter(None, (failed, nothing))))
         unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
         if unjudged:
             raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too slow")
@@ -313,7 +353,7 @@ class Proxy:
                 who = "no client connected"
             else:
                 who = f"no CONNECT passed in {counted(relay.served, 'connection')}"
-            return f"nothing to judge: {who} to {self.address} ({allowed})"
+            return f"nothing to judge: {who} to {self._address} ({allowed})"
         if not connacks:
             asked = counted(connects, "CONNECT packet")
             return f"nothing to judge: {self._route.upstream} sent no CONNACK, {asked} passed ({allowed})"
@@ -321,7 +361,18 @@ class Proxy:
             return f"too little to judge: {counted(packets, 'packet')}, {required:,} are required"
         return ""
 
-    def _counting(self, severity: Severity, confidence: Confidence, ignore: Iterable[str]) -> list[Finding]:
+    def shown(self, findings: list[Finding]) -> str:
+        """Some of the findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
+        return findings_text(findings, self._rules, self._address)
+
+    def _ignored(self, names: Iterable[str]) -> set[str]:
+        __tracebackhide__ = True
+        return {code for name in names_of(names) for code in self.codes_of(name)}
+
+    def _failing(self, ignored: set[str]) -> dict[str, str]:
+        return {code: why for code, why in self.failed().items() if code not in ignored}
+
+    def _counting(self, severity: Severity, confidence: Confidence, ignored: set[str]) -> list[Finding]:
         """Findings from a severity and a confidence on that nothing suppresses."""
         gate = Gate(
             replace(self._policy, fail_on=severity, fail_confidence=confidence, min_severity=Severity.INFO),
@@ -329,7 +380,6 @@ class Proxy:
             rules=self._rules,
             name=partial(client_name, hiding=Hiding()),
         )
-        ignored = {code for name in ignore for code in expand(name)}
         judged = [(one, gate.judge(one)) for one in self.findings() if one.rule not in ignored]
         found = [one for one, verdict in judged if verdict.shown and verdict.counts]
         return found + [one for one, verdict in gate.summed_up() if verdict.counts]
@@ -338,6 +388,11 @@ class Proxy:
         if isinstance(event, PacketEvent | MalformedEvent):
             self._keep(event)
         found = self._linter.feed(event)
+        if len(self._linter.failures) > len(self._failed):
+            for one in self._linter.internal_errors:
+                if one.rule not in self._failed:
+                    self._failed[one.rule] = one.error
+                    self._note(failed_sentence(one.rule, one.error))
         room = max(0, MAX_FINDINGS - len(self._findings))
         self._findings += found[:room]
         self.forgotten_findings += len(found[room:])
@@ -381,9 +436,9 @@ class Proxy:
             started.set_exception(error)
             return
         self._loop, self._relay = asyncio.get_running_loop(), relay
-        self.address, self.port = relay.address, relay.addresses[0][1]
-        self._recording.capture = self.address
-        options.ports[self.port] = WEBSOCKET if self._route.upstream.websocket else MQTT
+        self._address, self._port = relay.address, relay.addresses[0][1]
+        self._recording.capture = self._address
+        options.ports[self._port] = WEBSOCKET if self._route.upstream.websocket else MQTT
         started.set_result(None)
         try:
             await relay.stopping.wait()
@@ -431,6 +486,30 @@ def findings_text(findings: list[Finding], rules: Sequence[Rule], capture: str) 
     counts = Counter(one.severity for one in findings)
     reporter.close(Summary(rules=list(rules), captures=[capture], counts=counts))
     return sink.getvalue().decode("utf-8", "replace")
+
+
+def failed_text(failed: dict[str, str]) -> str:
+    """Rules that failed, by code with the reason, as sentences; empty when there are none."""
+    if not failed:
+        return ""
+    lines = [f"  {failed_sentence(code, why)}" for code, why in sorted(failed.items())]
+    return "\n".join(["rules that failed, so that findings may be missing:", *lines])
+
+
+def failed_sentence(code: str, why: str) -> str:
+    """What is to be said of a rule that failed."""
+    return f"rule {code} failed: {why}"
+
+
+def _lowest(
+    fail_on: str | None, min_confidence: str | None, severity: Severity, confidence: Confidence
+) -> tuple[Severity, Confidence]:
+    """What is asked for, or else what the policy says."""
+    __tracebackhide__ = True
+    return (
+        severity if fail_on is None else arguments.choice("fail_on", fail_on, Severity),
+        confidence if min_confidence is None else arguments.choice("min_confidence", min_confidence, Confidence),
+    )
 
 
 def _remove(path: str) -> None:

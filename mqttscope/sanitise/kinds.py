@@ -98,7 +98,7 @@ class Choice:
         return found
 
     def count_again(self, values: Values, times: int) -> None:
-        """Count values ``times`` more, each with its bytes; with a negative number, so many times less."""
+        """Add ``times`` to the count of these values, and their bytes as often; a negative number subtracts."""
         for kind, size in values:
             self.counts[kind] += times
             self.sizes[kind] += times * size

@@ -53,8 +53,53 @@ def test_a_file_can_be_read_again_and_side_by_side() -> None:
         assert len(list(captures)) == 24
         next(first)
         assert next(second).type == "connack"
-    assert list(first) == []  # its file is closed
-    assert len(list(captures)) == 24
+        done = iter(captures)
+        assert len(list(done)) == 24
+        events = captures.events()
+        next(events)
+    # What has ended has ended; what was cut off, or begins now, says so.
+    assert list(done) == []
+    captures.close()
+    for use in (
+        lambda: next(first),
+        lambda: next(second),
+        lambda: next(events),
+        lambda: iter(captures),
+        captures.events,
+        captures.connections,
+        captures.to_arrow,
+    ):
+        with pytest.raises(mqttscope.ReadingError, match=r"capture\.pcapng: closed, so it has to be opened again"):
+            use()
+
+
+@each(
+    "argument, wrong, said",
+    [
+        ("filter", 5, "filter takes an expression as str, .*, not 5"),
+        ("payload_limit", "x", "payload_limit is a number of bytes, and 'x' is none"),
+        ("payload_limit", -1, "payload_limit is a number of bytes, and -1 is none"),
+        ("payload_limit", None, "payload_limit is a number of bytes, and None is none"),
+        ("ports", 1884, r"ports are a list, as \[1884\]"),
+        ("ports", None, "ports takes a list, as .*, not None"),
+        ("keys", 5, "keys takes the path of a file, as str or PathLike, not 5"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named(argument: str, wrong: object, said: str) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match=said):
+        mqttscope.open(QOS, **{argument: wrong})  # type: ignore[arg-type]
+
+
+def test_limits_of_tables_and_of_bytes_are_checked_too() -> None:
+    with pytest.raises(mqttscope.ArgumentError, match="payload_limit is a number of bytes, and 'x' is none"):
+        mqttscope.open(QOS).to_arrow(payload_limit="x")  # type: ignore[arg-type]
+    with pytest.raises(mqttscope.ArgumentError, match="payload_limit is a number of bytes, and 'x' is none"):
+        mqttscope.decode(b"\xd0\x00", payload_limit="x")  # type: ignore[arg-type]
+
+
+def test_an_empty_name_is_shown() -> None:
+    with pytest.raises(mqttscope.CaptureNotFoundError, match=r"^'' does not exist$"):
+        mqttscope.open("")
 
 
 @each(

@@ -86,6 +86,30 @@ def test_rules_are_chosen_as_for_lint(tmp_path: Path) -> None:
     assert silent.findings == {}
 
 
+class Failing(Rule):
+    """A rule fails.
+
+    Instead, find something.
+    """
+
+    code = "OWN202"
+    severity = Severity.WARNING
+    looks_at = Publish
+
+    def check(self, packet: Publish, at: RuleContext) -> Reports:
+        raise ZeroDivisionError("of the rule")
+
+
+def test_rules_that_fail_are_named(tmp_path: Path) -> None:
+    done = mqttscope.lake.ingest(QOS, lake=tmp_path / "lake", select=["OWN"], rules=[Failing, ThirdPublish])
+    wanted = mqttscope.lint(QOS, select=["OWN"], rules=[Failing, ThirdPublish])
+    assert done.failed == wanted.failed
+    assert "ZeroDivisionError: of the rule" in done.failed["OWN202"]
+    assert sum(done.findings.values()) == len(wanted) > 0
+    again = mqttscope.lake.ingest(QOS, lake=tmp_path / "lake", select=["OWN"], rules=[Failing, ThirdPublish])
+    assert again.failed == {}  # nothing was judged
+
+
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcapng"
     cut.write_bytes(QOS.read_bytes()[:-37])
@@ -104,6 +128,10 @@ def test_what_cannot_be_meant_changes_nothing(tmp_path: Path) -> None:
         (mqttscope.CaptureNotFoundError, "nope.pcap does not exist", ["nope.pcap", QOS], {}),
         (mqttscope.CaptureNotFoundError, "without captures", [tmp_path], {}),
         (mqttscope.ArgumentError, "payload_limit", [QOS], {"payload_limit": -1}),
+        (mqttscope.ArgumentError, "payload_limit", [QOS], {"payload_limit": "x"}),
+        (mqttscope.ArgumentError, "complete names 'zz'", [QOS], {"complete": ["zz"]}),
+        (mqttscope.ArgumentError, "rules takes a list", [QOS], {"rules": None}),
+        (mqttscope.ArgumentError, "profile takes", [QOS], {"profile": 5}),
         (mqttscope.ArgumentError, "'x' is not a port", [QOS], {"ports": ["x"]}),
         (mqttscope.CaptureNotFoundError, "cannot be opened", ["no-such-store://bucket/a.pcap"], {}),
         (mqttscope.UnknownRuleError, "did you mean PUB101", [QOS], {"select": "PUB1011"}),

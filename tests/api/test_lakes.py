@@ -108,7 +108,7 @@ def test_wrong_names(folder: Path) -> None:
                 with pytest.raises(mqttscope.ArgumentError, match=r"columns are a list, as \['frame'\]"):
                     getattr(relation, name)("frame")
     with pytest.raises(AttributeError, match=r"'mqttscope\.lake' has no attribute 'opne'"):
-        _ = mqttscope.lake.opne
+        _ = mqttscope.lake.opne  # type: ignore[attr-defined]
     for path, told in ((folder / "no", "does not exist"), (folder.parent, "holds no lake")):
         with pytest.raises(mqttscope.lake.LakeError, match=told):
             mqttscope.lake.open(path)

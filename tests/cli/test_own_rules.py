@@ -286,3 +286,23 @@ def test_a_package_that_cannot_be_loaded_is_a_sentence(folder: Path, monkeypatch
 
     assert done.code == 2
     assert "entry point acme = nothing_of_that_name: ModuleNotFoundError" in done.err
+
+
+def test_an_ingest_says_which_rules_failed() -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("deltalake")
+    broken = re.sub(
+        r"( def check\(.*?\n)", r"\1        raise ZeroDivisionError('of the rule')\n", TEMPLATE, count=1, flags=re.S
+    )
+    assert broken != TEMPLATE
+    configure(file(broken), more='extend-select = ["ACME"]\n')
+
+    done = invoke("pipeline", "ingest", alarms(), "--lake", "lake", "--format", "json")
+
+    assert done.code == 3
+    assert "internal error in ACME201: a.pcap" in done.err
+    assert "ZeroDivisionError: of the rule" in done.err
+    assert "ACME201 failed 5 times: the findings are not complete" in done.err
+    errors = json.loads(done.out)["internal_errors"]
+    assert len(errors) == 5
+    assert {one["rule"] for one in errors} == {"ACME201"}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 
 from mqttscope.errors import ArgumentError
 from mqttscope.lint.catalogue import all_rules, find, select
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
 from mqttscope.lint.rule import Rule
+from tests.each import each
 
 TOLERANCE = find("message-expiry-not-decremented")
 
@@ -38,3 +42,41 @@ def test_a_rule_is_given_once_and_has_a_code_of_its_own() -> None:
 def test_a_text_is_one_name() -> None:
     assert names_of("PUB") == ("PUB",)
     assert names_of(["PUB", "SUB"]) == ("PUB", "SUB")
+
+
+class Timed(Rule):
+    """A rule with settings."""
+
+    code = "OWN109"
+    severity = Severity.INFO
+    settings: ClassVar = {"timeout": 30, "words": ["a"], "lowest": -1}
+
+
+@each(
+    "settings, said",
+    [
+        ({"typo": 1}, "Timed: 'typo' is no setting of it; it has timeout, words, lowest"),
+        ({"timeout": "x"}, "Timed: the setting timeout must be like its default 30, not 'x'"),
+        ({"timeout": -5}, "Timed: the setting timeout must be like its default 30, not -5"),
+        ({"timeout": True}, "the setting timeout must be like its default 30"),
+        ({"words": "a"}, "the setting words must be like its default"),
+        ({"words": [1]}, "the setting words must be like its default"),
+    ],
+)
+def test_settings_are_checked_as_those_of_the_configuration(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        given_rules([Timed(settings)])
+
+
+def test_settings_that_exist_are_taken() -> None:
+    (rule,) = given_rules([Timed({"timeout": 2.5, "words": []})])
+    assert rule.set == {"timeout": 2.5, "words": [], "lowest": -1}
+
+    class Bare(Timed):
+        code = "OWN108"
+
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(ArgumentError, match="its __init__ has to call that of Rule"):
+        given_rules([Bare()])

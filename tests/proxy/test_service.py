@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
+from mqttscope.api.expectations import Traffic
+from mqttscope.errors import ArgumentError
 from mqttscope.lint.catalogue import UnknownRuleError
+from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Baseline, Pattern, Policy, Suppressions
+from mqttscope.lint.rule import Findings as Reports
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
 from mqttscope.mqtt.properties import Properties
@@ -268,6 +274,66 @@ def test_a_linter_that_fails_does_not_pass_for_conformance(server: Server, monke
             proxy.assert_conformant()
         misbehave(proxy, server)
     assert proxy.notes[0].startswith("internal error: TypeError")
+
+
+class Broken(Rule):
+    """A rule of one's own with a mistake."""
+
+    code, slug, severity = "BRK101", "broken", Severity.INFO
+    looks_at = Publish
+
+    def check(self, packet: Publish, at: RuleContext) -> Reports:
+        raise ZeroDivisionError(f"no {at.event.frame - at.event.frame}")
+
+
+class Loud(Broken):
+    code, slug, severity = "BRK102", "loud", Severity.ERROR
+
+    def check(self, packet: Publish, at: RuleContext) -> Reports:
+        return self.report("topic_name", f"{len(packet.topic_name)} characters")
+
+
+def test_a_rule_that_fails_does_not_pass_for_conformance(server: Server) -> None:
+    with Proxy(server.url, rules=[Broken], select=["BRK"]) as proxy:
+        misbehave(proxy, server)
+        misbehave(proxy, server)
+        line = Broken.check.__code__.co_firstlineno + 1
+        said = f"rule BRK101 failed: ZeroDivisionError: no 0 ({__file__}, line {line})"
+        assert proxy.failed() == {"BRK101": said.removeprefix("rule BRK101 failed: ")}
+        assert proxy.notes == [said]
+        assert proxy.report() == f"rules that failed, so that findings may be missing:\n  {said}"
+        assert proxy.report(ignore=["broken"]) == ""
+        traffic = Traffic(proxy)
+        asked = [proxy.assert_conformant, traffic.assert_conformant, partial(traffic.never, "BRK")]
+        for ask in cast(list[Callable[[], None]], asked):
+            with pytest.raises(AssertionError) as caught:
+                ask()
+            assert str(caught.value) == proxy.report()
+        proxy.assert_conformant(ignore=["BRK101"])
+
+
+def test_findings_come_before_the_rules_that_failed(server: Server) -> None:
+    with Proxy(server.url, rules=[Broken, Loud], select=["BRK"]) as proxy:
+        misbehave(proxy, server)
+        traffic = Traffic(proxy)
+        with pytest.raises(AssertionError, match=r"(?s)^there are findings of loud\n\nerror\[BRK102\]: 3 char"):
+            traffic.never("loud")
+        with pytest.raises(AssertionError, match=r"(?s)^the traffic does not .*BRK102.*rule BRK101 failed: Zero"):
+            traffic.assert_conformant()
+        proxy.assert_conformant(ignore=["BRK"])
+        with pytest.raises(ArgumentError, match="PUB103 does not run"):
+            traffic.never("PUB103")
+        with pytest.raises(UnknownRuleError):
+            traffic.never("BRK2")
+
+
+def test_what_counts_is_one_of_the_words(server: Server) -> None:
+    proxy = Proxy(server.url)
+    for ask in (proxy.report, proxy.assert_conformant):
+        with pytest.raises(ArgumentError, match="fail_on is 'zz', which is none of error, warning, info"):
+            ask(fail_on="zz")
+        with pytest.raises(ArgumentError, match="min_confidence is 'zz', which is none of certain, likely, heuristic"):
+            ask(min_confidence="zz")
 
 
 def test_what_cannot_be_is_told_at_once(server: Server, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 IN_PROCESS_BYTES = 256 << 20
 """Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
 EVERY_SEGMENTS = 5_000
+FAILURES_TOLD = 3
+"""Failures of rules that are shown one by one."""
 NAMED = 3
 """A line names at most this many captures; of more it gives the number."""
 
@@ -124,7 +126,7 @@ Examples:
   mqttscope pipeline ingest /captures --lake lake --master 'local[4]' --conf spark.driver.memory=4g
 
 Any engine that reads Delta can read a lake; docs/lake.md lists the columns. Exit code 3 when a
-capture could not be read to its end, or nothing could be done.
+capture could not be read to its end, a rule failed, or nothing could be done.
 """,
 )
 def command(given: IngestOptions) -> int:
@@ -177,7 +179,8 @@ class IngestRun:
         summary.errors = [one for one in summary.errors if (one.capture, one.message) not in told]
         self._warn(summary, faults)
         self._show(summary, faults)
-        return EXIT_UNREADABLE if faults or summary.errors or done.known_errors else EXIT_CLEAN
+        doubtful = faults or summary.errors or done.known_errors or done.internal_errors
+        return EXIT_UNREADABLE if doubtful else EXIT_CLEAN
 
     def _stays_here(self, found: Sequence[Location]) -> bool:
         if self.given.engine != "auto":
@@ -249,6 +252,10 @@ class IngestRun:
         unread = unread_sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
+        for failure in summary.done.internal_errors[:FAILURES_TOLD]:
+            warn(f"internal error in {failure.rule}: {utf8(failure.capture)}, frame {failure.frame}: {failure.error}")
+        for said in summary.done.failures_told:
+            warn(said)
         _warn_each(
             summary.done.out_of_order,
             "begin{s} before the end of what the lake already holds; where connections do not fit together, "
@@ -309,6 +316,10 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "findings": summary.findings,
         "errors": [_error(error) for error in summary.errors],
         "known_errors": [_error(error) for error in done.known_errors],
+        "internal_errors": [
+            {"rule": one.rule, "capture": text(one.capture), "frame": one.frame, "error": utf8(one.error)}
+            for one in done.internal_errors
+        ],
     }
 
 

@@ -1,0 +1,72 @@
+"""Arguments of the library: what each has to be, and the sentence for one that is not.
+
+A program passes values of any type.  Each check takes the name of the argument and its value, returns the value, and
+raises `ArgumentError`, which names both and what is possible.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from mqttscope.errors import ArgumentError
+
+Choice = TypeVar("Choice", bound=StrEnum)
+Instance = TypeVar("Instance")
+
+
+def text(name: str, value: Any, what: str) -> str:
+    """A text; ``what`` says what it stands for: "the URL of a broker, such as mqtt://127.0.0.1:1883"."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} is {value!r}, which is no text: it is {what}")
+    return value
+
+
+def choice(name: str, value: Any, choices: type[Choice]) -> Choice:
+    """A member of an enumeration, or its value as a text."""
+    try:
+        return choices(value)
+    except ValueError:
+        raise ArgumentError(f"{name} is {value!r}, which is none of {', '.join(choices)}") from None
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """A whole number that is not below ``least``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ArgumentError(f"{name} is {value!r}: it is a whole number from {least:,} on")
+    return value
+
+
+def seconds(name: str, value: Any) -> float:
+    """Seconds, 0 included, and not without end."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise ArgumentError(f"{name} is {value!r}: it is a number of seconds from 0 on")
+    return value
+
+
+def instance(name: str, value: Any, kind: type[Instance]) -> Instance:
+    """An instance of a class."""
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name} is {value!r}: it is a {kind.__name__} of {kind.__module__}")
+    return value
+
+
+def tls_files(target: Any, *, tls: bool, insecure: bool = False, **files: Any) -> None:
+    """Names of files for TLS with ``target``, each ``None`` where there is none; and none at all without ``tls``."""
+    for name, value in files.items():
+        if value is not None and not isinstance(value, str | os.PathLike):
+            raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+    given = [name for name, value in {**files, "insecure": insecure or None}.items() if value is not None]
+    if given and not tls:
+        raise ArgumentError(f"{given[0]} is for a broker with TLS (mqtts://, wss://), not for {target}")
+
+
+def tls_pair(certificate: str, key: str, values: tuple[Any, Any]) -> None:
+    """A certificate and its key, each the name of a file or ``None``; a key needs a certificate."""
+    for name, value in zip((certificate, key), values, strict=True):
+        if value is not None and not isinstance(value, str | os.PathLike):
+            raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+    if values[1] is not None and values[0] is None:
+        raise ArgumentError(f"{key} needs {certificate}")
