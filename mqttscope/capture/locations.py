@@ -1,7 +1,7 @@
 """Captures by path, glob, directory or URI: found in the order of their first frames, and opened for reading.
 
-Local files are opened as everywhere else; what has a scheme (``s3``, ``gs``, ``abfs``, ``hdfs``) is opened through
-``pyarrow.fs``, which finds credentials the way of each platform (environment, profile, role of the machine).
+Local files are opened as everywhere else; what has a scheme (``s3``, ``gs``, ``abfss``, ``hdfs``) is opened through
+``pyarrow.fs`` (`capture.stores`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar, cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from mqttscope.capture.files import (
     MISSING,
@@ -27,17 +27,15 @@ from mqttscope.capture.files import (
 )
 from mqttscope.capture.fingerprint import head_crc, is_replaced
 from mqttscope.capture.read import NO_FRAME, first_time
+from mqttscope.capture.stores import file_system, one_line, shown_uri
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError
-from mqttscope.redact.addresses import public_name
 
 READ_AHEAD_BYTES = 4 << 20
 """How much is asked of a remote store at a time."""
 PARALLEL = 16
 """How many captures are looked into at a time."""
 
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasb": "abfs", "wasbs": "abfs"}
-"""Names that Hadoop has for what pyarrow calls otherwise."""
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)/*(?P<key>.*)", re.S)
 _MAGIC = re.compile(r"[*?[]")
 T = TypeVar("T")
@@ -177,35 +175,6 @@ def _each(call: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
         yield from pool.map(call, items)
 
 
-class one_line:  # noqa: N801 - reads as a statement
-    """Errors of pyarrow in one line; those of libhdfs have hundreds."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, FileNotFoundError):
-            raise FileNotFoundError(2, MISSING) from error
-        if isinstance(error, (OSError, ValueError, NotImplementedError)):
-            told = error.strerror if isinstance(error, OSError) and error.errno is None else None
-            raise OSError(None, (told or str(error)).strip().split("\n")[0] or type(error).__name__) from error
-
-
-def file_system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
-    """The file system of a URI, and the path in it.  Raises `OSError`; ``settings`` as in `open_location`."""
-    from pyarrow import fs
-
-    match = _URI.match(uri)
-    assert match is not None
-    scheme = match["scheme"].lower()
-    # Whatever is special in the key is none of the URI parser's business.
-    query = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in sorted(settings.items()))
-    root = f"{_SCHEMES.get(scheme, scheme)}://{match['authority']}/" + (f"?{query}" if query else "")
-    with one_line():
-        system, base = fs.FileSystem.from_uri(root)
-    return system, f"{base.rstrip('/')}/{match['key']}"
-
-
 def below(system: Any, path: str, *, recursive: bool) -> list[Any]:
     """What lies in a folder of a file system, by name; nothing where there is no such folder."""
     from pyarrow import fs
@@ -224,7 +193,7 @@ def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Se
             info = system.get_file_info(path.rstrip("/"))
             if info.type == fs.FileType.File:
                 return [_object(source, info)]
-            prefix = source[: len(source) - len(path.partition("/")[2])] if "/" in path else source
+            prefix = f"{source[: _URI.match(source).end('authority')]}/"  # type: ignore[union-attr]
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
                 listed = system.get_file_info(fs.FileSelector(path.rstrip("/")))
@@ -256,7 +225,7 @@ def _object(target: str, info: Any) -> Location:
 
 def _name(uri: str) -> str:
     """What a capture is called in rows; who may read it is no part of that, so that captures stay known by it."""
-    return public_name(uri).replace("://***@", "://", 1)
+    return shown_uri(uri).replace("://***@", "://", 1)
 
 
 def _is_capture(one: Location, settings: Mapping[str, str]) -> bool:
@@ -322,6 +291,9 @@ class _ReadAhead:
         return offset
 
     def _get(self, offset: int, size: int | None) -> bytes:
+        # At the end, the store of Google answers with an error instead of with nothing.
+        if offset >= self._file.size():
+            return b""
         with one_line():
             self._file.seek(offset)
             return cast(bytes, self._file.read() if size is None else self._file.read(size))

@@ -24,9 +24,11 @@ from mqttscope.lake import delta
 from mqttscope.lake.files import writing
 from mqttscope.lake.manifest import NAME, PENDING, LakeError, Manifest, dump_manifest, load_manifest
 from mqttscope.lake.schemas import FLOW_KEYS, SCOPE_STATE, STATE, TABLES
-from mqttscope.lake.store import PROBE, StorePath
+from mqttscope.lake.store import COPY, PROBE, StorePath
 
-_OURS = {NAME, PENDING, PROBE, *TABLES, *(one.name for one in (STATE, SCOPE_STATE, FLOW_KEYS))}
+_OURS = {
+    NAME, PENDING, NAME + COPY, PENDING + COPY, PROBE, *TABLES, *(one.name for one in (STATE, SCOPE_STATE, FLOW_KEYS)),
+}  # fmt: skip
 """What an ingest makes in the place of a lake."""
 _ATTEMPTS = 8
 """How often a step is done again that others have done at the same time."""

@@ -5,31 +5,35 @@ store appear whole or not at all, and need no names of folders.  What is missing
 `Store.replace` writes a small object only where it is still what was read (``If-Match``, ``If-None-Match``), which is
 all that commits need (`lake.shared_commit`).  S3 and what speaks its language have that; for the other stores, and
 those that ignore the condition, the user has to say that nobody else writes the lake.
+
+pyarrow makes one exception: in Azure it empties an object before it writes it.  That is no harm to objects that nothing
+refers to yet.  One that is written again has a copy beside it (`COPY`), which is written first.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from mqttscope.capture.locations import file_system, one_line
-from mqttscope.redact.addresses import public_name
+from mqttscope.capture.stores import ANONYMOUS, azure, file_system, one_line, shown_uri
 
-SETTINGS = ("region", "endpoint_override", "scheme")
-"""Settings of a store, called as pyarrow's URIs call them."""
 PROBE = ".conditional-writes"
 """An object that shows, by not being written again, that a store has conditional writes."""
+COPY = ".next"
+"""What the name of the copy ends with that is read where the object itself is empty."""
 _SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfss", "abfss": "abfss"}
 """Schemes of stores, and how delta-rs calls them."""
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]+)/*(?P<key>.*)", re.S)
-_S3 = "s3"
+_S3, _GOOGLE, _AZURE = "s3", "gs", "abfss"
+_NOBODY = f"{ANONYMOUS}@"
 
 
 def is_store(lake: object) -> bool:
@@ -94,7 +98,12 @@ class StorePath:
     def read_bytes(self) -> bytes:
         """All of it; raises `OSError`."""
         with self.open() as file, one_line():
-            return cast(bytes, file.read())
+            found = cast(bytes, file.read())
+        if found or not self.store.empties or self.key.endswith(COPY):
+            return found
+        with suppress(FileNotFoundError):
+            return StorePath(self.store, self.key + COPY).read_bytes()
+        return found
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Take it away."""
@@ -116,26 +125,21 @@ class Store:
     uri: str
     """Of the lake."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """For the file system: `SETTINGS`."""
+    """For the file system, as `capture.stores.file_system` takes them."""
     single_writer: bool = False
     """Nobody else writes the lake, the user says: nothing has to be conditional."""
 
     @cached_property
     def shown(self) -> str:
         """The URI without a password."""
-        return public_name(self.uri)
+        return shown_uri(self.uri)
 
     @cached_property
     def _found(self) -> tuple[Any, str]:
         try:
-            return file_system(self.uri, self._patient | dict(self.settings))
+            return file_system(self.uri, self.settings)
         except ImportError as error:
             raise OSError(None, f"{error}: pip install 'mqttscope[lake]'") from None
-
-    @property
-    def _patient(self) -> dict[str, str]:
-        """How long pyarrow asks a store again; by default a quarter of an hour in that of Google."""
-        return {"retry_limit_seconds": "20"} if _SCHEMES[self.uri.partition("://")[0]] == "gs" else {}
 
     @property
     def system(self) -> Any:
@@ -147,21 +151,32 @@ class Store:
         return f"{self._found[1]}/{key}" if key else self._found[1]
 
     @property
+    def _scheme(self) -> str:
+        return _SCHEMES[self.uri.partition("://")[0]]
+
+    @property
     def is_s3(self) -> bool:
         """Whether it speaks the language of S3."""
-        return _SCHEMES[self.uri.partition("://")[0]] == _S3
+        return self._scheme == _S3
+
+    @property
+    def empties(self) -> bool:
+        """Whether an object is empty while it is written."""
+        return self._scheme == _AZURE
 
     @cached_property
     def delta_uri(self) -> str:
         """The URI of the lake for delta-rs."""
-        scheme, _, rest = self.uri.partition("://")
-        return f"{_SCHEMES[scheme]}://{rest}"
+        rest = self.uri.partition("://")[2]
+        return f"{self._scheme}://{rest.removeprefix(_NOBODY) if self._scheme == _GOOGLE else rest}"
 
     @cached_property
     def delta_options(self) -> dict[str, str]:
-        """Settings for delta-rs; it finds credentials by itself."""
-        if not self.is_s3:
-            return {}
+        """Settings for delta-rs; it finds credentials by itself, but for keys and signatures of Azure."""
+        if self._scheme == _GOOGLE:
+            return self._google_options
+        if self._scheme == _AZURE:
+            return self._azure_options
         found = {"aws_conditional_put": "etag", "aws_region": self._region}
         if self.single_writer:
             found = {"aws_region": self._region, "aws_s3_allow_unsafe_rename": "true"}
@@ -170,6 +185,34 @@ class Store:
             found["aws_endpoint_url"] = endpoint
             found["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
         return found
+
+    @property
+    def _google_options(self) -> dict[str, str]:
+        endpoint = self._endpoint
+        found = {} if endpoint is None else {"allow_http": str(endpoint.startswith("http:")).lower()}
+        if self.uri.partition("://")[2].startswith(_NOBODY):
+            # google_skip_signature is for reading alone; who has this key asks for no token and signs nothing.
+            account = dict.fromkeys(("client_email", "private_key", "private_key_id"), "") | {"disable_oauth": True}
+            if endpoint is not None:
+                account["gcs_base_url"] = endpoint
+            return found | {"google_service_account_key": json.dumps(account)}
+        return found if endpoint is None else found | {"google_base_url": endpoint}
+
+    @property
+    def _azure_options(self) -> dict[str, str]:
+        account = azure(self.uri, self.settings)
+        found = {
+            "azure_storage_account_name": account.account,
+            "azure_storage_account_key": account.key,
+            "azure_storage_sas_key": account.signature,
+            "azure_storage_endpoint": account.endpoint,
+            "allow_http": "true" if account.endpoint and account.scheme == "http" else None,
+        }
+        others = dict(account.others)
+        found |= {f"azure_{name}": others.get(name) for name in ("client_id", "client_secret", "tenant_id")}
+        if others.get("credential_kind") == "anonymous":
+            found["azure_skip_signature"] = "true"
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def _region(self) -> str:
@@ -195,7 +238,9 @@ class Store:
 
     def top(self) -> list[str]:
         """What is directly in the place of the lake."""
-        return [key for key, _ in self._listed(recursive=False)]
+        # In the store of Google pyarrow lists no folder that is but a part of names.
+        flat = self._scheme == _GOOGLE
+        return list(dict.fromkeys(key.partition("/")[0] for key, _ in self._listed(recursive=flat)))
 
     def _listed(self, *, recursive: bool) -> Iterator[tuple[str, Any]]:
         from mqttscope.capture.locations import below
@@ -229,8 +274,12 @@ class Store:
             now = self.read(key)
             if (now and now[1]) != tag:
                 raise FileExistsError(17, "was written by another")
-            with (StorePath(self) / key).open_output() as file:
-                file.write(data)
+            if self.empties:
+                if now and not (StorePath(self) / key).stat().st_size:
+                    # One that was killed left the copy alone: it is not written before the object is whole again.
+                    self._write(key, now[0])
+                self._write(key + COPY, data)
+            self._write(key, data)
             return
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         with _boto() as refused:
@@ -240,6 +289,10 @@ class Store:
                 if _code(error) in _CONFLICTS:
                     raise FileExistsError(17, "was written by another") from None
                 raise
+
+    def _write(self, key: str, data: bytes) -> None:
+        with (StorePath(self) / key).open_output() as file, one_line():
+            file.write(data)
 
     def is_conditional(self) -> bool:
         """Whether the store keeps to the condition of `replace`: it refuses to write what is there."""

@@ -56,7 +56,7 @@ def test_what_is_in_a_store(lake: str, uri: str | None) -> None:
      {"aws_region": "x", "aws_s3_allow_unsafe_rename": "true", "aws_endpoint_url": "https://h",
       "aws_allow_http": "false"}),
     ("gs://b/l", {}, False, {}),
-    ("abfs://c@a.dfs.core.windows.net/l", {}, True, {}),
+    ("abfs://c@a.dfs.core.windows.net/l", {}, True, {"azure_storage_account_name": "a"}),
 ])  # fmt: skip
 def test_what_delta_is_told(uri: str, settings: dict[str, str], single: bool, options: dict[str, str]) -> None:
     store = Store(uri, settings, single)

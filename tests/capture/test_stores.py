@@ -1,0 +1,130 @@
+"""What a URI and settings lead to, and what is said where they lead nowhere; the stores themselves are not needed."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="stores need pyarrow: pip install 'mqttscope[lake]'")
+
+from mqttscope.capture.stores import Azure, azure, file_system, one_line, shown_uri
+from tests.each import each
+
+KEY = "c2VjcmV0"
+PLACE = "abfss://box@me.dfs.core.windows.net/a/b"
+VARIABLES = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@each("uri, settings, wanted", [
+    (PLACE, {}, Azure("box", "me", ".core.windows.net")),
+    ("wasbs://box@me.blob.core.chinacloudapi.cn", {}, Azure("box", "me", ".core.chinacloudapi.cn")),
+    (PLACE, {"endpoint_override": "h:1", "scheme": "http"}, Azure("box", "me", ".core.windows.net", "h:1", "http")),
+    (PLACE, {"endpoint_override": "http://h:1/"}, Azure("box", "me", ".core.windows.net", "h:1", "http")),
+    (PLACE, {"client_id": "1"}, Azure("box", "me", ".core.windows.net", others=(("client_id", "1"),))),
+])  # fmt: skip
+def test_what_a_uri_of_azure_names(uri: str, settings: dict[str, str], wanted: Azure) -> None:
+    assert azure(uri, settings) == wanted
+
+
+@each("uri, settings, told", [
+    ("abfss://box/a", {}, "a place in Azure is called abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+    ("abfss://box@me:80/a", {}, "a place in Azure is called "),
+    ("abfss://box:s3cret@me.dfs.core.windows.net/a", {}, "a key does not belong in the URI: AZURE_STORAGE_ACCOUNT_KEY"),
+    (PLACE, {"scheme": "ftp"}, "scheme is neither http nor https"),
+    (PLACE, {"region": "x"}, "region is no setting of Azure, which has endpoint_override, scheme, credential_kind"),
+])  # fmt: skip
+def test_what_is_no_place_in_azure(uri: str, settings: dict[str, str], told: str) -> None:
+    with pytest.raises(OSError, match="^\\[Errno None\\] " + told) as caught:
+        file_system(uri, settings)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_credentials_of_azure_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "?sv=1&sig=s3cret")
+    found = azure(PLACE, {})
+    assert (found.key, found.signature) == (None, "sv=1&sig=s3cret")
+    for name in ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"):
+        monkeypatch.setenv(name, f"{KEY}{len(name)}")
+        found = azure(PLACE, {})
+        assert (found.key, found.signature) == (f"{KEY}{len(name)}", None)
+        assert KEY not in repr(found)
+    # Who says how to sign in means that.
+    found = azure(PLACE, {"credential_kind": "cli"})
+    assert (found.key, found.signature) == (None, None)
+
+
+def test_without_credentials_for_azure_the_process_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow alone would end it in both cases."""
+    nobody = {"endpoint_override": "127.0.0.1:9", "scheme": "http"}
+    with pytest.raises(OSError, match=r"no credentials for Azure \(.+\): AZURE_STORAGE_ACCOUNT_KEY or .* az login"):
+        file_system(PLACE, nobody | {"credential_kind": "environment"})
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "not base64!")
+    with pytest.raises(OSError, match="the key of the account is not Base64"):
+        file_system(PLACE, nobody)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+    system, path = file_system(PLACE, nobody)
+    assert (system.type_name, path) == ("abfs", "box/a/b")
+
+
+@each("uri, settings, kind, path", [
+    ("gs://anonymous@box/a b", {"endpoint_override": "127.0.0.1:9"}, "gcs", "box/a b"),
+    ("gcs://anonymous@box", {}, "gcs", "box/"),
+    ("s3a://box//a?b", {"region": "x"}, "s3", "box/a?b"),
+])  # fmt: skip
+def test_what_pyarrow_makes_of_other_uris(uri: str, settings: dict[str, str], kind: str, path: str) -> None:
+    system, found = file_system(uri, settings)
+    assert (system.type_name, found) == (kind, path)
+
+
+@each("uri, shown", [
+    (PLACE, PLACE),
+    (f"{PLACE}?sig=s3cret", f"{PLACE}?sig=***"),
+    ("abfss://box:s3cret@me.dfs.core.windows.net/a", "abfss://***@me.dfs.core.windows.net/a"),
+    ("gs://anonymous@box/a", "gs://anonymous@box/a"),
+    ("gs://s3cret@box/a", "gs://***@box/a"),
+    ("s3://s3cret@box/a", "s3://***@box/a"),
+    ("box", "box"),
+])  # fmt: skip
+def test_what_is_shown_of_a_uri(uri: str, shown: str) -> None:
+    assert shown_uri(uri) == shown
+    assert "s3cret" not in shown
+
+
+GOOGLE = (
+    "google::cloud::Status(UNAVAILABLE: Retry policy exhausted, with a last message of {} error_info={{reason=, "
+    "metadata={{gcloud-cpp.retry.original-message=x}}}})"
+)
+TOKEN = (
+    "Could not create a OAuth2 access token to authenticate the request. The request was not sent. "
+    "The underlying error message was: Cannot open credentials file /x"
+)
+
+
+@each("error, told", [
+    (OSError(GOOGLE.format("Could not connect to server")), "Could not connect to server"),
+    (ValueError(GOOGLE.format(TOKEN)), "no credentials for Google Cloud Storage (Cannot open credentials file /x): "),
+    (OSError("GetProperties for 'http://h/x' failed. Azure Error: [AuthorizationFailure] 403 No.\nMore"), "403 No."),
+    (OSError("one\ntwo"), "one"),
+    (NotImplementedError(), "NotImplementedError"),
+])  # fmt: skip
+def test_errors_in_one_line(error: Exception, told: str) -> None:
+    with pytest.raises(OSError) as caught, one_line():  # noqa: PT011 - what it says is looked at below
+        raise error
+    assert str(caught.value.strerror).startswith(told)
+    assert "gcloud-cpp" not in str(caught.value)
+
+
+def test_errors_of_arrow_that_are_no_errors_of_the_system() -> None:
+    from pyarrow.lib import ArrowException
+
+    with pytest.raises(OSError, match="Unknown"), one_line():
+        raise ArrowException("Unknown error: x")
+    with pytest.raises(FileNotFoundError, match="does not exist"), one_line():
+        raise FileNotFoundError("gone")
+    with pytest.raises(KeyError), one_line():
+        raise KeyError("x")

@@ -1,0 +1,166 @@
+"""Captures and lakes in stores of Google and Microsoft, as far as emulators are like them (`tests.emulators`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+
+import mqttscope
+from mqttscope.capture.locations import find
+from mqttscope.lake import shared_commit
+from mqttscope.lake.manifest import NAME, PENDING, LakeError, read_manifest
+from mqttscope.lake.store import COPY, Store, StorePath, place
+from mqttscope.lake.writer import write_lake
+from tests.cli.running import capture, invoke
+from tests.emulators import ACCOUNT, CONTAINER, KEY, azurite, fake_gcs_server, signature
+from tests.lake.kill_ingest import in_tables, rows
+from tests.lake.reading import options
+
+pytestmark = pytest.mark.long
+
+FIRST, SECOND = capture("v5-qos"), capture("v311-retained")
+PARTS = {"a.pcapng": FIRST, "b.pcapng": SECOND}
+
+
+@pytest.fixture(scope="module", params=["azure", "google"])
+def base(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, str]]]:
+    """A URI of a store, and the settings that lead to it."""
+    with (azurite if request.param == "azure" else fake_gcs_server)() as host, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+        uri = f"abfss://{CONTAINER}@{ACCOUNT}.dfs.core.windows.net"
+        yield uri if request.param == "azure" else f"gs://anonymous@{CONTAINER}", {
+            "endpoint_override": host, "scheme": "http",
+        }  # fmt: skip
+
+
+@pytest.fixture
+def store(base: tuple[str, dict[str, str]]) -> StorePath:
+    """A place in it that nobody else uses."""
+    found = place(f"{base[0]}/{uuid4().hex}", base[1], single_writer=True)
+    assert isinstance(found, StorePath)
+    return found
+
+
+def put(store: StorePath, name: str, data: bytes) -> None:
+    with (store / name).open_output() as file:
+        file.write(data)
+
+
+def test_it_is_like_a_path(store: StorePath) -> None:
+    one = store / "packets" / "1.parquet"
+    assert not one.exists()
+    for call in (one.stat, one.read_bytes, one.unlink):
+        with pytest.raises(FileNotFoundError):
+            call()
+    one.unlink(missing_ok=True)
+    assert store.store.top() == []
+    with one.open_output() as file:
+        file.write(b"abc")
+        assert one.exists() == store.store.empties
+    assert (one.stat().st_size, one.read_bytes()) == (3, b"abc")
+    with one.open() as file:
+        file.seek(1)
+        assert file.read() == b"bc"
+    put(store, "empty", b"")
+    assert (store / "empty").read_bytes() == b""
+    assert {name: found.st_size for name, found in store.store.files().items()} == {"packets/1.parquet": 3, "empty": 0}
+    assert sorted(store.store.top()) == ["empty", "packets"]
+    one.unlink()
+    assert not one.exists()
+
+
+def test_captures_and_lake_in_one_store(store: StorePath, base: tuple[str, dict[str, str]], tmp_path: Any) -> None:
+    """The tables are those of a lake in a folder, from captures in the store."""
+    uri, settings = store.store.uri, dict(store.store.settings)
+    for name, path in PARTS.items():
+        put(store, f"day/{name}", path.read_bytes())
+    lake, here = place(f"{uri}/lake", settings, single_writer=True), tmp_path / "here"
+    for name, source in (("a.pcapng", f"{uri}/day/a*.pcapng"), ("b.pcapng", f"{uri}/day/")):
+        done = write_lake(find([source], settings, read_manifest(lake).objects), lake, options(), settings=settings)
+        assert done.captures == [f"{uri}/day/{name}"]
+        write_lake(find([source], settings), here, options(), settings=settings)
+        assert rows(lake) == in_tables(lake) == rows(here)
+    again = write_lake(find([f"{uri}/day/"], settings), lake, options(), settings=settings)
+    assert (again.captures, len(again.known)) == ([], 2)
+    assert read_manifest(lake).generation == 2
+    with mqttscope.lake.open(f"{uri}/lake", settings=settings) as opened:
+        found = opened.sql("select topic from retained_messages where state = 'held'")
+        assert [row["topic"] for row in found] == ["home/mode"]
+    words = [word for name, value in settings.items() for word in ("--fs", f"{name}={value}")]
+    asked = invoke("pipeline", "sql", "select count(*) as n from packets", "--lake", f"{uri}/lake", *words)
+    assert (asked.code, asked.out.split()[-1]) == (0, str(len(rows(here)["packets"])).encode()), asked.err
+    # Without --single-writer nothing is written.
+    refused = invoke("pipeline", "ingest", FIRST, "--lake", f"{uri}/other", *words)
+    assert (refused.code, "--single-writer says so" in refused.err) == (3, True)
+    absent = invoke("pipeline", "sql", "select 1", "--lake", f"{uri}/none", *words)
+    assert (absent.code, absent.err) == (3, f"mqttscope: {uri}/none holds no lake\n")
+
+
+def test_who_comes_second_is_refused(store: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = shared_commit.commit
+
+    def second(root: StorePath, before: Any, after: Any) -> None:
+        monkeypatch.setattr(shared_commit, "commit", commit)
+        write_lake([SECOND], store, options())
+        commit(root, before, after)
+
+    monkeypatch.setattr(shared_commit, "commit", second)
+    with pytest.raises(LakeError, match="was changed by another ingest in the meantime; run this one again"):
+        write_lake([FIRST], store, options())
+    assert set(read_manifest(store).captures.values()) == {str(SECOND)}
+
+
+@pytest.mark.parametrize("name", [PENDING, NAME])
+def test_an_ingest_that_is_killed_while_an_object_is_empty(
+    name: str, store: StorePath, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """The first object of a commit, or the last, is emptied and not written."""
+    if not store.store.empties:
+        pytest.skip("an object of this store is never empty while it is written")
+    write_lake([FIRST], store, options())
+    kept: list[Any] = []
+
+    def killed(self: Store, key: str, data: bytes) -> None:
+        if key != name:
+            write(self, key, data)
+            return
+        kept.append((StorePath(self) / key).open_output())
+        raise KeyboardInterrupt
+
+    write = Store._write
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the patch is part of it
+        patched.setattr(Store, "_write", killed)
+        write_lake([SECOND], store, options())
+    assert (store / name).stat().st_size == 0
+    assert read_manifest(store, name).generation == 2
+    assert read_manifest(store).generation == (1 if name == PENDING else 2)
+    # Killed once more, while the copy is written: the object was made whole before.
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the patch is part of it
+        patched.setattr(Store, "_write", killed)
+        name, whole = name + COPY, name
+        store.store.replace(whole, b"{}", store.store.read(whole)[1])  # type: ignore[index]
+    assert read_manifest(store, whole).generation == 2
+    write_lake([SECOND], store, options())
+    for path in (FIRST, SECOND):
+        write_lake([path], tmp_path / "here", options())
+    assert rows(store) == in_tables(store) == rows(tmp_path / "here")
+
+
+def test_a_signature_is_as_good_as_a_key(base: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    if "AZURE_STORAGE_ACCOUNT_KEY" not in os.environ or base[0].startswith("gs:"):
+        pytest.skip("signatures are those of Azure")
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", signature())
+    lake = place(f"{base[0]}/{uuid4().hex}", base[1], single_writer=True)
+    write_lake([FIRST], lake, options())
+    assert rows(lake) == in_tables(lake)
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", signature().replace("sig=", "sig=A"))
+    with pytest.raises(LakeError, match="403 ") as caught:
+        read_manifest(place(lake.store.uri, base[1]))  # type: ignore[union-attr]
+    assert "sig=" not in str(caught.value)
