@@ -122,7 +122,7 @@ def _described(engine: Tables, name: str, limit: int | None) -> Answer:
 
 _NAMES = {
     "varchar": "string", "blob": "binary", "integer": "int", "timestamp": "timestamp_ntz", "hugeint": "decimal(38,0)",
-    "timestamp with time zone": "timestamp",
+    "timestamp with time zone": "timestamp", '"null"': "void",
 }  # fmt: skip
 
 

@@ -35,8 +35,10 @@ _AZURE = re.compile(
 )
 _AZURE_FORM = "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 _AZURE_SETTINGS = ("endpoint_override", "scheme")
+_GOOGLE_SETTINGS = ("endpoint_override", "scheme", "retry_limit_seconds", "project_id", "default_bucket_location")
 _KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY")
 _SIGNATURES = ("AZURE_STORAGE_SAS_TOKEN",)
+_SIGNATURE = re.compile("[?&]sig=")
 _SIGNING_IN = ("credential_kind", "client_id", "client_secret", "tenant_id")
 """Settings that say how to sign in to Azure, as pyarrow's URIs have them."""
 _PATIENCE = {"retry_limit_seconds": "20"}
@@ -110,11 +112,31 @@ def file_system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
         found = azure(uri, settings)
         return found.file_system(), f"{found.container}/{match['key']}"
     if scheme == "gs":
-        settings = _PATIENCE | dict(settings)
+        settings = _PATIENCE | _google(settings)
     # Whatever is special in the key is none of the URI parser's business.
     with one_line():
         system, base = fs.FileSystem.from_uri(_queried(f"{scheme}://{match['authority']}/", settings))
     return system, f"{base.rstrip('/')}/{match['key']}"
+
+
+def _google(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of Google Cloud Storage, as pyarrow's URIs take them.  Raises `OSError`."""
+    for name in settings.keys() - set(_GOOGLE_SETTINGS):
+        raise OSError(None, f"{name} is no setting of Google Cloud Storage, which has {', '.join(_GOOGLE_SETTINGS)}")
+    host, scheme = _endpoint(settings)
+    return {**settings, "endpoint_override": host, "scheme": scheme} if host else dict(settings)
+
+
+def _endpoint(settings: Mapping[str, str]) -> tuple[str, str]:
+    """Another server, as ``HOST:PORT`` or empty, and the scheme by which it is reached.  Raises `OSError`."""
+    host, scheme = settings.get("endpoint_override"), settings.get("scheme", "https")
+    if host is not None and "://" in host:
+        scheme, _, host = host.partition("://")
+    if scheme not in ("http", "https"):
+        raise OSError(None, "scheme is neither http nor https")
+    if host is not None and not host.rstrip("/"):
+        raise OSError(None, "endpoint_override is empty: it is HOST:PORT of a server")
+    return (host or "").rstrip("/"), scheme
 
 
 def _scheme(scheme: str) -> str:
@@ -209,16 +231,14 @@ def azure(uri: str, settings: Mapping[str, str]) -> Azure:
     others = {name: value for name, value in settings.items() if name not in _AZURE_SETTINGS}
     for name in others.keys() - set(_SIGNING_IN):
         raise OSError(None, f"{name} is no setting of Azure, which has {', '.join((*_AZURE_SETTINGS, *_SIGNING_IN))}")
-    host, scheme = settings.get("endpoint_override", ""), settings.get("scheme", "https")
-    if "://" in host:
-        scheme, _, host = host.partition("://")
-    if scheme not in ("http", "https"):
-        raise OSError(None, "scheme is neither http nor https")
+    if _SIGNATURE.search(uri):
+        raise OSError(None, f"a signature does not belong in the URI: {_SIGNATURES[0]} takes it")
+    host, scheme = _endpoint(settings)
     # Who says how to sign in means that.
     alone = any(name in others for name in _SIGNING_IN)
     key, signature = (None, None) if alone else (_given(_KEYS), _given(_SIGNATURES))
     return Azure(
-        found["container"], found["account"], found["domain"], host.rstrip("/") or None, scheme,
+        found["container"], found["account"], found["domain"], host or None, scheme,
         key, signature.lstrip("?") if signature and key is None else None, tuple(sorted(others.items())),
     )  # fmt: skip
 

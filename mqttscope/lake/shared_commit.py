@@ -53,22 +53,29 @@ def begin(root: StorePath) -> None:
     complete(root)
 
 
+_ADVICE = "if no other ingest writes this lake, --single-writer says so"
+
+
+def require_single_writer(root: StorePath) -> None:
+    """`LakeError` for stores in which two ingests could write over each other whatever they answer; asks nothing."""
+    if not root.store.single_writer and not root.store.is_s3:
+        raise LakeError(f"{root}: only in S3 ingests are kept from writing over each other; {_ADVICE}")
+
+
 def _require_conditions(root: StorePath) -> None:
     """`LakeError` where two ingests could write over each other."""
-    advice = "if no other ingest writes this lake, --single-writer says so"
-    if not root.store.is_s3:
-        raise LakeError(f"{root}: only in S3 ingests are kept from writing over each other; {advice}")
+    require_single_writer(root)
     try:
         import boto3  # noqa: F401
     except ImportError as error:
         raise LakeError(
-            f"writing a lake in S3 needs what is not installed ({error}): pip install 'mqttscope[s3]'; {advice}"
+            f"writing a lake in S3 needs what is not installed ({error}): pip install 'mqttscope[s3]'; {_ADVICE}"
         ) from None
     with writing(root):
         if not root.store.is_conditional():
             raise LakeError(
                 f"{root}: this store has no conditional writes (If-None-Match), so that two ingests could write over "
-                f"each other; {advice}"
+                f"each other; {_ADVICE}"
             )
 
 

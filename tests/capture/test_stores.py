@@ -36,12 +36,24 @@ def test_what_a_uri_of_azure_names(uri: str, settings: dict[str, str], wanted: A
     ("abfss://box@me:80/a", {}, "a place in Azure is called "),
     ("abfss://box:s3cret@me.dfs.core.windows.net/a", {}, "a key does not belong in the URI: AZURE_STORAGE_ACCOUNT_KEY"),
     (PLACE, {"scheme": "ftp"}, "scheme is neither http nor https"),
+    (PLACE, {"endpoint_override": ""}, "endpoint_override is empty: it is HOST:PORT of a server"),
+    (f"{PLACE}?sv=1&sig=s3cret", {}, "a signature does not belong in the URI: AZURE_STORAGE_SAS_TOKEN takes it"),
     (PLACE, {"region": "x"}, "region is no setting of Azure, which has endpoint_override, scheme, credential_kind"),
 ])  # fmt: skip
 def test_what_is_no_place_in_azure(uri: str, settings: dict[str, str], told: str) -> None:
     with pytest.raises(OSError, match="^\\[Errno None\\] " + told) as caught:
         file_system(uri, settings)
     assert "s3cret" not in str(caught.value)
+
+
+@each("settings, told", [
+    ({"scheme": "ftp"}, "scheme is neither http nor https"),
+    ({"endpoint_override": ""}, "endpoint_override is empty: it is HOST:PORT of a server"),
+    ({"region": "x"}, "region is no setting of Google Cloud Storage, which has endpoint_override, scheme, retry_limit"),
+])  # fmt: skip
+def test_what_is_no_setting_of_google(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(OSError, match="^\\[Errno None\\] " + told):
+        file_system("gs://anonymous@box/a", settings)
 
 
 def test_credentials_of_azure_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +85,7 @@ def test_without_credentials_for_azure_the_process_lives(monkeypatch: pytest.Mon
 
 @each("uri, settings, kind, path", [
     ("gs://anonymous@box/a b", {"endpoint_override": "127.0.0.1:9"}, "gcs", "box/a b"),
+    ("gs://anonymous@box/a", {"endpoint_override": "http://127.0.0.1:9/"}, "gcs", "box/a"),
     ("gcs://anonymous@box", {}, "gcs", "box/"),
     ("s3a://box//a?b", {"region": "x"}, "s3", "box/a?b"),
 ])  # fmt: skip

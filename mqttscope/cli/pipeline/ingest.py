@@ -153,13 +153,16 @@ class IngestRun:
         try:
             from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.manifest import LakeError, read_manifest
-            from mqttscope.lake.store import place
+            from mqttscope.lake.shared_commit import require_single_writer
+            from mqttscope.lake.store import StorePath, place
             from mqttscope.lake.summary import summarize
         except ImportError as error:
             raise PipelineFailedError(f"tables need what is not installed ({error}): {LAKE_EXTRA}") from None
         settings = self.given.lake_settings or self.given.settings
         root = place(self.given.lake, settings, single_writer=self.given.single_writer)
         try:
+            if isinstance(root, StorePath):
+                require_single_writer(root)
             before = read_manifest(root)
             found = find(self.given.sources, self.given.settings, before.objects)
             faults = {one.name: one.fault for one in found if one.fault is not None}
