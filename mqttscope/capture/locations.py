@@ -27,7 +27,7 @@ from mqttscope.capture.files import (
 )
 from mqttscope.capture.fingerprint import head_crc, is_replaced
 from mqttscope.capture.read import NO_FRAME, first_time
-from mqttscope.capture.stores import file_system, one_line, shown_uri
+from mqttscope.capture.stores import URI, file_system, one_line, shown_uri
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError
 
@@ -36,7 +36,6 @@ READ_AHEAD_BYTES = 4 << 20
 PARALLEL = 16
 """How many captures are looked into at a time."""
 
-_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)/*(?P<key>.*)", re.S)
 _MAGIC = re.compile(r"[*?[]")
 T = TypeVar("T")
 U = TypeVar("U")
@@ -143,7 +142,7 @@ def why_replaced(file: BinaryIO, one: Location) -> str | None:
 
 def local_path(source: str) -> str | None:
     """The path of a local source; ``None`` for that of a store."""
-    match = _URI.match(source)
+    match = URI.match(source)
     if match is None:
         if source.startswith("dbfs:/"):
             return "/dbfs/" + source[6:]
@@ -193,7 +192,7 @@ def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Se
             info = system.get_file_info(path.rstrip("/"))
             if info.type == fs.FileType.File:
                 return [_object(source, info)]
-            prefix = f"{source[: _URI.match(source).end('authority')]}/"  # type: ignore[union-attr]
+            prefix = f"{source[: URI.match(source).end('authority')]}/"  # type: ignore[union-attr]
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
                 listed = system.get_file_info(fs.FileSelector(path.rstrip("/")))

@@ -29,7 +29,8 @@ TRIAL_S = 120.0
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 """Names that others have for what pyarrow calls otherwise."""
-_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)/*(?P<key>.*)", re.S)
+URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)/*(?P<key>.*)", re.S)
+"""Scheme, authority and key of what lies in a store."""
 _AZURE = re.compile(
     r"(?P<container>[^:@/]+)(?P<password>:[^@]*)?@(?P<account>[^.:@/]+)\.(?:dfs|blob)(?P<domain>\.[^:@/]+)"
 )
@@ -105,7 +106,7 @@ def file_system(uri: str, settings: Mapping[str, str]) -> tuple[Any, str]:
     """
     from pyarrow import fs
 
-    match = _URI.match(uri)
+    match = URI.match(uri)
     assert match is not None
     scheme = _scheme(match["scheme"])
     if scheme == "abfss":
@@ -123,11 +124,11 @@ def _google(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of Google Cloud Storage, as pyarrow's URIs take them.  Raises `OSError`."""
     for name in settings.keys() - set(_GOOGLE_SETTINGS):
         raise OSError(None, f"{name} is no setting of Google Cloud Storage, which has {', '.join(_GOOGLE_SETTINGS)}")
-    host, scheme = _endpoint(settings)
+    host, scheme = endpoint_of(settings)
     return {**settings, "endpoint_override": host, "scheme": scheme} if host else dict(settings)
 
 
-def _endpoint(settings: Mapping[str, str]) -> tuple[str, str]:
+def endpoint_of(settings: Mapping[str, str]) -> tuple[str, str]:
     """Another server, as ``HOST:PORT`` or empty, and the scheme by which it is reached.  Raises `OSError`."""
     host, scheme = settings.get("endpoint_override"), settings.get("scheme", "https")
     if host is not None and "://" in host:
@@ -146,7 +147,7 @@ def _scheme(scheme: str) -> str:
 
 def shown_uri(uri: str) -> str:
     """A URI without what is secret in it: neither a container of Azure is that, nor who has no name."""
-    match = _URI.match(uri)
+    match = URI.match(uri)
     if match is None:
         return public_name(uri)
     user, at, host = match["authority"].rpartition("@")
@@ -222,7 +223,7 @@ class Azure:
 
 def azure(uri: str, settings: Mapping[str, str]) -> Azure:
     """What a URI names, with the credentials of the environment.  Raises `OSError` where it is of another form."""
-    match = _URI.match(uri)
+    match = URI.match(uri)
     found = _AZURE.fullmatch(match["authority"]) if match else None
     if found is None:
         raise OSError(None, f"a place in Azure is called {_AZURE_FORM}")
@@ -233,7 +234,7 @@ def azure(uri: str, settings: Mapping[str, str]) -> Azure:
         raise OSError(None, f"{name} is no setting of Azure, which has {', '.join((*_AZURE_SETTINGS, *_SIGNING_IN))}")
     if _SIGNATURE.search(uri):
         raise OSError(None, f"a signature does not belong in the URI: {_SIGNATURES[0]} takes it")
-    host, scheme = _endpoint(settings)
+    host, scheme = endpoint_of(settings)
     # Who says how to sign in means that.
     alone = any(name in others for name in _SIGNING_IN)
     key, signature = (None, None) if alone else (_given(_KEYS), _given(_SIGNATURES))

@@ -43,7 +43,7 @@ FEW_BYTES = 16 << 20
 
 
 def for_captures(size: int) -> dict[str, str]:
-    """Settings for reading captures of so many bytes: ``fitting`` of `session`."""
+    """The settings of Spark that suit captures of this size in bytes, for the parameter ``fitting`` of `session`."""
     return (QUICK if size <= SHORT_BYTES else {}) | (WITHOUT_CODE if size <= FEW_BYTES else {})
 
 

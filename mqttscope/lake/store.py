@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from mqttscope.capture.stores import ANONYMOUS, azure, file_system, one_line, shown_uri
+from mqttscope.capture.stores import ANONYMOUS, azure, endpoint_of, file_system, one_line, shown_uri
 
 PROBE = ".conditional-writes"
 """An object that shows, by not being written again, that a store has conditional writes."""
@@ -220,10 +220,10 @@ class Store:
 
     @property
     def _endpoint(self) -> str | None:
-        host = self.settings.get("endpoint_override")
-        if not host or "://" in host:
-            return host or None
-        return f"{self.settings.get('scheme', 'https')}://{host}"
+        if not self.settings.get("endpoint_override"):
+            return None
+        host, scheme = endpoint_of(self.settings)
+        return f"{scheme}://{host}"
 
     def status(self, key: str) -> Status | None:
         """Of an object; ``None`` where there is none."""

@@ -8,6 +8,7 @@ done on demand only.
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,6 @@ from mqttscope.spark.rows import BATCH_ROWS, COLUMNS, DDL, FRAGMENT, SKIPPED, SU
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import InputPartition
 
     from mqttscope.spark.source import Reader
 
@@ -86,18 +86,17 @@ def _planned(spark: SparkSession, options: Mapping[str, str], columns: Iterable[
     ddl = DDL if columns is None else _ddl(columns)
     reader = Reader(spark.createDataFrame([], ddl).schema, Options.of(options))
     parts = reader.partitions()
-    # The plan is in the parts now.
+    # Each task gets its own part, and not the plan of all.
     reader.options = replace(reader.options, plan=None)
-    read = partial(_read, reader=reader, parts=parts)
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, ddl)
+    rows = [(number, bytearray(pickle.dumps(part))) for number, part in enumerate(parts)]
+    given = spark.createDataFrame(rows, "task int, part binary").repartitionById(len(parts), "task")
+    return given.mapInArrow(partial(_read, reader=reader), ddl)
 
 
-def _read(
-    batches: Iterable[pa.RecordBatch], reader: Reader, parts: Sequence[InputPartition]
-) -> Iterator[pa.RecordBatch]:
+def _read(batches: Iterable[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from reader.read(parts[number])
+        for part in batch.column("part").to_pylist():
+            yield from reader.read(pickle.loads(part))
 
 
 def plan_captures(
