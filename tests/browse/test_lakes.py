@@ -183,10 +183,23 @@ def test_exchanges_and_messages_are_found(folder: Path, opened: Any) -> None:
         assert len(following.found.rows) >= 4
 
 
-def test_bytes_come_from_the_capture(folder: Path, opened: Any) -> None:
+def test_bytes_come_from_the_capture(folder: Path, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     index = filled(opened(folder / "bare"))
     rows = [number for number, row in enumerate(index.rows.run(0, len(index.rows))) if row.kind in PACKETS]
-    assert "is being read for its bytes" in index.remark(rows[0])
+    open_original: Any = index.originals._open_capture
+    waiting: list[Any] = []
+
+    def open_and_wait(*given: Any) -> Any:
+        """Read the capture later: a short one may have been read before anybody looks."""
+        reads: Any = open_original(*given)
+        waiting.append(reads.builder.start)
+        reads.builder.start = lambda: None
+        return reads
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index.originals, "_open_capture", open_and_wait)
+        assert "is being read for its bytes" in index.remark(rows[0])
+    waiting.pop()()
     wanted = {name: built(folder / f"{name}.pcapng") for name in NAMES[:2]}
     for name, original in wanted.items():
         mine = [number for number in rows if name in index.captures[index.rows[number].capture]]
