@@ -33,21 +33,10 @@ PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 WHICH := not long
 LONG := long or examples
 
-COMPILED := build/compiled
-COMPILED_TESTS := tests/mqtt tests/net tests/session tests/dissect tests/corpus tests/parallel tests/test_events.py \
-	tests/cli/test_sharing.py tests/spark/test_compiled.py tests/spark/test_distribute.py \
-	$(addprefix tests/capture/test_,compressed.py files.py pcap.py pcapng.py read.py) \
-	$(addprefix tests/redact/test_,addresses.py credentials.py packets.py secrets.py values.py) \
-	$(addprefix tests/report/test_,base.py jsonl.py public.py) \
-	$(addprefix tests/lake/test_,declared.py finding_collector.py intake.py keys.py memory.py public.py rows.py state.py tables.py tracker.py) \
-	$(addprefix tests/lint/test_,awaiting.py beyond_connections.py broker_watch.py context.py dispatch.py engine.py finding.py \
-	live_clients.py message_model.py model.py properties_passed_on.py quality.py retained_store.py rules.py session_model.py \
-	signs.py strings.py subscriber_table.py topics.py waiting.py wills.py)
-
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release release-compiled compiled test-compiled
+.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -150,31 +139,14 @@ unit:
 generate: dev
 	$(BIN)/python -m mqttscope.dev.generate
 
-## A wheel of Python alone, and one with the hot path compiled by mypyc, which needs a C compiler.
+## The wheel, into dist.
 wheel: venv
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	MQTTSCOPE_COMPILED=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 ## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
-## release-compiled also compiles a wheel with each Python and tries it, which needs a C compiler and takes minutes.
 release: dev
 	@$(BIN)/python .ci/install_group.py release
-	@$(BIN)/python .ci/release.py dist $(EVEN)
-
-release-compiled:
-	@$(MAKE) --no-print-directory EVEN=--compiled release
-
-# A tree of its own, so that the Python of this folder stays what it is.
-compiled: dev
-	$(BIN)/python .ci/compile.py $(COMPILED)
-	@rm -rf $(COMPILED)/tests && cp -r tests $(COMPILED)/
-	@for one in *; do [ -e $(COMPILED)/$$one ] || [ $$one = build ] || ln -s "$(CURDIR)/$$one" $(COMPILED)/; done
-	@# Corpora that lie beside this folder, if any.
-	@[ ! -d ../shared ] || ln -sfn "$(CURDIR)/../shared" build/shared
-
-## The tests of what is compiled, on the compiled tree.
-test-compiled: compiled
-	cd $(COMPILED) && PYTHONPATH=. $(CURDIR)/$(PYTEST) -q -n 3 --dist worksteal $(COMPILED_TESTS)
+	@$(BIN)/python .ci/release.py dist
 
 ## The documentation as a site, in build/site.
 site: dev

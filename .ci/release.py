@@ -1,4 +1,4 @@
-"""Builds what is published, and tries it: ``release.py DIRECTORY [--compiled]``.
+"""Builds what is published, and tries it: ``release.py DIRECTORY``.
 
 A source archive and a wheel are built twice and have to be the same, byte for byte. The wheel is installed into an
 empty environment of each Python that is on the path (python3.11 to python3.14) and runs, without any extra, and reads
@@ -6,11 +6,6 @@ captures of the project there; then the source archive is installed in the same 
 come the list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything
 differs, fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the
 dependency group "release".
-
-With ``--compiled`` a compiled wheel is built by each of these Pythons, too, installed into another empty environment,
-and has to say the same about all captures of the project. That needs a C compiler, and takes minutes for each Python:
-MQTTSCOPE_OPTIMIZE=0 makes the compiler faster, and what it makes slower. These wheels are not kept: the published ones
-come from machines whose libraries are old enough for everybody.
 """
 
 from __future__ import annotations
@@ -29,8 +24,6 @@ PROJECT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 BIN = Path(sys.executable).parent
 CAPTURE = PROJECT / "captures" / "planted-violations" / "capture.pcapng"
-COMPARED = (("inspect", "--format", "jsonl"), ("lint",), ("lint", "--format", "json"), ("explain",), ("stats",))
-"""Commands whose outputs a compiled wheel has to share with the pure one, byte for byte."""
 LICENCES = (
     "Apache Software License", "Apache-2.0", "BSD", "BSD License", "BSD-2-Clause", "BSD-3-Clause", "ISC License (ISCL)",
     "MIT", "MIT License", "MIT-0", "Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0", "PSF-2.0",
@@ -85,18 +78,13 @@ def built(directory: Path, moment: str) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.iterdir())}
 
 
-def tried(python: str, package: Path, directory: Path, kind: str = "pure Python") -> Path:
-    """Install a package into an empty environment and use it; returns its Python.
-
-    ``kind``: what it has to say of itself.
-    """
+def tried(python: str, package: Path, directory: Path) -> Path:
+    """Install a package into an empty environment and use it; returns its Python."""
     run(python, "-m", "venv", directory)
     inside = directory / "bin" / "python"
     run(inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package)
     program = directory / "bin" / "mqttscope"
     version = run(program, "--version").strip()
-    if not version.endswith(f"({kind})"):
-        sys.exit(f"{package.name} is not {kind} with {python}: {version}")
     lines = run(program, "inspect", CAPTURE, "--format", "jsonl").splitlines()
     if sum("type" in json.loads(line) for line in lines) < 10:
         sys.exit(f"{package.name} reads no packets with {python}")
@@ -109,32 +97,7 @@ def tried(python: str, package: Path, directory: Path, kind: str = "pure Python"
     return inside
 
 
-def compiled(python: str, pure: Path, folder: Path) -> None:
-    """Compile a wheel with a Python, and try it beside the pure one, whose Python is given."""
-    name = Path(python).name
-    maker, wheels = folder / f"{name}-compiling", folder / f"{name}-wheels"
-    run(python, "-m", "venv", maker)
-    _, seconds = measured(
-        maker / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--wheel-dir", wheels, PROJECT, MQTTSCOPE_COMPILED="1",
-    )  # fmt: skip
-    (wheel,) = wheels.iterdir()
-    say(f"{wheel.name} took {seconds:.0f} s of processor time, and has {wheel.stat().st_size / 1e6:.1f} MB")
-    inside = tried(python, wheel, folder / f"{name}-compiled", "compiled")
-    for words in COMPARED:
-        if said(inside, *words) != said(pure, *words):
-            sys.exit(f"{wheel.name} says something else than pure Python: mqttscope {' '.join(words)} of all captures")
-    say(f"{wheel.name} says the same as pure Python about all captures")
-
-
-def said(inside: Path, *words: str) -> tuple[int, bytes, bytes]:
-    """What a command says about all captures of the project: its exit code and its two outputs."""
-    captures = sorted(PROJECT.glob("captures/*/capture.pcapng"))
-    done = subprocess.run([inside.with_name("mqttscope"), *words, *captures], capture_output=True, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def main(target: Path, with_compiled: bool) -> None:
+def main(target: Path) -> None:
     """Everything, into a directory that is made from scratch."""
     found = pythons()
     there, missing = list(found.values()), [version for version in PYTHONS if version not in found]
@@ -152,8 +115,6 @@ def main(target: Path, with_compiled: bool) -> None:
         archive = next((folder / "first").glob("*.tar.gz"))
         inside = list(pool.map(lambda python: tried(python, wheel, folder / Path(python).name), there))
         tried(there[0], archive, folder / "from-source")
-        if with_compiled:
-            list(pool.map(lambda python, pure: compiled(python, pure, folder), there, inside))
         bom = folder / "mqttscope.cdx.json"
         run(BIN / "cyclonedx-py", "environment", inside[0], "--output-reproducible", "--of", "JSON", "-o", bom)
         run(BIN / "pip-licenses", "--python", inside[0], "--allow-only", ";".join(LICENCES), "--partial-match")
@@ -167,4 +128,4 @@ def main(target: Path, with_compiled: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), "--compiled" in sys.argv[2:])
+    main(Path(sys.argv[1]).resolve())

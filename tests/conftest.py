@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from mqttscope import version_told
-
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("mqttscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mqttscope")
@@ -62,11 +60,8 @@ THOROUGH = EXHAUSTIVE or bool(os.environ.get("MQTTSCOPE_THOROUGH"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests, and leave out those that do not fit: exhaustive ones, and what compiling takes away."""
-    compiled = version_told().endswith("(compiled)")
+    """Mark the slow tests, and leave out those that take minutes."""
     for item in items:
-        if compiled and item.get_closest_marker("interpreted"):
-            item.add_marker(pytest.mark.skip(reason="patches what a compiled module has inlined"))
         place = item.path.relative_to(ROOT / "tests").as_posix()
         if is_hypothesis_test(getattr(item, "function", None)):
             item.add_marker(pytest.mark.examples)

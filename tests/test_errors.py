@@ -113,7 +113,6 @@ def made(kind: type[Exception]) -> Exception:
     return kind(*arguments.get(kind.__name__, ("it cannot be done",)))
 
 
-@pytest.mark.interpreted  # compiled classes keep attributes elsewhere
 def test_all_survive_the_way_to_another_process() -> None:
     """What `Fault` says never leaves the decoder."""
     for kind in found():

@@ -105,7 +105,6 @@ def stable() -> str:
     return "\n".join(map(wrapped, lines)) + "\n"
 
 
-@pytest.mark.interpreted  # compiled classes have their annotations in another form
 def test_names_and_signatures_are_those_of_the_page() -> None:
     """A name or a signature that changes here is a change for everybody: the page and the changelog say so."""
     assert SHOWN is not None

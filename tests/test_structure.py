@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import tokenize
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -397,68 +396,6 @@ def test_reserved_words_have_one_meaning() -> None:
                 found[node.name].append(path.relative_to(SOURCE).as_posix())
 
     assert found == {word: [] if home is None else [home] for word, home in RESERVED.items()}
-
-
-def compiled() -> list[Path]:
-    """The modules that a compiled wheel has as libraries."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        patterns = tomllib.load(file)["tool"]["hatch"]["build"]["hooks"]["custom"]["compiled"]
-    return sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
-
-
-def caught_twice(tree: ast.AST) -> list[str]:
-    """Names of exceptions that one function catches with different types: compiled, a name has the first type alone."""
-    found = []
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef):
-            types: dict[str, str] = {}
-            for handler in ast.walk(function):
-                if isinstance(handler, ast.ExceptHandler) and handler.name and handler.type is not None:
-                    caught = ast.unparse(handler.type)
-                    if types.setdefault(handler.name, caught) != caught:
-                        found.append(f"{function.name}: {handler.name} is {types[handler.name]} and {caught}")
-    return found
-
-
-def constants_in_dataclasses(tree: ast.AST) -> list[str]:
-    """Class constants of dataclasses: compiled, they are fields."""
-    return [
-        f"{one.name}: {ast.unparse(line.target)}"
-        for one in ast.walk(tree)
-        if isinstance(one, ast.ClassDef) and any("dataclass" in ast.unparse(word) for word in one.decorator_list)
-        for line in one.body
-        if isinstance(line, ast.AnnAssign) and "ClassVar" in ast.unparse(line.annotation)
-    ]
-
-
-def written_out(tree: ast.AST) -> list[str]:
-    """Dataclasses with an ``__init__`` of their own: compiled, no object of theirs is made without arguments, as state
-    that is read needs it (`lake.state`)."""
-    return [
-        one.name
-        for one in ast.walk(tree)
-        if isinstance(one, ast.ClassDef) and any("dataclass" in ast.unparse(word) for word in one.decorator_list)
-        if any(isinstance(line, ast.FunctionDef) and line.name == "__init__" for line in one.body)
-    ]
-
-
-def test_what_is_compiled_means_the_same_when_it_is() -> None:
-    paths = compiled()
-    assert len(paths) > 80
-    for path in paths:
-        tree = ast.parse(path.read_text("utf-8"))
-        assert not caught_twice(tree), path
-        assert not constants_in_dataclasses(tree), path
-        assert not written_out(tree), path
-
-
-def test_what_is_found_in_compiled_modules() -> None:
-    twice = "def f():\n try: g()\n except A as error: pass\n except B as error: pass"
-    assert caught_twice(ast.parse(twice)) == ["f: error is A and B"]
-    assert not caught_twice(ast.parse(twice.replace("B as error", "B as other")))
-    constant = "@dataclass(slots=True)\nclass C:\n a: int\n b: ClassVar[int] = 1"
-    assert constants_in_dataclasses(ast.parse(constant)) == ["C: b"]
-    assert written_out(ast.parse("@dataclass\nclass C:\n    def __init__(self, a): ...")) == ["C"]
 
 
 SYSTEM = SOURCE / "system.py"

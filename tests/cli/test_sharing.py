@@ -119,7 +119,6 @@ def test_stats_counts_the_same_with_options(more: tuple[str, ...]) -> None:
     assert several == alone
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("limit", ["connections", "clients", "topics", "topic_clients", "topic_client_pairs"])
 def test_one_process_counts_where_a_limit_may_be_reached(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = Statistics.__init__.__kwdefaults__
@@ -157,7 +156,6 @@ def test_a_file_has_the_same(tmp_path: Path, large: Path) -> None:
     assert (tmp_path / "1.txt").read_bytes() == (tmp_path / "2.txt").read_bytes() != b""
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("most", some([3, 40]))
 def test_one_process_takes_over_where_a_limit_for_all_may_be_reached(
     most: int, monkeypatch: pytest.MonkeyPatch

@@ -347,7 +347,6 @@ def test_tiny_pieces_and_gaps_are_bounded_while_nothing_is_decided() -> None:
     assert 10 < most["gaps"] < 100
 
 
-@pytest.mark.interpreted
 def test_a_long_undecided_beginning_is_not_looked_at_again_for_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     decide = FlowState._decide
@@ -550,7 +549,6 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> Moves:
 
 
 @pytest.mark.parametrize(("story", "expected"), STORIES.values(), ids=STORIES)
-@pytest.mark.interpreted
 def test_a_flow_follows_the_table(story: Callable[[], Talk], expected: Moves, moves: Moves) -> None:
     read(story().tape)
 
@@ -565,7 +563,6 @@ def test_every_way_of_the_table_is_taken() -> None:
     assert {trigger for _, trigger in TRANSITIONS} == set(FlowTrigger)
 
 
-@pytest.mark.interpreted
 def test_what_is_decrypted_has_phases_of_its_own(moves: Moves) -> None:
     """Of a flow that seemed to be TLS for something else: it is taken up again, and its inside is MQTT."""
     talk = said(443, ("C", HELLO), ("S", record(22, server_hello())))()

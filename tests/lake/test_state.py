@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope import version_told
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, Options, segments
 from mqttscope.lake import state
@@ -38,7 +33,6 @@ from mqttscope.session.inflight import Exchange
 from tests.conftest import ROOT
 from tests.dissect.scenes import mixed_tape
 from tests.each import sampled
-from tests.lake.continuing import first_half, line, second_half
 
 CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
 CUTS = 25
@@ -146,7 +140,6 @@ def test_what_is_shared_stays_shared() -> None:
     assert found[0] == found[2]
 
 
-@pytest.mark.interpreted
 def test_fields_that_came_since_have_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     names = state.field_names
     # What is known of classes is kept, but they are others here.
@@ -271,29 +264,3 @@ def test_a_flow_goes_on_wherever_it_was_cut(path: Path) -> None:
 
 def test_other_transports_go_on_too() -> None:
     assert check(mixed_tape().segments, Options(ports={8080: "ws", 22: "mqtt"}, count_by_connection=True)) > 50
-
-
-def other_tree() -> Path | None:
-    """Where the same Python lies compiled, or as it is where this one is compiled; ``None`` for nowhere."""
-    if version_told().endswith("(compiled)"):
-        found = (ROOT / "pyproject.toml").resolve().parent
-        return found if found != ROOT else None
-    found = ROOT / "build" / "compiled"
-    return found if any(found.glob("*.so")) and (found / "tests" / "lake" / "continuing.py").exists() else None
-
-
-def test_what_one_tree_has_written_the_other_one_reads() -> None:
-    tree = other_tree()
-    if tree is None:
-        pytest.skip("make compiled makes the other tree")
-    paths = [str(path) for path in CAPTURES[::4]]
-    states = [first_half(path) for path in paths]
-    own = [second_half(path, state) for path, state in zip(paths, states, strict=True)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.lake.continuing"], input="".join(map(line, paths, states)),
-        capture_output=True, text=True, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=False,
-    )  # fmt: skip
-
-    assert ran.stderr == ""
-    assert [json.loads(found) for found in ran.stdout.splitlines()] == own
-    assert sum(map(len, own)) > 20

@@ -205,7 +205,6 @@ def test_a_message_is_certain_when_its_answer_has_come(monkeypatch: pytest.Monke
         assert accepted == wanted, answers
 
 
-@pytest.mark.interpreted
 def test_only_so_many_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.broker_watch.MAX_UNANSWERED", 1)
     facts = Facts()

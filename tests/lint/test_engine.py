@@ -189,7 +189,6 @@ def test_a_truncated_packet_has_a_place_within_its_bytes(cut: bytes) -> None:
             assert finding.offset + finding.length <= len(cut)
 
 
-@pytest.mark.interpreted
 def test_a_packet_is_traced_once_for_all_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two thousand faults of several rules: the packet is walked once for their places."""
     from mqttscope.mqtt import codec

@@ -351,7 +351,6 @@ def test_topics_that_come_again_are_one_text(monkeypatch: pytest.MonkeyPatch) ->
     assert published(string(long)).topic_name == published(string(long)).topic_name == long.decode()  # type: ignore[union-attr]
 
 
-@pytest.mark.interpreted
 def test_texts_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "MAX_NAMES", 3)
     monkeypatch.setattr(codec, "_NAMES", {})

@@ -104,7 +104,6 @@ def test_a_property_that_is_cut_by_the_end_of_its_block_is_named(number: int) ->
         assert found.field.endswith(property_name(number))
 
 
-@pytest.mark.interpreted
 def test_blocks_are_kept_up_to_a_limit_and_only_where_nothing_is_wrong_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

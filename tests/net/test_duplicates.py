@@ -278,7 +278,6 @@ def test_times_that_go_back_keep_nothing_forever() -> None:
     assert len(deduplication._recent) == 1
 
 
-@pytest.mark.interpreted
 def test_limits_are_kept_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicates, "MAX_RECENT", 4)
     monkeypatch.setattr(duplicates, "MAX_PLACES", 2)

@@ -362,7 +362,6 @@ def standing(half: HalfStream) -> tuple[object, ...]:
     return half.state, half.sequence, half.offset, half.acknowledged, half.history, half.segments, counters
 
 
-@pytest.mark.interpreted
 @settings(max_examples=250 if THOROUGH else 125, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(shuffled_streams(), st.lists(st.tuples(st.integers(0, 40), st.integers(-3, 3), st.integers(0, 2)), max_size=4))
 def test_segments_in_order_do_the_same_on_the_fast_path(

@@ -85,7 +85,6 @@ def test_any_time_a_capture_can_have(timestamp_ns: int) -> None:
         assert lines.line(event) == general(event, PacketLines(LIMIT, show_secrets=False))
 
 
-@pytest.mark.interpreted
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("CONNECTIONS_KEPT", "TEXTS_KEPT", "STARTS_KEPT", "FORMS_KEPT"):
         monkeypatch.setattr(jsonl, limit, 20)

@@ -149,7 +149,6 @@ def test_alias_use_is_counted() -> None:
     assert (side.alias_sets, side.alias_hits, side.aliases) == (2, 1, {1: "b"})
 
 
-@pytest.mark.interpreted
 def test_aliases_are_bounded_in_bytes_and_what_is_given_up_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflight, "MAX_ALIAS_BYTES", 10)
     story = Story(

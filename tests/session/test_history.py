@@ -144,7 +144,6 @@ def test_identifiers_that_were_ever_sent_are_known() -> None:
     assert not history.server.has_sent(1)
 
 
-@pytest.mark.interpreted
 def test_few_packets_are_kept_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENDED", 3)
     monkeypatch.setattr(module, "MAX_RECENT", 2)

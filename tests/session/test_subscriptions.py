@@ -46,7 +46,6 @@ def test_what_matches_may_match() -> None:
     assert quick > 40
 
 
-@pytest.mark.interpreted
 def test_matches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MATCHES", 3)
     table = Talk(subscribe(1, "#")).table
@@ -186,7 +185,6 @@ def test_an_unsubscribe_remembers_what_its_filters_stood_for() -> None:
     assert talk.table.named("a", 1) is None
 
 
-@pytest.mark.interpreted
 def test_too_many_subscriptions_are_said_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SUBSCRIPTIONS", 2)
     talk = Talk(subscribe(1, "a", "b"))
@@ -197,7 +195,6 @@ def test_too_many_subscriptions_are_said_aloud(monkeypatch: pytest.MonkeyPatch) 
     assert not talk.table.match("c").known
 
 
-@pytest.mark.interpreted
 def test_ended_and_refused_filters_and_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENDED", 5)
     talk = Talk()
@@ -259,7 +256,6 @@ def test_what_comes_before_anybody_asks_is_not_the_answer_to_a_subscribe() -> No
     assert talk.table.retained == {"a": 1}
 
 
-@pytest.mark.interpreted
 def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RETAINED", 4)
     table = Talk(subscribe(1, "#")).table
