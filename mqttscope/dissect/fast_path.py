@@ -19,7 +19,6 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.flows import acknowledged
-from mqttscope.net.frame import FrameSink
 from mqttscope.net.usual_frames import locate
 from mqttscope.session.connection import Connection
 
@@ -60,8 +59,8 @@ class FrameCounts:
         self.last_ns = timestamp_ns
 
 
-class FastPath(FrameSink):
-    """Takes frames of known connections, for a dissector whose other events are those of `dissect_segments`."""
+class FastPath:
+    """Takes frames of known connections (`FrameSink`), for a dissector that `dissect_segments` gives all others."""
 
     def __init__(
         self,
@@ -80,6 +79,8 @@ class FastPath(FrameSink):
         ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps no event, so that
         one serves for all packets.  ``reusing``: it keeps no packet either, and knows none by its identity.
         """
+        self.base = 0
+        """As `FrameSink.base`."""
         self.counts: dict[str, FrameCounts] = {}
         """Frames that were taken, by capture."""
         self.closed = False

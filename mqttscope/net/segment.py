@@ -131,12 +131,6 @@ def group_key(key: bytes) -> bytes:
     return plain_key(flow_key(key))
 
 
-def endpoint_sum(key: bytes) -> int:
-    """The sum of the words of addresses and ports: a number that all segments share which may belong to one flow."""
-    plain = plain_key(key)
-    return sum(plain[0::2]) * 256 + sum(plain[1::2])
-
-
 def flow_key(key: bytes) -> bytes:
     """The key that both directions of a flow share: that of the direction which sorts first."""
     return min(key, reverse_key(key))
