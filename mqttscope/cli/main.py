@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from mqttscope import version_told
+from mqttscope import __version__
 from mqttscope.system import signals
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -119,7 +119,7 @@ Exit codes: 0 clean, 1 findings, 2 usage or output that cannot be written, 3 inp
 so far are printed).
 """,
 )
-@click.version_option(version_told(), "-V", "--version", message="mqttscope %(version)s")
+@click.version_option(__version__, "-V", "--version", message="mqttscope %(version)s")
 def group() -> None:
     """See, check and replay MQTT traffic as it really crossed the wire."""
 

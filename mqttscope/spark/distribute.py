@@ -2,8 +2,7 @@
 
 What Spark sends to its executors names functions and classes of this package; it does not hold them.  On this machine
 they are found where they are installed.  On a cluster, and on a server of Spark Connect, the package comes along: a zip
-of its Python.  Libraries cannot be loaded out of a zip, so that executors there interpret what is compiled here.  Other
-packages that are compiled have to be there; a small job asks for them first.
+of its Python.  Other packages have to be there; a small job asks for them first.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ SLOTS = 1024
 """So many tasks at most look for what is missing: one for each core that Spark knows of."""
 SPARE_TASKS = 8
 """Tasks for executors that come while the others look."""
-_NOT_SENT = (".pyc", ".so", ".pyd")
-"""Files of what Python has made for itself, and of libraries."""
 _NAMED = 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -84,7 +81,7 @@ def archive() -> Path:
 
 
 def write_archive(folder: Path) -> Path:
-    """Write a zip of this package as it is installed, without libraries; the same files always give the same bytes."""
+    """Write a zip of this package as it is installed; the same files always give the same bytes."""
     fresh = folder / "fresh.zip"
     with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as made:
         for package in PACKAGES:
@@ -102,7 +99,7 @@ def _contents(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
         if one.is_dir():
             if one.name != "__pycache__":
                 yield from _contents(one, f"{name}/{one.name}")
-        elif not one.name.endswith(_NOT_SENT):
+        elif not one.name.endswith(".pyc"):
             yield f"{name}/{one.name}", one.read_bytes()
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mqttscope import version_told
+from mqttscope import __version__
 from mqttscope.cli import main as program
 from mqttscope.cli.main import COMMANDS, group
 from mqttscope.dev.generate import command_names, find_command, help_text
@@ -53,7 +53,7 @@ def imported(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize("option", some(["--version", "-V"]))
 def test_version_is_told_without_importing_anything_slow(option: str) -> None:
-    assert run(option).out.decode() == f"mqttscope {version_told()}\n"
+    assert run(option).out.decode() == f"mqttscope {__version__}\n"
     assert not imported(option) & {"click", "rich", "pyshark", "dpkt", "orjson", "lz4", "zstandard", "asyncio"}
 
 
