@@ -18,7 +18,7 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, Malforme
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.fragments import Fragments
+from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
 from mqttscope.net.segment import Segment, read_endpoint
 
@@ -68,7 +68,7 @@ class Reading:
         keylog: str | None = None,
         via: tuple[str, ...] | None = None,
         stdin: BinaryIO | None = None,
-        fragments: Fragments | None = None,
+        fragments: FragmentTable | None = None,
         deduplicate: bool = False,
     ) -> None:
         """``keylog``: a file with keys of TLS sessions (format of NSS).
@@ -152,14 +152,14 @@ class Reading:
         frames: Iterator[Frame | CaptureNotice],
         taps: Taps | None,
         skipped: Counter[str] | None = None,
-        fragments: Fragments | None = None,
+        fragments: FragmentTable | None = None,
     ) -> Iterator[Segment | CaptureNotice]:
         """The segments of frames, by the front end that was asked for."""
         found = self._dissected(frames, skipped, fragments)
         return found if taps is None else taps.deduplication.under_one_key(found)
 
     def _dissected(
-        self, frames: Iterator[Frame | CaptureNotice], skipped: Counter[str] | None, fragments: Fragments | None
+        self, frames: Iterator[Frame | CaptureNotice], skipped: Counter[str] | None, fragments: FragmentTable | None
     ) -> Iterator[Segment | CaptureNotice]:
         if self.via is None:
             return segments(frames, skipped, fragments)

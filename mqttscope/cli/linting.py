@@ -33,7 +33,7 @@ from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.lint.context import WIDE
-from mqttscope.lint.engine import Linter, Relay
+from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, BaselineError, Gate, Selection, Verdict, client_key
 from mqttscope.lint.quality import is_whole_packet
@@ -133,26 +133,19 @@ class LintRun:
 
     def _judge(self) -> None:
         """Read the captures, take what is found."""
-        reading, relay = self.reading, Relay(self.linter, self._hear)
-        # A selection wants to see every packet.
-        feed = relay.feed if self.selection is None else self.feed
-        fast_path = FastPath(self.dissector, feed, order=reading.order, passing=self.selection is None)
+        reading = self.reading
+        # A selection keeps events.
+        fast_path = FastPath(self.dissector, self.feed, order=reading.order, passing=self.selection is None)
         segments = self.watch.follow(reading).segments(self.watch.skipped, fast_path=fast_path)
-        try:
-            for event in self.watch.events(dissect_segments(segments, dissector=self.dissector)):
-                feed(event)
-        finally:
-            self.packets += relay.packets
+        for event in self.watch.events(dissect_segments(segments, dissector=self.dissector)):
+            self.feed(event)
 
     def feed(self, event: Event) -> None:
         """Lint one event, which may come from a run that others drive."""
-        self._hear(event, self.linter.feed(event))
-
-    def _hear(self, event: Event, found: list[Finding]) -> None:
-        """Take an event with what was found in it."""
+        findings = self.linter.feed(event)
         selection = self.selection
         if selection is not None:
-            found = selection.take(event, found)
+            findings = selection.take(event, findings)
             self.packets = selection.packets
         elif type(event) is PacketEvent:
             self.packets += 1
@@ -160,9 +153,8 @@ class LintRun:
                 self._spoken_last = event.capture
                 self.spoken.add(event.capture)
                 self.understood = True
-        if found:
-            for finding in found:
-                self._take(finding)
+        for finding in findings:
+            self._take(finding)
         if type(event) is not PacketEvent and self._seen(event) and selection is None:
             self.packets += 1
 

@@ -51,7 +51,7 @@ from mqttscope.net.flow import (
     StreamOverlap,
 )
 from mqttscope.net.flows import Ending, FlowTable, acknowledged, delivered
-from mqttscope.net.fragments import Fragments, FragmentTable
+from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.reassembly import HalfStream
@@ -608,7 +608,7 @@ def dissect_segments(
 def segments(
     frames: Iterable[Frame | CaptureNotice],
     skipped: Counter[str] | None = None,
-    fragments: Fragments | None = None,
+    fragments: FragmentTable | None = None,
 ) -> Iterator[Segment | CaptureNotice]:
     """Frames to segments; notices pass through.
 

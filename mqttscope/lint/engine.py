@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -592,28 +592,6 @@ class Linter:
                     "".join(traceback.format_exception(error)),
                 )
             )
-
-
-class Relay:
-    """Feeds a linter, and passes on what others have to know of: findings, and events that are no good packets."""
-
-    def __init__(self, linter: Linter, tell: Callable[[Event, list[Finding]], object]) -> None:
-        """``tell`` takes an event with what was found in it."""
-        self.packets = 0
-        """Good packets that nothing was found in and that were not passed on: all but the first one of a capture."""
-        self._linter = linter
-        self._tell = tell
-        self._capture = ""
-
-    def feed(self, event: Event) -> None:
-        """Lint one event."""
-        found = self._linter.feed(event)
-        if type(event) is PacketEvent:
-            if not found and event.capture is self._capture:
-                self.packets += 1
-                return
-            self._capture = event.capture
-        self._tell(event, found)
 
 
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from mqttscope.net import headers
 from mqttscope.net.frame import Frame
@@ -47,16 +47,6 @@ class Datagram:
     """Sorted, disjoint, not adjacent ranges of the payload that fragments announced."""
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     """Offset and captured bytes; they do not overlap."""
-
-
-class Fragments(Protocol):
-    """What reassembles IP fragments: a `FragmentTable`, or what has one and notes more."""
-
-    def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
-        """As `FragmentTable.feed`."""
-
-    def incomplete(self) -> int:
-        """As `FragmentTable.incomplete`."""
 
 
 class FragmentTable:

@@ -269,8 +269,6 @@ class PeerHistory:
         return checksum == crc32(packet.payload)
 
 
-_checksum: Final = crc32
-"""A name of this module is found more quickly, once it is compiled."""
 C2S: Final = Direction.CLIENT_TO_SERVER
 CLOCK_BACK_NS: Final = 1_000_000_000
 """A clock that goes back by more than this was set; less happens between the queues of a capturing host."""
@@ -535,7 +533,7 @@ class History:
         topic: str | None,
     ) -> None:
         payload: bytes = packet.payload
-        checksum = _checksum(payload)
+        checksum = crc32(payload)
         if topic is not None:
             recent = sender.recent
             recent.append(Message(topic, checksum, len(payload), number, timestamp_ns, packet.missing != 0))

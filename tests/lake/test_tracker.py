@@ -175,6 +175,6 @@ def test_the_only_hole_of_a_direction_is_never_joined_with_one_of_the_other() ->
 
 
 def test_what_keys_remember_is_plain_data() -> None:
-    memory = KeyMemory(open={("a", 1): OpenConnection({"OPS401": 5}, {"OPS402": 6}, True, {Scope.BROKER: 2})})
+    memory = KeyMemory(open={("a", 1, 0): OpenConnection({"OPS401": 5}, {"OPS402": 6}, True, {Scope.BROKER: 2})})
 
     assert load(dump(memory)) == memory

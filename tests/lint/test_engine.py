@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pytest
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint import engine
 from mqttscope.lint.catalogue import all_rules, instances, usual_rule
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import MAX_RUNS, PREFACES, Linter, Relay, Withheld, foreign_protocol, scope_key
+from mqttscope.lint.engine import MAX_RUNS, PREFACES, Linter, Withheld, foreign_protocol, scope_key
 from mqttscope.lint.examples import (
     Conversation,
     Step,
@@ -262,27 +262,6 @@ def test_a_rule_sees_the_state_before_the_packet() -> None:
         "PINGREQ connected",
         "PINGRESP connected",
     ]
-
-
-def test_a_relay_passes_on_findings_and_all_that_is_no_good_packet() -> None:
-    talk = conversation("x", *opened(), client(*[Publish(topic_name="a")] * 5, Publish(topic_name="b", retain=True)))
-    rule: Rule = type("Quiet", (Probe,), {"code": "TST102", "looks_at": Publish, "when": "retain"})()
-    heard: list[tuple[str, list[str]]] = []
-    relay = Relay(
-        Linter([rule], strict=True),
-        lambda event, found: heard.append((type(event).__name__, [one.rule for one in found])),
-    )
-    events = list(dissect_segments(segments(talk)))
-    for event in dissect_segments(segments(talk)):
-        relay.feed(event)
-    packets = [one for one in events if isinstance(one, PacketEvent)]
-
-    assert [name for name, _ in heard if name != "PacketEvent"] == [
-        type(one).__name__ for one in events if not isinstance(one, PacketEvent)
-    ]
-    assert relay.packets + sum(name == "PacketEvent" for name, _ in heard) == len(packets)
-    assert relay.packets > 0
-    assert [found for _, found in heard if found] == [["TST102"]]
 
 
 def test_dispatch_is_by_type_direction_version_and_attribute() -> None:
