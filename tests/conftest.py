@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from tests import corpora
+
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("mqttscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mqttscope")
@@ -82,12 +84,10 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
-def shared_path(*parts: str) -> Path:
-    """A path in the material that lies beside a development checkout; the calling test is skipped without it."""
-    base = ROOT.parent / "shared"
-    if not base.is_dir():
-        pytest.skip("no ../shared beside this checkout")
-    return base.joinpath(*parts)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip or fail a test whose corpora are absent."""
+    corpora.prepare(item)
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
+from tests import corpora
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
 from tests.cli.test_reading import with_secrets
-from tests.conftest import shared_path
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
 from tests.each import some
@@ -132,7 +132,7 @@ class TestNotRead:
         ],
     )
     def test_trial_captures(self, name: str, packets: int, line: str) -> None:
-        done = invoke("inspect", shared_path("captures", "trials", f"{name}.pcap"), "--format", "jsonl")
+        done = invoke("inspect", corpora.path("captures", "trials", f"{name}.pcap"), "--format", "jsonl")
 
         assert len(done.packets) == packets
         assert line in done.err

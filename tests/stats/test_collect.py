@@ -28,7 +28,7 @@ from mqttscope.stats.as_json import SORTS, document, order
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import HANDSHAKES, Traffic, Window
-from tests.conftest import shared_path
+from tests import corpora
 from tests.each import each, some
 from tests.growth import kept_of_each
 from tests.stats.talk import (
@@ -681,7 +681,7 @@ def test_topics_without_a_measure_are_sorted_by_packets() -> None:
 
 
 def trial(name: str) -> dict[str, Any]:
-    path = shared_path("captures", "trials", name)
+    path = corpora.path("captures", "trials", name)
     statistics = Statistics()
     for event in dissect(statistics.frames(open_capture([path]))):
         statistics.feed(event)
