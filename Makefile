@@ -47,7 +47,7 @@ LONG := long or examples
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release
+.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools style-tools long-tools wheel release
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -69,8 +69,16 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(BIN)/python .ci/install_group.py dev
 	@touch $@
 
-tools:
-	@sh .ci/install_tools.sh
+# What most tests need, what those of `make style` need, and what only tests that take long need.
+tools: TOOLS = tshark mosquitto mosquitto_pub jq nc xxd openssl java
+style-tools: TOOLS = groff zsh fish
+long-tools: TOOLS = chromium pdftotext azurite-blob
+tools style-tools long-tools:
+	@sh .ci/install_tools.sh $(TOOLS)
+
+$(VENV)/.installed-long: $(VENV)/.installed-dev
+	@$(BIN)/python .ci/install_group.py long
+	@touch $@
 
 ## The tests, with tshark and mosquitto; those that take long by themselves have a command of their own.
 test: $(VENV)/.made
@@ -79,7 +87,7 @@ test: $(VENV)/.made
 	@rm -rf $(REPORTS)
 	@$(MAKE) --no-print-directory --keep-going --jobs=7 $(PARTS:%=test-%); $(call SUM_UP,$(PARTS))
 
-test-long: dev tools
+test-long: $(VENV)/.installed-long tools long-tools
 	@rm -rf $(REPORTS)
 	@MQTTSCOPE_THOROUGH=1 $(MAKE) --no-print-directory --keep-going --jobs=3 WHICH="$(LONG)" long-spark long-lakes \
 		test-others; $(call SUM_UP,long-spark long-lakes others)
@@ -93,7 +101,7 @@ long-spark long-lakes:
 	@$(call RUN_PART,$(DRAWN) -q -p no:xdist -m "$(WHICH)",$@,$(TESTS))
 
 ## What is said about the source without running it.
-style: dev lint types layers generated structure
+style: dev style-tools lint types layers generated structure
 
 # The notebook of the lakes is one of Spark's.
 $(PARTS:%=test-%): test-%:
@@ -120,11 +128,11 @@ test-lowest: $(VENV)/.made tools
 		-m "not slow and not long and not tshark and not broker"
 
 ## The same, with what the tests have not run.
-coverage: dev tools
+coverage: $(VENV)/.installed-long tools long-tools
 	$(PYTEST) -n 3 --dist worksteal --cov --cov-report=term:skip-covered
 
 ## All tests, and all that they leave out: hours.
-exhaustive: dev tools
+exhaustive: $(VENV)/.installed-long tools long-tools
 	MQTTSCOPE_EXHAUSTIVE=1 $(PYTEST) -n 2 --dist worksteal
 
 ## The quick part: style, types, layers, generated files, unit tests.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from tests import corpora
+from tests import corpora, tools
 
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("mqttscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -93,7 +93,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def bucket() -> Iterator[tuple[Any, dict[str, str]]]:
     """A store that speaks S3, on this machine: a client for it, and the settings that lead to it."""
-    moto = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[s3,server]'")
+    moto = tools.package("moto.server")
     import boto3
 
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -12,7 +12,7 @@ import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
-from tests import corpora
+from tests import corpora, tools
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
 from tests.cli.test_reading import with_secrets
 from tests.dissect.secure import Secure, write
@@ -96,7 +96,7 @@ class TestNotRead:
         assert done.err.endswith(line)
 
     def test_an_ingest_says_it(self, tmp_path: Path) -> None:
-        pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+        tools.package("pyarrow")
         path = tmp_path / "mixed.pcapng"
         path.write_bytes(self.MIXED)
 
