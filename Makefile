@@ -26,8 +26,8 @@ rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/cli t
 # Tests come in an order that is drawn, and with generated examples: `make test` draws the same ones each time, so that
 # what it says can be had again. `make test SEED=7` draws others, and so does pytest by itself.
 SEED ?= 1
-# -rs says why tests were skipped. A module that cannot be imported fails, and the others run.
-PYTEST := $(BIN)/python -m pytest -rs --continue-on-collection-errors
+# -rs says why tests were skipped, and -rfE which failed. A module that cannot be imported fails, and the others run.
+PYTEST := $(BIN)/python -m pytest -rfEs --continue-on-collection-errors
 DRAWN := $(PYTEST) --randomly-seed=$(SEED)
 
 # Reports of the parts, of which the last lines are the sum. pytest ends with 1 when tests fail; with anything else it
@@ -47,7 +47,7 @@ LONG := long or examples
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools style-tools long-tools wheel release
+.PHONY: demo test $(PARTS:%=test-%) test-long test-corpora test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools style-tools long-tools wheel release
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -92,6 +92,10 @@ test-long: $(VENV)/.installed-long tools long-tools
 	@MQTTSCOPE_THOROUGH=1 $(MAKE) --no-print-directory --keep-going --jobs=3 WHICH="$(LONG)" long-spark long-lakes \
 		test-others; $(call SUM_UP,long-spark long-lakes others)
 
+## The tests that read the corpora, which MQTTSCOPE_CORPORA names.
+test-corpora: dev tools
+	@$(DRAWN) -q -p no:xdist -m corpora $(shell grep -rlE 'corpora\.(needs|cases|collections)' tests --include='test_*.py')
+
 # Two of Spark, which take as long as all others.
 LAKES := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
 	tests/cli/pipeline
@@ -123,7 +127,7 @@ GENERATED_TESTS := tests/dev tests/test_generated.py tests/test_site.py tests/te
 ## The quick tests with the lowest versions of all dependencies that pyproject.toml allows.
 test-lowest: $(VENV)/.made tools
 	$(BIN)/python .ci/make_lowest.py $(LOWEST)
-	$(LOWEST)/bin/python -m pytest -rs --randomly-seed=$(SEED) -q -n 3 --dist worksteal $(GENERATED_TESTS:%=--ignore=%) \
+	$(LOWEST)/bin/python -m pytest -rfEs --randomly-seed=$(SEED) -q -n 3 --dist worksteal $(GENERATED_TESTS:%=--ignore=%) \
 		$(ALIGNED_TESTS:%=--deselect=%) \
 		-m "not slow and not long and not tshark and not broker"
 

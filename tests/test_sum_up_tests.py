@@ -104,4 +104,4 @@ def test_every_target_that_runs_tests_says_why_some_are_skipped() -> None:
     runs = [line for line in lines if "-m pytest" in line and "--collect-only" not in line]
 
     assert len(runs) >= 2
-    assert [line for line in runs if " -rs" not in line] == []
+    assert [line for line in runs if " -rfEs" not in line] == []
