@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from mqttscope import __version__
 from mqttscope import filter as filters
 from mqttscope.cli.main import COMMANDS, group
+from tests import tools
 from tests.cli.running import CAPTURES, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark_version
@@ -59,8 +59,8 @@ def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
 
 @pytest.mark.parametrize("one", some(RUN, 4), ids=[one.name for one in RUN])
 def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
-    if re.search(r"\| jq ", one.command) and shutil.which("jq") is None:
-        pytest.skip("jq is not installed")
+    if re.search(r"\| jq ", one.command):
+        tools.program("jq")
     if one.command.startswith("tshark ") and not tshark_version().startswith("4.0."):
         pytest.skip(f"what is shown is of tshark 4.0, and here is {tshark_version()}")
     done = run(one.command)
@@ -75,7 +75,7 @@ def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
 
 def test_jq_is_installed_before_the_examples_that_need_it_are_tested() -> None:
     assert [one.name for one in RUN if "| jq " in one.command] != []
-    assert re.search(r"^command -v jq .*\$missing jq\"$", (ROOT / ".ci" / "install_tools.sh").read_text("utf-8"), re.M)
+    assert re.search(r"^tools: TOOLS = .*\bjq\b", (ROOT / "Makefile").read_text("utf-8"), re.M)
 
 
 def test_there_are_commands_of_both_kinds() -> None:

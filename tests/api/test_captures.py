@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mqttscope
+from tests import tools
 from tests.cli.running import capture, invoke
 from tests.conftest import ROOT
 from tests.each import each
@@ -190,7 +191,7 @@ def test_secrets_are_hidden_unless_they_are_asked_for() -> None:
 
 @each("name", SOME)
 def test_tables_have_the_rows_of_a_lake(name: str) -> None:
-    pytest.importorskip("pyarrow")
+    tools.package("pyarrow")
     from mqttscope.lake.options import LakeOptions
     from mqttscope.lake.schemas import TABLES
     from tests.lake.reading import in_process
@@ -203,16 +204,16 @@ def test_tables_have_the_rows_of_a_lake(name: str) -> None:
 
 
 def test_tables_hold_what_a_filter_keeps_and_no_payload_unless_asked_for() -> None:
-    pytest.importorskip("pyarrow")
+    tools.package("pyarrow")
     captures = mqttscope.open(QOS, filter="type == publish")
 
     table = captures.to_arrow()
     assert table.column("topic").to_pylist() == ["plant/line1/temperature"] * 6
     assert set(table.column("payload").to_pylist()) == {None}
     assert captures.to_arrow(payload_limit=9).column("payload").to_pylist()[0] == b"21.0"
-    pytest.importorskip("pandas")
+    tools.package("pandas")
     assert list(captures.to_pandas()["qos"]) == table.column("qos").to_pylist()
-    pytest.importorskip("polars")
+    tools.package("polars")
     assert captures.to_polars()["qos"].to_list() == table.column("qos").to_pylist()
 
 

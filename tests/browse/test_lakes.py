@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("duckdb", reason="lakes need duckdb: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("duckdb")
 
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.browse.building import CaptureFiles, TemporarySpool

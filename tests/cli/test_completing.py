@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from mqttscope.capture import live
 from mqttscope.cli import compare, completing
+from tests import tools
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import capture, environment, run
 from tests.conftest import ROOT
@@ -118,8 +118,8 @@ def test_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert completing.interface_names(context, command.params[0], "") == []
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_offers_them(tmp_path: Path) -> None:
+    tools.program("bash")
     program = tmp_path / "mqttscope"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
     program.chmod(0o755)

@@ -12,9 +12,9 @@ import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
+from tests import corpora, tools
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
 from tests.cli.test_reading import with_secrets
-from tests.conftest import shared_path
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
 from tests.each import some
@@ -96,7 +96,7 @@ class TestNotRead:
         assert done.err.endswith(line)
 
     def test_an_ingest_says_it(self, tmp_path: Path) -> None:
-        pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+        tools.package("pyarrow")
         path = tmp_path / "mixed.pcapng"
         path.write_bytes(self.MIXED)
 
@@ -132,7 +132,7 @@ class TestNotRead:
         ],
     )
     def test_trial_captures(self, name: str, packets: int, line: str) -> None:
-        done = invoke("inspect", shared_path("captures", "trials", f"{name}.pcap"), "--format", "jsonl")
+        done = invoke("inspect", corpora.path("captures", "trials", f"{name}.pcap"), "--format", "jsonl")
 
         assert len(done.packets) == packets
         assert line in done.err

@@ -27,7 +27,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
 from mqttscope.transport.recording import MAX_STREAM_BYTES
-from tests import forked
+from tests import forked, tools
 from tests.cli.running import command, environment, invoke
 from tests.proxy import rig
 from tests.proxy.hostile import ACCEPTED, GARBAGE, V3_1_1, Client, announced, memory_mib, patient_server
@@ -425,7 +425,7 @@ def test_killed_at_any_moment_it_leaves_a_readable_file(tmp_path: Path, broker: 
 
 @pytest.mark.broker
 def test_it_needs_no_rights(broker: rig.Broker) -> None:
-    setpriv = rig.program("setpriv")
+    setpriv = tools.program("setpriv")
     if os.geteuid() != 0:
         pytest.skip("runs without rights already")
     drop = (setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
+from tests import tools
 from tests.cli.running import capture, command, environment, invoke
 from tests.conftest import ROOT
 from tests.each import some
@@ -124,7 +125,7 @@ def play(name: str, port: int, folder: Path) -> None:
 @pytest.mark.broker
 @pytest.mark.parametrize("name", CLEAN if EXHAUSTIVE else some(FEW, 3))
 def test_real_clients_find_the_recorded_broker(tmp_path: Path, name: str) -> None:
-    rig.program("mosquitto_sub")
+    tools.program("mosquitto_sub")
     websocket = ("--websocket",) if name.startswith("websocket") else ()
     # On a busy machine paho is late with its PINGREQ.
     with serving(tmp_path, name, "--verify", "--lint", "--ignore", "KAL201", *websocket) as running:

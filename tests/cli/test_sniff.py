@@ -29,6 +29,7 @@ from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli.sniffing import capture_filter
 from mqttscope.dissect import Options
 from mqttscope.net.frame import Frame
+from tests import tools
 from tests.cli.running import Done, capture, command, environment, inspected, invoke, without
 from tests.conftest import ROOT
 from tests.dev.schemas import fits
@@ -458,11 +459,7 @@ def test_a_live_finding_stops_it_with_exit_code_1(tmp_path: Path) -> None:
 @pytest.mark.broker
 def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
     need_capture()
-    broker = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
-    publish = shutil.which("mosquitto_pub")
-    tshark = shutil.which("tshark")
-    if broker is None or publish is None or tshark is None:
-        pytest.skip("needs mosquitto, mosquitto_pub and tshark")
+    broker, publish, tshark = map(tools.program, ("mosquitto", "mosquitto_pub", "tshark"))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     config = tmp_path / "mosquitto.conf"
@@ -486,7 +483,7 @@ def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
     shown = [one["type"] for one in lines if one["event"] == "packet"]
     told = subprocess.run(
         [
-            shutil.which("mergecap") or "mergecap", "-a", "-w", str(tmp_path / "all.pcapng"), *map(str, files)
+            tools.program("mergecap"), "-a", "-w", str(tmp_path / "all.pcapng"), *map(str, files)
         ], capture_output=True, check=False,
     )  # fmt: skip
 
@@ -505,8 +502,8 @@ def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
 
 @pytest.mark.tshark
 def test_without_the_right_to_capture_it_explains() -> None:
-    setpriv, dumpcap = shutil.which("setpriv"), shutil.which("dumpcap")
-    if setpriv is None or dumpcap is None or os.geteuid() != 0:
+    setpriv, dumpcap = tools.program("setpriv"), tools.program("dumpcap")
+    if os.geteuid() != 0:
         pytest.skip("needs root, to be somebody else")
     as_nobody = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"]
     if subprocess.run([*as_nobody, dumpcap, "-L", "-i", "lo"], capture_output=True, check=False).returncode == 0:

@@ -25,7 +25,7 @@ from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt import Pingreq, Pingresp
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import reverse_key
-from tests import forked
+from tests import forked, tools
 from tests.capture.doubled import in_one, recorded, two_taps, write
 from tests.cli.made import client, closes, opened, server
 from tests.cli.running import FORMATS, capture, command, environment, inspected, invoke, run, without
@@ -449,8 +449,8 @@ class TestTaps:
         assert times == sorted(times)
         assert "overlaps" not in done.err
 
-    @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
     def test_tshark_dissects_the_frames_of_taps_too(self, tmp_path: Path) -> None:
+        tools.program("tshark")
         single, near, far = two_of(tmp_path, loss=0.05)
         done = invoke("inspect", near, far, "--deduplicate", "--via", "tshark", "--format", "jsonl")
 

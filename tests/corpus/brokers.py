@@ -17,7 +17,8 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from tests.cli.running import Done, capture, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark
-from tests.proxy.rig import free_port, program
+from tests.proxy.rig import free_port
+from tests.tools import program
 
 FOLDER = ROOT / "captures"
 MODULES = (

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("deltalake", reason="tables need deltalake: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("deltalake")
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 import mqttscope
 from mqttscope.lake import delta, manifest, shared_commit

@@ -13,6 +13,7 @@ from mqttscope.lake.schemas import FLOW_KEYS, TABLES, event_schema
 from mqttscope.lake.tables import Collector, batch, event_batch
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import Segment
+from tests import tools
 from tests.lake.reading import (
     CAPTURES,
     Tables,
@@ -23,7 +24,7 @@ from tests.lake.reading import (
     segment_rows,
 )
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+tools.package("pyarrow")
 
 
 (PLANTED,) = (path for path in CAPTURES if path.parent.name == "planted-violations")
@@ -57,9 +58,6 @@ def test_what_an_earlier_run_knew_holds_from_the_beginning() -> None:
     both = by_kernel(segment_rows(found), given, dropping={name}, drops={name: Drop(0, 10_000)})
 
     assert sure(both) == sure(by_kernel(segment_rows(found), given, dropping={name}))
-
-
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 
 PATH = next(path for path in CAPTURES if path.parent.name == "planted-violations")

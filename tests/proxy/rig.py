@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
-import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tests.forked import Forked, environment
+from tests.tools import program
 
 PATIENCE_S = 20.0
 """How long a test waits for what has to come."""
@@ -29,14 +28,6 @@ def until(happened: Callable[[], object], what: str = "it") -> None:
     while not happened():
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.01)
-
-
-def program(name: str) -> str:
-    """Path of a program; the test is skipped without it."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
 
 
 def free_port() -> int:

@@ -25,7 +25,8 @@ from mqttscope.report.ladder import Ladder
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from mqttscope.session.connection import CONNECTED, Connection, OtherEnd
-from tests.conftest import ROOT, shared_path
+from tests import corpora
+from tests.conftest import ROOT
 from tests.report.make import C2S, MS, S2C, START_NS, V3_1_1, Lines, Talk, publish, shown
 
 
@@ -397,6 +398,6 @@ def test_no_line_is_wider_than_the_terminal(connection: Connection, width: int) 
     ],
 )
 def test_trials(name: str, expected: list[str]) -> None:
-    path = shared_path("captures", "trials", name)
+    path = corpora.path("captures", "trials", name)
 
     assert reported(*dissect(open_capture([path])))[-2:] == expected

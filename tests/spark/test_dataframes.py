@@ -8,7 +8,9 @@ from unittest.mock import patch
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.ranges import boundaries, measure, read_head, split

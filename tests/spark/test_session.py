@@ -13,6 +13,7 @@ import pytest
 
 from mqttscope.spark import session as module
 from mqttscope.spark.session import SparkUnavailableError, cancelling, spark_session
+from tests import tools
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +159,7 @@ def test_a_master_that_does_not_listen() -> None:
     ],
 )
 def test_a_server_that_does_not_answer(address: str, message: str) -> None:
-    pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'mqttscope[connect]'")
+    tools.package("grpc")
 
     with pytest.raises(SparkUnavailableError, match=message):
         module._connect(address.format(port=closed_port()), {})

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from mqttscope.lake.carried import Carried
 from mqttscope.lake.commit import lake_lock

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.capture import PcapngWriter, locations
 from mqttscope.cli.pipeline import ingest
@@ -496,13 +498,7 @@ def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_p
 @pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-    from mqttscope.spark.session import SparkUnavailableError, find_java
-
-    try:
-        find_java()
-    except SparkUnavailableError as error:
-        pytest.skip(str(error))
+    tools.java()
     (first,) = collection(tmp_path / "captures", NAMES[:1])
     generate(tmp_path / "long.pcapng", 30_000)
     lake = tmp_path / "lake"

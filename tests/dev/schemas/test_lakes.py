@@ -9,8 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow", "duckdb")
 
 from mqttscope.capture import PcapngWriter
 from mqttscope.lake.schemas import TABLES

@@ -1,21 +1,20 @@
-"""Every capture of the shared collection: read without a fault, counted as tshark or as the truth beside it says."""
+"""Every capture of a collection: read without a fault, counted as tshark or as the truth beside it says."""
 
 from __future__ import annotations
 
-import csv
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mqttscope.dissect import Options
 from mqttscope.events import PacketEvent, UnparsedEvent
-from tests.conftest import ROOT, shared_path
+from tests import corpora
 from tests.corpus.reading import Found, read
-from tests.each import sampled
-
-SHARED = ROOT.parent / "shared" / "captures"
-AT_LEAST = 360
+from tests.each import each, sampled
 
 CUT = "tshark stops at cut packets and loses those after them"
 PIECES = "tshark loses framing where a segment ends inside a Remaining Length of two bytes"
@@ -57,30 +56,45 @@ WITH_HOLES = {
 UNSUPPORTED_LINK = "link-linktype-user0.pcap"
 
 
-def rows() -> list[dict[str, str]]:
-    """The lines of the index; none without the collection."""
-    if not (SHARED / "INDEX.tsv").is_file():
-        return []
-    with (SHARED / "INDEX.tsv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
+ROWS = {row["file"]: row for row in corpora.index(corpora.DATA)}
+"""The lines of the index of tests/data, by the name of the capture."""
+FURTHER = {row["file"]: row for row in corpora.index(corpora.folder()) if row["file"] not in ROWS}
+"""Those of the corpora beyond them."""
 
 
-ROWS = rows()
-COUNTS = {row["file"]: int(row["mqtt_tshark_ooo"] or 0) for row in ROWS}
-DERIVED = [name for name in COUNTS if name.startswith("derived/")]
-WEBSOCKET = sorted(path.name for path in SHARED.glob("live/*.ws-truth.json"))
+def collected(chosen: Callable[[str], object]) -> list[Any]:
+    """Captures of both collections that tshark has counted, as parameters."""
+
+    def names(rows: dict[str, dict[str, str]]) -> list[str]:
+        # Those of trials have no count; what they are for is in their own tests.
+        return [name for name in rows if not name.startswith("trials/") and chosen(name)]
+
+    return [*names(ROWS), *corpora.cases(corpora.INDEX, names(FURTHER))]
+
+
+def row_of(name: str) -> dict[str, str]:
+    return ROWS.get(name) or FURTHER[name]
+
+
+def count_of(name: str) -> int:
+    """Packets that tshark sees."""
+    return int(row_of(name)["mqtt_tshark_ooo"] or 0)
+
+
+def derived(name: str) -> bool:
+    return name.startswith("derived/") and not name.endswith(UNSUPPORTED_LINK)
 
 
 @cache
 def found_in(name: str) -> Found:
-    return read(SHARED / name)
+    return read(corpora.path("captures", name))
 
 
 @cache
 def truth(folder: str) -> dict[tuple[int, str], list[bytes]]:
     """The exact packets of a derived family by flow and direction."""
     words = {"c2s": "client_to_server", "s2c": "server_to_client"}
-    listed = json.loads((SHARED / folder / "truth.json").read_text(encoding="utf-8"))
+    listed = json.loads(corpora.path("captures", folder, "truth.json").read_text(encoding="utf-8"))
     return {
         (one["flow"], words[one["direction"]]): [bytes.fromhex(raw) for raw in one["packets"]]
         for one in listed
@@ -92,41 +106,48 @@ def family(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def test_the_collection_is_there() -> None:
-    shared_path()
+@pytest.mark.parametrize("root", corpora.collections(corpora.INDEX))
+def test_an_index_names_every_capture(root: Path) -> None:
+    names = {row["file"] for row in corpora.index(root)}
+    endings = (".pcap", ".pcapng", ".gz", ".lz4", ".zst")
+    captures = {corpora.relative(path) for path in root.glob("captures/**/*") if path.suffix in endings}
 
-    assert len(ROWS) >= AT_LEAST
-    assert len(DERIVED) >= 140
-    assert sum(count > 0 for count in COUNTS.values()) >= 180
-    assert len(WEBSOCKET) == 3
-    assert set(EXPLAINED) <= set(COUNTS)
-    assert set(COUNTS) >= WITH_HOLES
-    captures = {path for path in SHARED.rglob("*") if path.suffix in (".pcap", ".pcapng", ".gz", ".lz4", ".zst")}
-    # What trials are for stands in their own tests.
-    assert {path for path in captures if path.parent.name != "trials"} == {SHARED / name for name in COUNTS}
+    assert len(names) >= 300
+    assert names <= captures
+    assert {name for name in captures - names if not name.startswith(corpora.NOT_INDEXED)} == set()
 
 
-@sampled("name", COUNTS)
+@corpora.needs(corpora.INDEX)
+def test_what_is_explained_exists() -> None:
+    names = {*ROWS, *FURTHER}
+
+    assert set(EXPLAINED) <= names
+    assert names >= WITH_HOLES
+
+
+@sampled("name", collected(lambda name: True))
 def test_every_file_is_read_and_counted_as_expected(name: str) -> None:
     found = found_in(name)
 
-    expected, _ = EXPLAINED.get(name, (COUNTS[name], ""))
+    expected, _ = EXPLAINED.get(name, (count_of(name), ""))
     assert found.count == expected
     assert len(found.closed) == len(found.connections)
 
 
-def test_nothing_is_explained_that_needs_no_explanation() -> None:
-    shared_path()
+@each("name", [name for name in EXPLAINED if name in ROWS or name in FURTHER])
+def test_nothing_is_explained_that_needs_no_explanation(name: str) -> None:
+    count, reason = EXPLAINED[name]
 
-    assert [name for name, (count, reason) in EXPLAINED.items() if count == COUNTS[name] or not reason] == []
+    assert count != count_of(name)
+    assert reason
 
 
-@sampled("name", [name for name in COUNTS if not COUNTS[name] and name not in EXPLAINED])
+@sampled("name", collected(lambda name: not count_of(name) and name not in EXPLAINED))
 def test_no_mqtt_is_seen_where_there_is_none(name: str) -> None:
     assert found_in(name).connections == []
 
 
-@sampled("name", [one for one in DERIVED if one not in WITH_HOLES and not one.endswith(UNSUPPORTED_LINK)])
+@sampled("name", collected(lambda name: derived(name) and name not in WITH_HOLES))
 def test_the_bytes_of_all_packets_are_the_true_ones(name: str) -> None:
     found = found_in(name)
 
@@ -137,7 +158,7 @@ def test_the_bytes_of_all_packets_are_the_true_ones(name: str) -> None:
     assert all(one.version_known or not one.handshake_seen for one in found.connections)
 
 
-@sampled("name", sorted(WITH_HOLES & set(COUNTS)))
+@sampled("name", collected(lambda name: name in WITH_HOLES))
 def test_where_bytes_are_missing_each_item_is_a_part_of_what_was_sent(name: str) -> None:
     """Items and gaps cover the true streams in order: what was captured is right, what is missing has its length."""
     found = found_in(name)
@@ -167,7 +188,7 @@ def test_where_bytes_are_missing_each_item_is_a_part_of_what_was_sent(name: str)
     assert all(len(raw) - at[stream] == lost[stream] for stream, raw in sent.items())
 
 
-@sampled("name", [name for name in DERIVED if name.endswith(UNSUPPORTED_LINK)])
+@sampled("name", collected(lambda name: name.endswith(UNSUPPORTED_LINK)))
 def test_a_link_type_nobody_can_read_is_one_error_that_names_it(name: str) -> None:
     found = found_in(name)
 
@@ -176,9 +197,13 @@ def test_a_link_type_nobody_can_read_is_one_error_that_names_it(name: str) -> No
     assert found.errors[0].frames == 0
 
 
-@sampled("name", WEBSOCKET)
-def test_packets_in_websocket_are_the_true_ones(name: str) -> None:
-    expected: dict[str, Any] = json.loads((SHARED / "live" / name).read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    "version",
+    [5, *(pytest.param(version, marks=corpora.needs(f"captures/live/paho-ws-v{version}.*")) for version in (3, 4))],
+)
+def test_packets_in_websocket_are_the_true_ones(version: int) -> None:
+    truth_of_it = corpora.path("captures", "live", f"paho-ws-v{version}.ws-truth.json")
+    expected: dict[str, Any] = json.loads(truth_of_it.read_text(encoding="utf-8"))
     found = found_in(f"live/{expected['file']}")
     short = {"client_to_server": "c2s", "server_to_client": "s2c"}
 
@@ -191,12 +216,9 @@ def test_packets_in_websocket_are_the_true_ones(name: str) -> None:
     assert streams == {(one["tcp_stream"], one["direction"]): one["mqtt_packets"] for one in expected["streams"]}
 
 
-COUNTED_ALIKE = [row for row in ROWS if COUNTS[row["file"]] and row["file"] not in EXPLAINED]
-
-
-@sampled("row", COUNTED_ALIKE, ids=lambda row: str(row["file"]))
-def test_versions_and_types_are_those_that_tshark_saw(row: dict[str, str]) -> None:
-    found = found_in(row["file"])
+@sampled("name", collected(lambda name: count_of(name) and name not in EXPLAINED))
+def test_versions_and_types_are_those_that_tshark_saw(name: str) -> None:
+    found, row = found_in(name), row_of(name)
 
     levels: dict[str, int] = {}
     for event in found.both:
@@ -214,9 +236,7 @@ def test_versions_and_types_are_those_that_tshark_saw(row: dict[str, str]) -> No
 
 
 def test_tls_is_listed_where_the_user_names_the_port() -> None:
-    path = shared_path("captures", "live", "paho-tls12-v4.pcap")
-
-    found = read(Path(path), Options(ports={8884: "tls"}))
+    found = read(corpora.path("captures", "live", "paho-tls12-v4.pcap"), Options(ports={8884: "tls"}))
 
     assert [one.transport for one in found.connections] == ["tls", "tls"]
     assert found.count == 0
