@@ -51,6 +51,8 @@ EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 LIMIT_S = 1.8
 """What a command has for its reports after a signal; then the process ends, whatever holds it up."""
+UNWRITTEN = "ended by the signal before everything was written"
+"""Message on standard error when `LIMIT_S` ends the process."""
 ENDINGS = tuple(signals("SIGINT", "SIGTERM", "SIGHUP"))
 """Ctrl-C, what a service manager sends, and the end of the terminal."""
 _limits: list[threading.Timer] = []
@@ -245,11 +247,15 @@ class Terminated(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
-def limit_ending(number: int) -> None:
-    """Have the process end in `LIMIT_S`: the reader of its output may not read, a packet may take a rule minutes."""
+def limit_ending(number: int, code: int | None = None) -> None:
+    """Have the process end in `LIMIT_S`: the reader of its output may not read, a packet may take a rule minutes.
+
+    ``code``: exit code of that end; 128 + ``number`` by default.  Commands that a signal ends in the usual way, with a
+    report, pass `EXIT_FAILED`: their report is incomplete.
+    """
     if _limits or not _whole_process:
         return
-    timer = threading.Timer(LIMIT_S, _leave, (number,))
+    timer = threading.Timer(LIMIT_S, _leave, (128 + number if code is None else code,))
     timer.daemon = True
     _limits.append(timer)
     timer.start()
@@ -305,6 +311,7 @@ def install() -> None:
             signal.signal(number, _raise)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
+    sys.unraisablehook = _raise_again
 
 
 def uninstall() -> None:
@@ -382,7 +389,7 @@ def limited(number: int) -> bool:
 def _limit(number: int, frame: FrameType | None) -> None:
     _came.append(number)
     signal.signal(number, _raise)
-    limit_ending(number)
+    limit_ending(number, EXIT_FAILED)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -390,11 +397,30 @@ def _raise(number: int, frame: FrameType | None) -> None:
     raise interruption(number)
 
 
-def _leave(number: int) -> None:
-    said = "ended by the signal before everything was written"
+def _leave(code: int) -> None:
+    said = UNWRITTEN
     for do in _leaving[::-1]:
         with suppress(Exception):
             said = do() or said
     with suppress(OSError):
         os.write(2, f"mqttscope: {said}\n".encode())
-    os._exit(128 + number)
+    os._exit(code)
+
+
+def _raise_again(lost: sys.UnraisableHookArgs) -> None:
+    """Raise a signal's exception again that Python discarded, as it does in destructors and weakref callbacks.
+
+    The import system has such callbacks, and commands import modules late.
+    """
+    error = lost.exc_value
+    if not isinstance(error, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+
+    def raise_outside(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code is not _raise_again.__code__:
+            sys.setprofile(None)
+            raise error
+
+    # Python calls this at the next call or return, which is the end of this function or later.
+    sys.setprofile(raise_outside)

@@ -254,7 +254,7 @@ class ProxyRun:
         if self.sink is not None:
             self.sink.end(FLUSH_HURRY_S)
         self.relay.stop(hurry=True)
-        limit_ending(number)
+        limit_ending(number, EXIT_FAILED)
 
     def _ready(self, relay: Relay) -> None:
         warn(f"listening on {relay.address} for {relay.route.upstream}")

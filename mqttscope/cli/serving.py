@@ -22,7 +22,7 @@ from mqttscope.cli.recorded import limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
-from mqttscope.replay.drivers.serve import ServerRun
+from mqttscope.replay.drivers.serve import HURRIED_CLOSE_S, ServerRun
 from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
 from mqttscope.replay.server.recorded import Match
 from mqttscope.replay.verify.difference import Verification
@@ -34,6 +34,8 @@ from mqttscope.transport.link import reason
 from mqttscope.transport.recording import HURRY_S, REST_S, SWITCH_S, Recording
 from mqttscope.transport.target import shown
 
+JUDGE_S = HURRIED_CLOSE_S + HURRY_S
+"""Time after a signal from which on judging that lags is not waited for."""
 COMPARE_S = 0.8
 """So long after a signal the comparison with the recording may end; what is found has to be written too."""
 MAX_COMPARED = 50_000
@@ -97,7 +99,8 @@ class ServeRun:
             asyncio.run(self._serve())
         finally:
             if self.recording is not None:
-                self.recording.close(HURRY_S if self.interrupted else REST_S)
+                # Counted from the signal: what a busy machine needs before this must not add to it.
+                self.recording.close(self._left_s(JUDGE_S) if self.interrupted else REST_S)
                 for sentence in self.recording.told():
                     more = f"; mqttscope lint {self.recording.path} judges all" if self.recording.path else ""
                     warn(sentence + more)
@@ -118,8 +121,8 @@ class ServeRun:
         if not self.interrupted:
             return outcome.verify(by_order=by_order)
         found: list[Verification] = []
-        left_s = self.interrupted_s + COMPARE_S - time.monotonic()
-        if left_s > 0 and outcome.received <= MAX_COMPARED:
+        left_s = self._left_s(COMPARE_S)
+        if left_s and outcome.received <= MAX_COMPARED:
             comparing = threading.Thread(target=lambda: found.append(outcome.verify(by_order=by_order)), daemon=True)
             comparing.start()
             comparing.join(left_s)
@@ -128,6 +131,10 @@ class ServeRun:
         self.uncompared = True
         warn(f"not compared: {outcome.received:,} packets came, too many for the time after a signal")
         return None
+
+    def _left_s(self, limit_s: float) -> float:
+        """Seconds until a time after the signal."""
+        return max(0.0, self.interrupted_s + limit_s - time.monotonic())
 
     async def _serve(self) -> None:
         serving, loop = self.serving, asyncio.get_running_loop()
@@ -151,7 +158,7 @@ class ServeRun:
     def _interrupted(self, number: int) -> None:
         self.interrupted, self.interrupted_s = True, time.monotonic()
         self.serving.stop(hurry=True)
-        limit_ending(number)
+        limit_ending(number, EXIT_FAILED)
 
     def _ready(self) -> None:
         server = self.serving.server

@@ -238,6 +238,9 @@ class Sniffing:
             self.capture.close()
 
     def _take(self, event: Event) -> None:
+        """Show and lint an event; events after the one that ended the capture are dropped."""
+        if self._over:
+            return
         found = () if self.findings is None else self.findings.feed(event)
         if self._observe is not None:
             self._observe(event)
@@ -307,8 +310,7 @@ class Sniffing:
         """Show what was decrypted while no frame came."""
         for item in decryption.arrived():
             for event in self.watch.events(self.dissector.take(item)):
-                if not self._over:
-                    self._take(event)
+                self._take(event)
 
     def _close(self) -> None:
         try:
@@ -334,7 +336,7 @@ class Sniffing:
             if self.capture.stopping:
                 raise interruption(number)
             self.capture.stop()
-            limit_ending(number)
+            limit_ending(number, EXIT_UNREADABLE)
             system.set_alarm(PATIENCE_SECONDS)
 
         def end_now(number: int, frame: object) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 
 from mqttscope.proxy.pair import Pair
 from mqttscope.transport.link import reason
-from mqttscope.transport.recording import HURRY_S, REST_S, Recording
+from mqttscope.transport.recording import GRACE_S, HURRY_S, REST_S, Recording
 from mqttscope.transport.server import accept, listen
 from mqttscope.transport.sockets import Rounds
 from mqttscope.transport.target import Upstream, shown
@@ -75,7 +76,8 @@ class Relay:
         self.served = 0
         """Connections of clients ever."""
         self.stopping = asyncio.Event()
-        self._hurried = False
+        self._hurried_s: float | None = None
+        """When a signal asked for the end, by `time.monotonic`."""
         self._said = 0
         self._pairs: set[Pair] = set()
         self._rounds = Rounds()
@@ -100,7 +102,8 @@ class Relay:
 
     def stop(self, *, hurry: bool = False) -> None:
         """Ask to end; in a ``hurry`` judging that lags is not waited for."""
-        self._hurried |= hurry
+        if hurry and self._hurried_s is None:
+            self._hurried_s = time.monotonic()
         self.stopping.set()
 
     async def close(self) -> None:
@@ -117,14 +120,15 @@ class Relay:
         self._rounds.close()
         self.recording.sealed = True
         deadline = asyncio.get_running_loop().time() + REST_S
-        while self.recording.busy and not self._hurried and asyncio.get_running_loop().time() < deadline:
+        while self.recording.busy and self._hurried_s is None and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_LOOK_S)
-        self.recording.close(HURRY_S)
+        self.recording.close(self._left_s(HURRY_S))
         pairs = list(self._pairs)
         for pair in pairs:
             pair.drop()
+        drain_s = min(_DRAIN_S, self._left_s(HURRY_S + GRACE_S + _DRAIN_S))
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(pair.gone.wait() for pair in pairs)), _DRAIN_S)
+            await asyncio.wait_for(asyncio.gather(*(pair.gone.wait() for pair in pairs)), drain_s)
         for pair in pairs:
             pair.client.abort()
             pair.server.abort()
@@ -134,6 +138,10 @@ class Relay:
         await asyncio.sleep(0)
         if self._said > MAX_SAID:
             self.note(f"{self._said - MAX_SAID:,} more problems with connections were not reported")
+
+    def _left_s(self, limit_s: float) -> float:
+        """What is left of a limit; after a signal it counts from there, so that limits do not add up."""
+        return limit_s if self._hurried_s is None else max(0.0, self._hurried_s + limit_s - time.monotonic())
 
     def _stop_listening(self) -> None:
         for sock in self._sockets:

@@ -17,7 +17,6 @@ from tests.proxy.rig import mosquitto
 RATE = 5_000
 SECONDS = 60.0
 EVERY_SECONDS = 10.0
-SETTLE_SECONDS = 1.0
 
 
 def measure(out: Callable[[str], None], rate: int = RATE, seconds: float = SECONDS, *, lint: bool = False) -> bool:
@@ -47,7 +46,7 @@ def measure(out: Callable[[str], None], rate: int = RATE, seconds: float = SECON
             )
             before = now
         sent, came = publishing.result()
-        time.sleep(SETTLE_SECONDS)
+        sniffer.settle(lambda: sniffer.packets["publish"] >= sent + came)
         code = sniffer.end()
     shown = sniffer.packets["publish"]
     late = sorted(one / 1e6 for one in sniffer.late)

@@ -10,14 +10,15 @@ import threading
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.compare import ours
 
-START_SECONDS = 20.0
+QUIET_SECONDS = 20.0
+"""Time without a new packet after which packets that are missing count as lost."""
 END_SECONDS = 60.0
 MEGABYTE = 1 << 20
 
@@ -61,7 +62,9 @@ class Sniffer:
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._read, self._hear)]
         for one in self._threads:
             one.start()
-        if not self._ready.wait(START_SECONDS) or self.running.poll() is not None:
+        # Its line about the capture, or the end of its standard error.
+        self._ready.wait()
+        if self.running.poll() is not None:
             self.end()
             raise SystemExit("sniff did not start: " + " ".join(self.told))
         self.dumpcap = _children(self.running.pid)[0]
@@ -70,6 +73,16 @@ class Sniffer:
         """Memory and processor time until now."""
         of_dumpcap = self.dumpcap
         return Sample(_resident(self.running.pid), _resident(of_dumpcap), _cpu(self.running.pid), _cpu(of_dumpcap))
+
+    def settle(self, is_complete: Callable[[], bool]) -> None:
+        """Wait until all packets are shown that are expected, or none comes any more."""
+        seen, since = -1, time.monotonic()
+        while not is_complete() and self.running.poll() is None:
+            if self.packets.total() != seen:
+                seen, since = self.packets.total(), time.monotonic()
+            elif time.monotonic() - since > QUIET_SECONDS:
+                return
+            time.sleep(0.01)
 
     def end(self) -> int:
         """End it as Ctrl-C does, and read the rest; its exit code."""

@@ -26,7 +26,6 @@ RATE = 240.0
 RING_FILES = 5
 EVERY_SECONDS = 20
 """One row of the table for so many samples, of which there is one per second."""
-SETTLE_SECONDS = 1.5
 
 
 def measure(out: Callable[[str], None], connections: int = CONNECTIONS, rate: float = RATE) -> bool:
@@ -91,7 +90,7 @@ async def _watch(
             row()
             highest = 0.0
     await coming
-    await asyncio.sleep(SETTLE_SECONDS)
+    sniffer.settle(lambda: sniffer.packets.total() >= crowd.sent.total())
     now, files = sniffer.sample(), len(list(ring.iterdir()))
     highest = now.megabytes
     row()

@@ -27,7 +27,8 @@ def test_every_message_is_shown(lint: bool, monkeypatch: pytest.MonkeyPatch) -> 
     assert live.measure(lines.append, 100, 0.5, lint=lint), lines
 
     rows = [line for line in lines if line.startswith("| ") and "seconds" not in line]
-    assert len(rows) > 1
+    # How many there are depends on the machine.
+    assert rows
     assert all(row.count("|") == lines[0].splitlines()[0].count("|") for row in rows)
     assert any("50 published, 50 delivered: 100 PUBLISH packets, 100 shown; 0 frames dropped" in line for line in lines)
     assert any("From the time of the frame" in line for line in lines)

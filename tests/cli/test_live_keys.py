@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.tshark import find_tshark
 from mqttscope.cli.sniffing import live_keys
 from mqttscope.net.frame import Frame
 from tests.capture.test_tls import converse
@@ -19,7 +20,18 @@ from tests.each import some
 from tests.live import replace_dumpcap
 
 pytestmark = pytest.mark.tshark
-SCRIPT = "echo File: - >&2; cat {path}; trap 'exit 0' INT; while :; do sleep 0.05; done"
+SCRIPT = "trap 'touch {path}.ended; exit 0' INT; cat {path}; echo File: - >&2; while :; do sleep 0.05; done"
+"""``--duration`` counts from the line about the file: all frames are in the pipe by then."""
+HELD_BACK = r"""#!/bin/sh
+case " $* " in *" -l "*) ;; *) exec {tshark} "$@" ;; esac
+tab=$(printf '\t') records=0
+{tshark} "$@" | while IFS= read -r line; do
+    printf '%s\n' "$line"
+    case $line in *"$tab"*"$tab"?*) records=$((records + 1)) ;; esac
+    while [ $records -eq 3 ] && ! [ -e {path}.ended ]; do sleep 0.01; done
+done
+"""
+"""A tshark that decrypts three records, and the others once dumpcap has ended."""
 
 
 def sniffed(
@@ -34,6 +46,14 @@ def sniffed(
     (tmp_path / "bin").mkdir()
     replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=write(talk.tape, tmp_path / "tls.pcapng")))
     return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
+
+
+def put_before_others(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a script found in the place of a program."""
+    path.parent.mkdir()
+    path.write_text(script)
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
 
 
 @pytest.mark.parametrize("variable", some([False, True]))
@@ -64,6 +84,18 @@ def test_packets_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (done.code, len(done.packets)) == (0, 3)
 
 
+def test_packets_that_are_decrypted_after_the_last_one_asked_for_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = HELD_BACK.format(tshark=find_tshark(), path=tmp_path / "tls.pcapng")
+    put_before_others(tmp_path / "bin2" / "tshark", script, monkeypatch)
+
+    done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--count", "3")
+
+    assert (done.code, len(done.packets)) == (0, 3)
+    assert (tmp_path / "tls.pcapng.ended").exists()
+
+
 def test_keys_that_open_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     none = tmp_path / "none.txt"
 
@@ -75,10 +107,7 @@ def test_keys_that_open_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_tshark_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin2").mkdir()
-    (tmp_path / "bin2" / "tshark").write_text("#!/bin/sh\necho no memory >&2; exit 2\n")
-    (tmp_path / "bin2" / "tshark").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin2'}:{os.environ['PATH']}")
+    put_before_others(tmp_path / "bin2" / "tshark", "#!/bin/sh\necho no memory >&2; exit 2\n", monkeypatch)
 
     done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--duration", "0.5")
 

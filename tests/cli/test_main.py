@@ -544,6 +544,42 @@ def test_a_signal_after_all_is_written_shows_no_traceback(number: int) -> None:
     assert json.loads(done.stdout)
 
 
+LOST = """if True:
+    import os, sys, threading
+    from mqttscope.cli import main
+
+    number = int(sys.argv[1])
+
+    class Asking:
+        def __del__(self):
+            os.kill(os.getpid(), number)
+
+    class Failing:
+        def __del__(self):
+            raise ValueError("of a destructor")
+
+    main.install()
+    Failing()
+    try:
+        Asking()
+        threading.Event().wait(20)
+    except KeyboardInterrupt as interrupt:
+        print(main._interrupted(interrupt))
+"""
+"""Python discards what is raised in a destructor."""
+
+
+@pytest.mark.parametrize("number", some(CODES, 3))
+def test_a_signal_is_not_lost_where_python_discards_exceptions(number: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOST, str(int(number))], capture_output=True, text=True, env=environment(), check=False
+    )
+
+    assert (done.returncode, done.stdout) == (0, f"{CODES[signal.Signals(number)]}\n")
+    assert done.stderr.startswith("Exception ignored in: <function Failing.__del__ ")
+    assert "KeyboardInterrupt" not in done.stderr
+
+
 def test_the_end_of_the_terminal_ends_no_run_under_nohup() -> None:
     script = """if True:
         import asyncio, os, signal

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from mqttscope.cli.main import EXIT_FAILED, UNWRITTEN
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
 from tests import tools
 from tests.cli.running import capture, command, environment, invoke
@@ -275,25 +276,28 @@ class ServerRun:
         return self.process.returncode
 
 
+def is_unwritten(served: ServerRun) -> bool:
+    """Whether the limit after a signal ended it before the report was written."""
+    return served.err.endswith(f"mqttscope: {UNWRITTEN}\n") and served.process.returncode == EXIT_FAILED
+
+
 @contextmanager
-def hosting(folder: Path, *options: str) -> Iterator[ServerRun]:
+def hosting(folder: Path, *options: str, stdout: int = subprocess.PIPE) -> Iterator[ServerRun]:
     """A stand-in that listens; it is ended with the test."""
     ready = folder / "ready"
     words = command(
         "serve", capture("v311-qos"), "--listen", "127.0.0.1:0", "--ready-file", ready, "--keep-running",
         "--no-config", *options,
     )  # fmt: skip
-    process = Forked(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    process = Forked(words, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment())
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         assert process.poll() is None, process.communicate()
         yield ServerRun(process, int(ready.read_text().strip().rpartition(":")[2]))
     finally:
         end(process)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        process.stderr.close()
+        for stream in filter(None, (process.stdout, process.stderr)):
+            stream.close()
 
 
 @pytest.mark.long
@@ -332,6 +336,22 @@ def test_the_report_of_a_comparison_is_written_in_a_flood(tmp_path: Path) -> Non
     assert told["packets_received"] > 1_000
 
 
+def test_a_report_that_nobody_reads_is_no_success(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(writing, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writing, bytes(4_096))
+        os.set_blocking(writing, True)
+        with hosting(tmp_path, stdout=writing) as served:
+            assert served.finish() == 3
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert is_unwritten(served)
+
+
 def test_who_is_answered_gets_all_answers(tmp_path: Path) -> None:
     with hosting(tmp_path) as served, Client(served.port, "busy") as busy:
         flood = busy.flood(PING * 20_000)
@@ -352,7 +372,8 @@ def test_bad_packets_hold_no_other_device_up(tmp_path: Path) -> None:
                 other.sendall(PING)
                 assert other.recv(1) == b""
         assert served.finish() in (1, 3)
-    assert "bytes forwarded but not judged" in served.err
+    # On a busy machine two seconds may be too little for the report.
+    assert "bytes forwarded but not judged" in served.err or is_unwritten(served)
 
 
 def test_a_packet_that_is_too_large_ends_its_own_connection(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import socket
 import sys
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from mqttscope.transport import sockets
 from mqttscope.transport import sockets as module
 from mqttscope.transport.sockets import Delivery, Rounds
 from tests.proxy.rig import until
-from tests.transport.linking import play
+from tests.transport.linking import PATIENCE_S, play
 
 
 class Transport(asyncio.Transport):
@@ -75,22 +74,45 @@ class Item:
         return self.still.pop(0)
 
 
+async def exhausted(item: Item) -> None:
+    """Wait until an item was asked for its last answer."""
+    async with asyncio.timeout(PATIENCE_S):
+        while item.still:
+            await asyncio.sleep(module.ACKNOWLEDGE_EVERY_S)
+
+
 def test_those_with_bytes_under_way_are_asked_until_all_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that was asked once too often has no answer left, and raises."""
     monkeypatch.setattr(module, "ACKNOWLEDGE_EVERY_S", 0.001)
 
-    async def scene() -> Any:
+    async def scene() -> None:
         rounds = Rounds()
-        items = Item(True, True, False, False), Item(False), Item()
-        for item in items:
-            rounds.note(item)
-        rounds.forget(items[2])
-        await asyncio.sleep(0.1)
-        assert [len(item.still) for item in items] == [1, 0, 0]
-        rounds.note(items[0])
+        item, done, gone = Item(True, True, False), Item(False), Item()
+        for one in (item, done, gone):
+            rounds.note(one)
+        rounds.forget(gone)
+        await exhausted(item)
+        assert done.still == []
+        # Rounds in which the others have nothing under way.
+        later = Item(True, True, True, False)
+        rounds.note(later)
+        await exhausted(later)
+
+    play(scene)
+
+
+def test_the_end_asks_once_more_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ACKNOWLEDGE_EVERY_S", 0.001)
+
+    async def scene() -> None:
+        rounds = Rounds()
+        item, late = Item(True), Item()
+        rounds.note(item)
         rounds.close()
-        assert items[0].still == []
-        rounds.note(items[2])
-        await asyncio.sleep(0.01)
+        assert item.still == []
+        rounds.note(late)
+        # A timer of the rounds would be due before this one, and timers run in order.
+        await asyncio.sleep(10 * module.ACKNOWLEDGE_EVERY_S)
 
     play(scene)
 
