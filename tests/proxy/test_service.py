@@ -101,6 +101,30 @@ def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_
         proxy.assert_conformant()
 
 
+def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
+    class FailingRule(Rule):
+        """Cannot judge any PUBLISH."""
+
+        code, slug, severity, looks_at = "OWN101", "failing-rule", Severity.INFO, Publish
+
+        def check(self, packet: Publish, at: RuleContext) -> Reports:
+            raise KeyError("a")
+
+    with Proxy(server.url, rules=[FailingRule]) as proxy:
+        misbehave(proxy, server)
+        with pytest.raises(AssertionError) as first:
+            proxy.assert_conformant()
+        assert proxy.report(beside=str(first.value)) == ""
+        misbehave(proxy, server)
+        rest = proxy.report(beside=str(first.value))
+        assert rest.endswith("\n\n1 error by 192 rules\n")
+        assert "1 error (2 occurrences) by 192 rules" in proxy.report()
+        assert "OWN101" not in rest
+        assert f"frame {proxy.findings()[1].frame}," in rest
+        # Another text shows nothing of it.
+        assert proxy.report(beside="error[PUB103]") == proxy.report()
+
+
 def test_rules_can_be_chosen(server: Server) -> None:
     with Proxy(server.url, ignore=["PUB103"]) as proxy:
         misbehave(proxy, server)
