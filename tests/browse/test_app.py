@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("textual", reason="screens need textual: pip install 'mqttscope[browse]'")
+
 from mqttscope.browse.app import MODES, NOTHING_FOUND
 from mqttscope.browse.dialogs import KEYS, ExportScreen, HelpScreen
 from mqttscope.report.base import View

@@ -16,10 +16,10 @@ from tests.cli.running import Done, inspected, invoke, without
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk, Tape
 from tests.each import some
-from tests.live import replace_dumpcap
+from tests.live import cat, replace_dumpcap
 
 pytestmark = pytest.mark.tshark
-SCRIPT = "echo File: - >&2; cat {path}; trap 'exit 0' INT; while :; do sleep 0.05; done"
+SCRIPT = "echo File: - >&2; {cat}; trap 'exit 0' INT; while :; do sleep 0.05; done"
 
 
 def sniffed(
@@ -32,7 +32,7 @@ def sniffed(
     talk.close()
     (tmp_path / "keys.txt").write_bytes(secure.keylog.read_bytes())
     (tmp_path / "bin").mkdir()
-    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=write(talk.tape, tmp_path / "tls.pcapng")))
+    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(cat=cat(write(talk.tape, tmp_path / "tls.pcapng"))))
     return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
 
 

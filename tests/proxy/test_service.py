@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from paho.mqtt.enums import MQTTProtocolVersion
 
 from mqttscope.api.expectations import Traffic
 from mqttscope.errors import ArgumentError
@@ -268,8 +267,8 @@ def test_what_counts_can_be_given(server: Server) -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
-def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: MQTTProtocolVersion) -> None:
+@pytest.mark.parametrize("version", [ProtocolVersion.V3_1_1, ProtocolVersion.V5])
+def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: ProtocolVersion) -> None:
     with rig.mosquitto(tmp_path) as broker, Proxy(f"mqtt://127.0.0.1:{broker.port}") as proxy:
         rig.talk(proxy.port, version=version)
         assert {"connect", "connack", "subscribe", "publish", "pubcomp"} <= {one.type for one in proxy.packets()}

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
+pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
 pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
+
+import jsonschema
 
 from mqttscope.capture import PcapngWriter
 from mqttscope.lake.schemas import TABLES
