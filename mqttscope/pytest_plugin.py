@@ -193,16 +193,27 @@ def pytest_runtest_makereport(
     """Add what the proxies found, and what the stand-ins say, to the report of a test that fails."""
     report = yield
     if report.when == "call" and report.failed:
+        failure = "\n".join(_messages(call.excinfo.value)) if call.excinfo is not None else ""
         for proxy in item.stash.get(_PROXIES, []):
             try:
-                found = proxy.report()
-                told = "\n".join(filter(None, (found, *(one for one in proxy.notes if one not in found))))
+                findings = proxy.report(beside=failure)
+                notes = [note for note in proxy.notes if note not in findings and note not in failure]
+                section = "\n".join(filter(None, (findings, *notes)))
             except Exception as error:  # the other tests have a report to get as well
-                told = f"the proxy gives no answer: {error!r}"
-            shown = str(call.excinfo.value) if call.excinfo is not None else ""
-            if told and told.strip() not in shown:
-                report.sections.append((f"mqttscope {proxy.address}", told))
+                section = f"the proxy gives no answer: {error!r}"
+            if section:
+                report.sections.append((f"mqttscope {proxy.address}", section))
         for broker in item.stash.get(_STAND_INS, []):
             if broker.notes:
                 report.sections.append((f"mqttscope stand-in {broker.address}", "\n".join(broker.notes)))
     return report
+
+
+def _messages(error: BaseException | None) -> Iterator[str]:
+    """Messages of an exception, and of those that pytest shows with it."""
+    while error is not None:
+        yield str(error)
+        if isinstance(error, BaseExceptionGroup):
+            for member in error.exceptions:
+                yield from _messages(member)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

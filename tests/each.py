@@ -1,8 +1,8 @@
 """Many small cases in one test: where a case costs less than what pytest spends on a test of its own.
 
-Every case runs, also after one that fails, and a failure names its case and the others that fail; `sampled` leaves most
-of them to the long tests, and `some` does so with parameters.  A test that takes something which has to be new for each
-case (a folder, a patch) has parameters instead.
+Every case runs, also after one that fails, and a failure names its case and the others that fail; a test of which every
+case is skipped is skipped.  `sampled` leaves most of them to the long tests, and `some` does so with parameters.  A
+test that takes something which has to be new for each case (a folder, a patch) has parameters instead.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
         @wraps(test)
         def run(*own: Any, **given: Any) -> None:
             failed: list[tuple[str, Exception]] = []
+            skipped: list[BaseException] = []
             for name, row in zip(told, rows, strict=True):
                 try:
                     test(*own, **given, **dict(zip(words, row, strict=True)))
-                except pytest.skip.Exception:
-                    continue
+                except pytest.skip.Exception as error:
+                    skipped.append(error)
                 except Exception as error:
                     failed.append((name, error))
             if failed:
@@ -49,6 +50,8 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
                 if others:
                     wrong.add_note(f"{len(others)} more fail: {', '.join(name for name, _ in others)}")
                 raise wrong
+            if len(skipped) == len(rows):
+                raise skipped[0]
 
         left = [one for name, one in signature.parameters.items() if name not in words]
         run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]

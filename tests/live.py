@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -39,6 +40,11 @@ def need_capture() -> None:
     """Skip the calling test where nothing can be captured."""
     if not may_capture():
         pytest.skip("dumpcap may not capture from lo")
+
+
+def cat(path: Path) -> str:
+    """What a shell script writes a file with."""
+    return f"cat {shlex.quote(str(path))}"
 
 
 def replace_dumpcap(folder: Path, patch: pytest.MonkeyPatch, script: str) -> Path:

@@ -25,6 +25,17 @@ def test_every_case_runs_and_those_that_fail_are_named() -> None:
     assert caught.value.__notes__ == ["in the case 2", "1 more fail: 4"]
 
 
+def test_a_test_of_which_every_case_is_skipped_is_skipped() -> None:
+    @each("number", [1, 2])
+    def at_most(number: int, most: int) -> None:
+        if number > most:
+            pytest.skip(f"{number} is more than {most}")
+
+    at_most(most=1)
+    with pytest.raises(pytest.skip.Exception, match="1 is more than 0"):
+        at_most(most=0)
+
+
 def test_several_arguments_and_fixtures() -> None:
     seen = []
 

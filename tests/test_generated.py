@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+
 from mqttscope.cli.main import COMMANDS
 from mqttscope.dev import generate
 from mqttscope.dev.schemas import SCHEMAS

@@ -11,12 +11,12 @@ import pytest
 
 from mqttscope import system
 from mqttscope.capture import live
+from tests.broker_test.broken import broken_command
 from tests.cli.running import Done, capture, invoke
 from tests.each import each
 from tests.live import replace_dumpcap
 from tests.proxy.rig import free_port
 
-BROKEN = Path(__file__).parent / "broker_test" / "broken.py"
 ELSEWHERE = {system.PORTABLE: "1"}
 
 
@@ -129,7 +129,7 @@ def test_files_are_written_without_locks(tmp_path: Path) -> None:
 def test_a_broker_is_started_and_ended_without_sessions() -> None:
     port = free_port()
     words = ("mutate", capture("v311-qos"), "--broker", f"mqtt://127.0.0.1:{port}", "--mutation", "publish:qos-3")
-    done = run(*words, "--spawn", f"{sys.executable} {BROKEN} {port} none", "--wait", "0.1", "--jobs", "2")
+    done = run(*words, "--spawn", broken_command(port, "none"), "--wait", "0.1", "--jobs", "2")
     watched = run(*words, "--broker-pid", str(os.getpid()))
 
     assert done.code == 0, done.err

@@ -169,6 +169,8 @@ class Proxy:
         self._failed: dict[str, str] = {}
         self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
         self._findings: list[Finding] = []
+        self._shown: tuple[str, list[Finding]] = ("", [])
+        """The text that `shown` has made last, and its findings."""
         self._recording: Recording | None = None
         self._relay: Relay | None = None
         self._thread: threading.Thread | None = None
@@ -279,17 +281,26 @@ class Proxy:
         min_confidence: str | None = None,
         fail_on: str | None = None,
         ignore: Iterable[str] = (),
+        beside: str = "",
     ) -> str:
         """The findings as ``mqttscope lint --format full`` shows them, and rules that failed; empty without either.
 
         ``fail_on`` is the lowest severity that is shown, ``min_confidence`` the lowest confidence: those of the policy
-        (``info``, ``heuristic``) unless given.
+        (``info``, ``heuristic``) unless given.  ``beside``: a text that is shown as well, such as that of a failed
+        `assert_conformant`; the report leaves out its findings and rules, even if traffic has gone on since.
         """
         __tracebackhide__ = True
         severity, confidence = _lowest(fail_on, min_confidence, self._policy.min_severity, self._policy.min_confidence)
         ignored = self._ignored(ignore)
-        counting = self._counting(severity, confidence, ignored)
-        return "\n".join(filter(None, (self.shown(counting), failed_text(self._failing(ignored)))))
+        text, known = self._shown
+        repeated = {_identity(finding) for finding in known} if text and text in beside else set()
+        findings = [
+            finding for finding in self._counting(severity, confidence, ignored) if _identity(finding) not in repeated
+        ]
+        failing = {
+            code: why for code, why in self._failing(ignored).items() if failed_sentence(code, why) not in beside
+        }
+        return "\n".join(filter(None, (self._text(findings), failed_text(failing))))
 
     def assert_conformant(
         self,
@@ -363,6 +374,10 @@ class Proxy:
 
     def shown(self, findings: list[Finding]) -> str:
         """Some of the findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
+        self._shown = self._text(findings), findings
+        return self._shown[0]
+
+    def _text(self, findings: list[Finding]) -> str:
         return findings_text(findings, self._rules, self._address)
 
     def _ignored(self, names: Iterable[str]) -> set[str]:
@@ -486,6 +501,11 @@ def findings_text(findings: list[Finding], rules: Sequence[Rule], capture: str) 
     counts = Counter(one.severity for one in findings)
     reporter.close(Summary(rules=list(rules), captures=[capture], counts=counts))
     return sink.getvalue().decode("utf-8", "replace")
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    """Values that recognise a finding of one proxy; a `Finding` itself cannot be hashed."""
+    return finding.rule, finding.connection, finding.frame, finding.packet, finding.offset, finding.message
 
 
 def failed_text(failed: dict[str, str]) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cbor2
 import pytest
+
+pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+
+import cbor2
 
 from mqttscope.browse import decoding
 from mqttscope.browse.decoding import as_decoded, births_before

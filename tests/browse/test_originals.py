@@ -7,6 +7,10 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("textual", reason="screens need textual: pip install 'mqttscope[browse]'")
+
 from mqttscope.browse.index import FROM_SERVER, Index
 from mqttscope.browse.originals import Originals, Wanted
 from mqttscope.browse.rows import PACKETS

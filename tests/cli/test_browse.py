@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("textual", reason="screens need textual: pip install 'mqttscope[browse]'")
+
 from mqttscope.cli.browsing import CaptureSource, FrameExport
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.reading import Reading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +21,8 @@ QOS = capture("v5-qos")
 
 
 def offered(*line: str | Path) -> list[str]:
-    """The words for the last one of a command line."""
-    words = ["mqttscope", *map(str, line)]
+    """The words for the last one of a command line, on which paths are quoted and all else is as it is typed."""
+    words = ["mqttscope", *(shlex.quote(str(word)) if isinstance(word, Path) else word for word in line)]
     env = {"_MQTTSCOPE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     done = run(env=env)
     assert (done.code, done.err) == (0, "")
@@ -124,8 +125,9 @@ def test_bash_offers_them(tmp_path: Path) -> None:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
     program.chmod(0o755)
     script = (
-        f"source {ROOT}/completions/mqttscope.bash\n"
-        f"COMP_WORDS=(mqttscope explain {QOS} --client se); COMP_CWORD=4\n"
+        f"source {shlex.quote(str(ROOT / 'completions' / 'mqttscope.bash'))}\n"
+        # The words are as they are typed, quotes included.
+        f"COMP_WORDS=(mqttscope explain {shlex.quote(shlex.quote(str(QOS)))} --client se); COMP_CWORD=4\n"
         '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"; COMPREPLY=()\n'
         'COMP_WORDS=(mqttscope inspect --filter "\'qos == 1 and topic_alias_m"); COMP_CWORD=3\n'
         '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"\n'

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cbor2
 import click
 import pytest
 
@@ -15,7 +14,6 @@ from mqttscope.cli.linting_settings import read_configuration
 from mqttscope.lint.config import Config
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import inspected, invoke
-from tests.payloads.samples import REPORT, descriptors
 
 
 def test_the_nearest_file_wins_and_ours_before_the_shared_one(tmp_path: Path) -> None:
@@ -110,6 +108,11 @@ decoder = "acme"
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A capture beside a configuration with payloads, in the working directory."""
+    pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+    import cbor2
+
+    from tests.payloads.samples import REPORT, descriptors
+
     (tmp_path / "mqttscope.toml").write_text(PAYLOADS, "utf-8")
     (tmp_path / "fleet.binpb").write_bytes(descriptors())
     messages = (("c/1", cbor2.dumps({"t": 41})), ("fleet/1", REPORT), ("own", b"xyz"), ("j", b'{"t": 42}'))

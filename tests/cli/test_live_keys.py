@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -20,15 +21,19 @@ from tests.each import some
 from tests.live import replace_dumpcap
 
 pytestmark = pytest.mark.tshark
-SCRIPT = "trap 'touch {path}.ended; exit 0' INT; cat {path}; echo File: - >&2; while :; do sleep 0.05; done"
+SCRIPT = (
+    """path={path}; trap 'touch "$path.ended"; exit 0' INT; cat "$path"; echo File: - >&2; """
+    "while :; do sleep 0.05; done"
+)
 """``--duration`` counts from the line about the file: all frames are in the pipe by then."""
 HELD_BACK = r"""#!/bin/sh
+path={path}
 case " $* " in *" -l "*) ;; *) exec {tshark} "$@" ;; esac
 tab=$(printf '\t') records=0
 {tshark} "$@" | while IFS= read -r line; do
     printf '%s\n' "$line"
     case $line in *"$tab"*"$tab"?*) records=$((records + 1)) ;; esac
-    while [ $records -eq 3 ] && ! [ -e {path}.ended ]; do sleep 0.01; done
+    while [ $records -eq 3 ] && ! [ -e "$path.ended" ]; do sleep 0.01; done
 done
 """
 """A tshark that decrypts three records, and the others once dumpcap has ended."""
@@ -44,7 +49,9 @@ def sniffed(
     talk.close()
     (tmp_path / "keys.txt").write_bytes(secure.keylog.read_bytes())
     (tmp_path / "bin").mkdir()
-    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=write(talk.tape, tmp_path / "tls.pcapng")))
+    replace_dumpcap(
+        tmp_path / "bin", monkeypatch, SCRIPT.format(path=shlex.quote(str(write(talk.tape, tmp_path / "tls.pcapng"))))
+    )
     return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
 
 
@@ -87,7 +94,7 @@ def test_packets_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_packets_that_are_decrypted_after_the_last_one_asked_for_are_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = HELD_BACK.format(tshark=find_tshark(), path=tmp_path / "tls.pcapng")
+    script = HELD_BACK.format(tshark=find_tshark(), path=shlex.quote(str(tmp_path / "tls.pcapng")))
     put_before_others(tmp_path / "bin2" / "tshark", script, monkeypatch)
 
     done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--count", "3")

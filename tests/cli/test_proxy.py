@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from paho.mqtt.enums import MQTTProtocolVersion
 
 from mqttscope.capture import open_capture
 from mqttscope.cli import proxying
@@ -78,10 +77,8 @@ def bad_client(port: int) -> socket.socket:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
-def test_a_clean_run_is_recorded_and_exits_with_0(
-    tmp_path: Path, broker: rig.Broker, version: MQTTProtocolVersion
-) -> None:
+@pytest.mark.parametrize("version", [ProtocolVersion.V3_1_1, ProtocolVersion.V5])
+def test_a_clean_run_is_recorded_and_exits_with_0(tmp_path: Path, broker: rig.Broker, version: ProtocolVersion) -> None:
     path = tmp_path / "device.pcapng"
     with rig.program_proxy(tmp_path, url(broker), "--write", str(path), "--show") as proxy:
         talked = rig.talk(proxy.port, version=version)
@@ -105,7 +102,7 @@ def test_a_clean_run_is_recorded_and_exits_with_0(
 def test_tshark_sees_the_same_packets_and_nothing_wrong(tmp_path: Path, broker: rig.Broker) -> None:
     path = tmp_path / "device.pcapng"
     with rig.program_proxy(tmp_path, url(broker), "--write", str(path)) as proxy:
-        for version in (MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5):
+        for version in (ProtocolVersion.V3_1_1, ProtocolVersion.V5):
             rig.talk(proxy.port, version=version)
         assert proxy.finish() == 0, proxy.err
 

@@ -6,6 +6,9 @@ import re
 from pathlib import PurePosixPath
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+
 from markdown_it import MarkdownIt
 
 from mqttscope.dev.generate import CONFORMANCE, FOLDER, pages

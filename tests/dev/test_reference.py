@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+
 import click
 
 from mqttscope.dev import generate, reference

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import pickle
 
-import cbor2
 import pytest
+
+pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+
+import cbor2
 
 from mqttscope import filter as filters
 from mqttscope.mqtt.properties import Properties

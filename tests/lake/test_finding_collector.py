@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.lake.finding_collector import Judge, Sums

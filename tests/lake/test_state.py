@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

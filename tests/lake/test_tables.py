@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.dissect import segments as segments_of

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.lake.state import dump, load

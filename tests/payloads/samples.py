@@ -6,6 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+pytest.importorskip("google.protobuf", reason="payloads need protobuf: pip install 'mqttscope[payloads]'")
+
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from mqttscope.payloads.decoders import Decoders, PayloadTable

@@ -8,9 +8,12 @@ import pickle
 import zlib
 from typing import Any
 
+import pytest
+
+pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+
 import cbor2
 import msgpack
-import pytest
 
 from mqttscope.mqtt.properties import Properties
 from mqttscope.payloads import decoders as module

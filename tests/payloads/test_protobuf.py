@@ -6,6 +6,9 @@ import sys
 from typing import Any
 
 import pytest
+
+pytest.importorskip("google.protobuf", reason="payloads need protobuf: pip install 'mqttscope[payloads]'")
+
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mqttscope.payloads.protobuf import MAX_FIELDS, MAX_PROTOBUF_BYTES, DescriptorError, MessageType, from_wire

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+
 import cbor2
 import msgpack
 import orjson
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

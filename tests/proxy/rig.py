@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-
+from mqttscope.mqtt.constants import ProtocolVersion
 from tests.forked import Forked, environment
-from tests.tools import program
+from tests.tools import package, program
 
 PATIENCE_S = 20.0
 """How long a test waits for what has to come."""
@@ -154,19 +152,23 @@ class Talk:
 def talk(
     port: int,
     *,
-    version: MQTTProtocolVersion = MQTTProtocolVersion.MQTTv311,
+    version: ProtocolVersion = ProtocolVersion.V3_1_1,
     transport: str = "tcp",
     ca: str | None = None,
     messages: int = 6,
     identifier: str = "paho",
 ) -> Talk:
     """A client that subscribes, publishes to itself at every QoS, gets all of it, and leaves."""
+    package("paho.mqtt.client")
+    import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
     talked = Talk()
     subscribed, complete, left = threading.Event(), threading.Event(), threading.Event()
     client = mqtt.Client(
         CallbackAPIVersion.VERSION2,
         identifier,
-        protocol=version,
+        protocol=MQTTProtocolVersion(version),
         transport="websockets" if transport == "websockets" else "tcp",
     )
     if ca is not None:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import pytest
+
 from mqttscope.api.decoding import Sequence
 from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
 from mqttscope.events import Event
-from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.public import PUBLIC
-from mqttscope.lake.state import dump, load
-from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.rule import Rule
@@ -133,6 +131,13 @@ def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
 
 def rows(segments: list[Segment]) -> bytes:
     """The rows of a lake, and what it remembers of sessions and servers."""
+    for name in ("pyarrow", "msgspec"):
+        pytest.importorskip(name, reason="tables need pyarrow and msgspec: pip install 'mqttscope[lake]'")
+    from mqttscope.lake.options import LakeOptions
+    from mqttscope.lake.public import PUBLIC
+    from mqttscope.lake.state import dump, load
+    from mqttscope.lake.tables import Collector
+
     collector = Collector(LakeOptions(READING, rules=rules(), payload_limit=4096), rules=rules())
     for event in dissect_segments(segments, collector.options.reading()):
         collector.feed(event)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+
 from mqttscope.capture import open_capture
 from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments

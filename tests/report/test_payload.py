@@ -6,9 +6,12 @@ import zlib
 from itertools import islice
 from typing import Any
 
+import pytest
+
+pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+
 import cbor2
 import msgpack
-import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st

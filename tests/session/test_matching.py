@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.lake.state import dump, load
 from mqttscope.mqtt import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter, matches, parse_shared
 from mqttscope.session.matching import FAILURE, MAX_MATCHING, FilterIndex, Match, Node, Subscribed, SubscriptionIndex
@@ -85,6 +84,9 @@ def nearly(table: Subscriptions, topic: str) -> tuple[str, str] | None:
 @settings(max_examples=150 if THOROUGH else 75, deadline=None)
 @given(st.booleans(), st.lists(STEP, min_size=1, max_size=14))
 def test_a_table_matches_like_every_filter_by_itself(shared: bool, steps: list[tuple[str, list[str], int]]) -> None:
+    pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+    from mqttscope.lake.state import dump, load
+
     table = Subscriptions()
     for number, (what, names, code) in enumerate(steps, 1):
         identifier = number % 3 + 1

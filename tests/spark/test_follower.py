@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
 from mqttscope.capture.fingerprint import CHECK_BYTES, ends_crc, fingerprint_at
 from mqttscope.capture.pcap import Interface, ReaderState
 from mqttscope.net.frame import Frame

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
 from mqttscope.capture import open_capture
 from mqttscope.capture.locations import find
 from mqttscope.dissect import dissect

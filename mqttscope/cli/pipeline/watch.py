@@ -114,7 +114,7 @@ class WatchRun:
                     click.echo(self._begun(), err=True)
                 watch(
                     spark, given.sources, given.lake, self.options, interval_s=given.interval, once=given.once,
-                    max_bytes=given.max_bytes, quiet_seconds=given.quiet_time, tell=self._tell, over=over,
+                    max_bytes=given.max_bytes, quiet_seconds=given.quiet_time, tell=self._tell, note=warn, over=over,
                 )  # fmt: skip
         except LakeError as error:
             raise PipelineFailedError(printable(str(error))) from None

@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import aclosing
 
-import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
 from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import Process
@@ -141,6 +139,10 @@ def test_3_1_leaves_it_free(broker: Broker) -> None:
 
 def test_nothing_of_ours_stays(broker: Broker) -> None:
     """Neither a session nor a subscription nor a retained message, whatever the flow had of them."""
+    pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
+    import paho.mqtt.client as paho
+    from paho.mqtt.enums import CallbackAPIVersion
+
     names = ["publish.payload:any-bytes", "flow:reset", "publish:qos-3"]
     own = script(V3_1_1)
     connect = own.entries[0].packet

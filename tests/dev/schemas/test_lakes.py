@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from tests import tools
 
-tools.package("pyarrow", "duckdb")
+tools.package("jsonschema", "pyarrow", "duckdb")
+
+import jsonschema
 
 from mqttscope.capture import PcapngWriter
 from mqttscope.lake.schemas import TABLES

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+
+pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+
+import jsonschema
 
 from mqttscope.lint.catalogue import all_rules
 from tests.cli.running import capture, invoke

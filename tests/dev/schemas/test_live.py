@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+
+pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+
+import jsonschema
 
 from tests.cli.running import CAPTURES, capture, invoke
 from tests.cli.test_serve import serving

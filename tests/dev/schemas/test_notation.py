@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+
 from jsonschema import Draft202012Validator
 
 from mqttscope.dev.schemas import SCHEMAS

@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
 import pytest
+
+pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+
+import jsonschema
 from jsonschema import validators
 
 from mqttscope.explain.fates import Fate

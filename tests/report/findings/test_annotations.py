@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import jsonschema
 import pytest
 
 from mqttscope.lint.finding import Confidence, Severity
@@ -146,6 +145,9 @@ SCHEMA = {
 
 def issues(*findings: Any) -> list[dict[str, Any]]:
     shown = json.loads(written("gitlab", findings, summary()))
+    pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+    import jsonschema
+
     jsonschema.validate(shown, SCHEMA)
     assert isinstance(shown, list)
     return shown

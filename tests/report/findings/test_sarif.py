@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import jsonschema
 import pytest
 
 from mqttscope.lint.catalogue import all_rules
@@ -32,6 +31,9 @@ from tests.report.test_harmless import check
 @cache
 def schema() -> Any:
     text = (ROOT / "tests" / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")
+    pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+    import jsonschema
+
     return jsonschema.Draft4Validator(json.loads(text), format_checker=jsonschema.FormatChecker())
 
 
