@@ -135,7 +135,8 @@ class CaptureGroup(LazyGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command; a command goes before a file of its name."""
         if args and args[0] not in self.table and is_capture(args[0]):
-            return super().resolve_command(ctx, [DEFAULT, *args])
+            # What begins like an option came after `--`.
+            return super().resolve_command(ctx, [DEFAULT, *(["--"] if args[0][0] == "-" != args[0] else []), *args])
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
@@ -151,14 +152,14 @@ def _is_option(command: click.Command, context: click.Context, name: str) -> boo
 
 
 def is_capture(word: str) -> bool:
-    """Whether a word means a capture: standard input, what exists, a pattern that matches, or what is named like one."""
+    """Whether a word means a capture: standard input, what exists, a pattern that matches, or a name like one."""
     if word == "-" or (word and os.path.lexists(word)):
         return True
     if any(mark in word for mark in "*?["):
         from glob import glob
 
         return bool(glob(word)) or bool(_CAPTURE.search(word))
-    return os.sep in word or bool(_CAPTURE.search(word))
+    return any(sep in word for sep in (os.sep, os.altsep) if sep) or bool(_CAPTURE.search(word))
 
 
 @click.group(
@@ -281,6 +282,11 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
 
 def _run() -> object:
     if COMPLETE in os.environ:
+        from click.shell_completion import add_completion_class
+
+        from mqttscope.cli.completing import BashComplete
+
+        add_completion_class(BashComplete)
         group.main(prog_name="mqttscope", complete_var=COMPLETE)
     # Not `group.main`: that turns a broken pipe into exit code 1, which stands for findings here.
     try:

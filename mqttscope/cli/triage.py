@@ -61,9 +61,10 @@ def command(given: TriageOptions) -> int:
     """
     from mqttscope.cli import advice
     from mqttscope.cli.configuration import warn_of_configuration
-    from mqttscope.cli.output import Output, Watch, describe, is_terminal, make_view, warn
+    from mqttscope.cli.output import Output, Watch, describe, describe_fault, is_terminal, make_view, warn
     from mqttscope.cli.reading import Reading
     from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.redact.addresses import without_secrets
     from mqttscope.triage.collect import Triage
     from mqttscope.triage.screen import Screen
 
@@ -91,9 +92,9 @@ def command(given: TriageOptions) -> int:
             raise interrupt
         return EXIT_UNREADABLE
     screen = Screen(triage, view, typed_names(given.captures, triage.faults), [*given.repeated()])
-    screen.errors = [describe(error) for error in triage.errors]
+    screen.errors = [(error.capture, without_secrets(describe_fault(error))) for error in triage.errors]
     if interrupt is not None:
-        screen.errors.append("interrupted: the captures were not read to their end")
+        screen.errors.append(("", "interrupted: the captures were not read to their end"))
     screen.other_tls = dissector.other_tls
     if not dissector.connections and not triage.errors:
         screen.no_mqtt = advice.nothing_found(dissector)
@@ -112,13 +113,19 @@ def command(given: TriageOptions) -> int:
 
 
 def typed_names(captures: Sequence[str], faults: Sequence[Fault] = ()) -> list[str]:
-    """Names of captures to type again: many as a pattern that stands for exactly them, or the one of the worst fault."""
+    """Names of captures to type again: many as a pattern that stands for exactly them, or that of the worst fault."""
     names = [f"./{name}" if name.startswith("-") and name != "-" else name for name in captures]
     if len(names) == 1 or sum(map(len, names)) <= MAX_TYPED_CHARACTERS:
         return names
-    first = os.path.commonprefix(names)
-    last = os.path.commonprefix([name[len(first) :][::-1] for name in names])[::-1]
+    first = _common_beginning(names)
+    last = _common_beginning([name[len(first) :][::-1] for name in names])[::-1]
     pattern = f"{escape(first)}*{escape(last)}"
     if sorted(glob(pattern)) == sorted(set(names)):
         return [pattern]
     return [next((fault.capture for fault in faults if os.path.exists(fault.capture)), names[0])]
+
+
+def _common_beginning(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    length = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first))
+    return first[:length]

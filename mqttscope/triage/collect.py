@@ -68,7 +68,7 @@ class Rank(IntEnum):
     WARNING = 7
 
 
-class Kind(IntEnum):
+class FaultKind(IntEnum):
     """What a fault is, which decides on the command that shows more of it."""
 
     END = 0
@@ -81,7 +81,7 @@ class Kind(IntEnum):
 class Fault:
     """One row of what broke."""
 
-    kind: Kind
+    kind: FaultKind
     rank: Rank
     certainty: str
     """``certain``, ``likely``, ``heuristic`` or ``hypothesis``."""
@@ -125,12 +125,17 @@ class _Ends:
     first: Explanation
     count: int = 0
     clients: set[str] = field(default_factory=set)
+    has_more: bool = False
+    """There were more clients than are told apart."""
 
     def add(self, explanation: Explanation) -> None:
         """Count one more end."""
         self.count += 1
+        name = name_of(explanation)
         if len(self.clients) < MAX_CLIENTS:
-            self.clients.add(name_of(explanation))
+            self.clients.add(name)
+        elif name not in self.clients:
+            self.has_more = True
 
 
 @dataclass(slots=True)
@@ -233,7 +238,7 @@ class Triage:
     @property
     def is_judged(self) -> bool:
         """Whether there was anything to judge: MQTT packets, or an end that shows its cause without them."""
-        return bool(self.packets) or any(fault.kind is Kind.END for fault in self.faults)
+        return bool(self.packets) or any(fault.kind is FaultKind.END for fault in self.faults)
 
     def limits(self) -> list[str]:
         """What the verdict depends on, as phrases; none where the captures are complete."""
@@ -300,10 +305,10 @@ class Triage:
         for ends in self._ends.values():
             explanation, candidate = ends.first, ends.first.first
             is_bare = candidate.cause in PLAIN or candidate.certainty is Certainty.HYPOTHESIS
-            alone = len(ends.clients) == 1
+            alone = len(ends.clients) == 1 and not ends.has_more
             yield Fault(
-                Kind.END, Rank.BARE_END if is_bare else Rank.NAMED_END, str(candidate.certainty),
-                name_of(explanation) if alone else counted(len(ends.clients), "client"), candidate.headline,
+                FaultKind.END, Rank.BARE_END if is_bare else Rank.NAMED_END, str(candidate.certainty),
+                name_of(explanation) if alone else _clients(len(ends.clients), ends.has_more), candidate.headline,
                 explanation.ended_frame, explanation.ended_ns, explanation.capture, ends.count, explanation.connection,
                 explanation.client_identifier if alone else None, title=TITLES[candidate.cause],
             )  # fmt: skip
@@ -325,7 +330,7 @@ class Triage:
             first = row.first
             is_refused = first.fate in (Fate.SUBSCRIPTION_REFUSED, Fate.MESSAGE_REFUSED)
             yield Fault(
-                Kind.LOSS, Rank.LOSS, "certain" if is_refused else "likely", first.client, first.text, first.frame,
+                FaultKind.LOSS, Rank.LOSS, "certain" if is_refused else "likely", first.client, first.text, first.frame,
                 first.timestamp_ns, first.capture, row.count, first.connection, first.client, first.topic,
             )  # fmt: skip
 
@@ -340,10 +345,10 @@ class Triage:
             alone = len(group.clients) == 1 and not group.more
             who = "broker" if first.blamed == "server" else client_of(first)
             if not alone and first.blamed == "client":
-                who = f"{group.number_of_clients} clients"
+                who = _clients(len(group.clients), group.more)
             yield Fault(
-                Kind.FINDING, _rank(first), str(first.confidence), who, first.message, first.frame, first.timestamp_ns,
-                first.capture, group.occurrences, first.connection,
+                FaultKind.FINDING, _rank(first), str(first.confidence), who, first.message, first.frame,
+                first.timestamp_ns, first.capture, group.occurrences, first.connection,
                 first.client_identifier if alone else None, rule=first.rule,
             )  # fmt: skip
 
@@ -354,20 +359,23 @@ class Triage:
             alone = len(gaps.connections) == 1
             name = describe.name(owner.client_identifier) or owner.client
             text = f"{counted(gaps.size, 'byte')} {GAPS.get(reason, reason)}"
+            who = name if alone else counted(len(gaps.connections), "connection")
             yield Fault(
-                Kind.GAP, Rank.GAP, "certain", name if alone else counted(len(gaps.connections), "connection"), text,
-                first.frame, first.timestamp_ns, first.capture, 1, owner.number,
+                FaultKind.GAP, Rank.GAP, "certain", who, text, first.frame, first.timestamp_ns, first.capture,
+                connection=owner.number,
             )  # fmt: skip
         for capture, dropped in self._drops.items():
-            yield Fault(
-                Kind.GAP, Rank.GAP, "certain", "capture", f"{counted(dropped, 'frame')} dropped while capturing", 0, 0,
-                capture,
-            )  # fmt: skip
+            text = f"{counted(dropped, 'frame')} dropped while capturing"
+            yield Fault(FaultKind.GAP, Rank.GAP, "certain", "capture", text, 0, 0, capture)
 
 
 def name_of(explanation: Explanation) -> str:
     """The client of an explanation by its Client Identifier, or by its address where it has none."""
     return explanation.client_identifier or explanation.client
+
+
+def _clients(count: int, has_more: bool) -> str:
+    return counted(count, "client") + (" or more" if has_more else "")
 
 
 def _rank(finding: Finding) -> Rank:

@@ -35,7 +35,7 @@ from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import duration
 from mqttscope.stats.as_json import order
 from mqttscope.stats.rows import BYTES, ClientRow
-from mqttscope.triage.collect import Broker, Fault, Kind, Rank, Triage
+from mqttscope.triage.collect import Broker, Fault, FaultKind, Rank, Triage
 
 MAX_FAULTS = 7
 """Rows of what broke, and lines that they take."""
@@ -77,11 +77,12 @@ class Screen:
         self.painter = Painter(view)
         if not self.is_terminal:
             self.painter.width = WIDTH
+        self.unicode = view.unicode
         self.narrow = self.painter.width < NARROW
         self.remarks: list[str] = []
         """What could not be read, in sentences without a full stop."""
-        self.errors: list[str] = []
-        """What is wrong with the captures."""
+        self.errors: list[tuple[str, str]] = []
+        """Names of captures, with what is wrong with each."""
         self.no_mqtt = ""
         """Why no MQTT was found, where that is so."""
         self.other_tls: Counter[str] = Counter()
@@ -99,14 +100,15 @@ class Screen:
         names = [_named(name) for name in self.triage.statistics.capture_names()] or [*map(_named, self.captures)]
         amount = f"{plural(totals.frames, 'frame')}, {size(totals.frame_bytes)}"
         room = max(MAX_NAME, self.painter.width - _LABEL - len(amount) - 3) if len(names) == 1 else MAX_NAME
-        shown = self._some([self._name(name, room) for name in names[:MAX_NAMED]], len(names))
+        shown = self._some([self._path(name, room) for name in names[:MAX_NAMED]], len(names))
         count = "" if len(names) == 1 else f"{len(names):,}: "
         label = "Capture" if len(names) == 1 else "Captures"
         yield from self._row(label, f"{count}{shown}, {amount}", most=2)
         if totals.first_ns is not None and totals.last_ns is not None:
             yield from self._row("Time", self._time(totals.first_ns, totals.last_ns))
-        for error in self.errors[:MAX_NAMED]:
-            yield from self._row("Error", self.painter.safe(error), "error", most=2)
+        for name, text in self.errors[:MAX_NAMED]:
+            where = f"{self._path(_named(name), MAX_NAME)}: " if name and len(names) > 1 else ""
+            yield from self._row("Error", f"{where}{self.painter.safe(text)}", "error", most=2)
         if len(self.errors) > MAX_NAMED:
             yield from self._row("", f"and {len(self.errors) - MAX_NAMED:,} more", "error")
         brokers = self.triage.brokers
@@ -127,8 +129,7 @@ class Screen:
         first, last = (text if len(text) < 26 else text[: 19 if self.narrow else 23] for text in (first, last))
         if last[:11] == first[:11]:
             last = last[11:]
-        unicode = self.painter.to_server == "→"
-        return f"{first} to {last} UTC, {duration(last_ns - first_ns, unicode=unicode)}"
+        return f"{first} to {last} UTC, {duration(last_ns - first_ns, unicode=self.unicode)}"
 
     def _broker(self, server: str, broker: Broker) -> str:
         words = [_TRANSPORTS[name] for name in sorted(broker.transports) if name in _TRANSPORTS]
@@ -222,7 +223,7 @@ class Screen:
             rest = triage.faults[MAX_FAULTS:]
             if rest:
                 yield from self._row("", f"and {_kinds(rest)} more", "dim", indent=2)
-        if triage.packets and all(fault.kind is Kind.GAP for fault in triage.faults):
+        if triage.packets and all(fault.kind is FaultKind.GAP for fault in triage.faults):
             # What the capture lacks is not a fault of those who speak.
             title = "Nothing else broke" if faults else "Nothing broke"
             yield self.painter.paint(f"{title} in what was captured", "type")
@@ -238,7 +239,7 @@ class Screen:
     def _place(self, fault: Fault) -> str:
         place = f"{'f' if self.narrow else 'frame '}{fault.frame}" if fault.frame else ""
         if len(self.triage.statistics.captures) > 1:
-            name = self._name(_named(fault.capture), MAX_NAME // 2 if self.narrow else MAX_NAME)
+            name = self._path(_named(fault.capture), MAX_NAME // 2 if self.narrow else MAX_NAME)
             place = f"{place} of {name}" if place else name
         return place
 
@@ -262,6 +263,9 @@ class Screen:
             text.add(f"{fault.title}, {fault.count:,} connections; first: ", style)
         elif fault.count > 1:
             text.add(f"{fault.count:,} times, first: ")
+        elif most == 1 and fault.title and fault.title.lower() not in fault.text.lower():
+            # The sentence is cut, and may not come to its point.
+            text.add(f"{fault.title}: ", style)
         text.add(painter.name(fault.text, MAX_TEXT), style)
         return text.texts()
 
@@ -272,7 +276,7 @@ class Screen:
         again = ", with the same input" if STDIN in self.captures else ""
         lines = [self.painter.paint(f"What to type next{again}", "type")]
         for count, words in enumerate(commands(self.triage, self.captures, self.options, self.other_tls)):
-            more = command_lines(words, self.painter.width if self.is_terminal else 0)
+            more = command_lines(words, self.painter.width if self.is_terminal else 0, unicode=self.unicode)
             if count >= MIN_COMMANDS and len(lines) + len(more) > room:
                 break
             lines += more
@@ -293,6 +297,16 @@ class Screen:
     def _name(self, text: str, width: int) -> str:
         return self.painter.name(text, width)
 
+    def _path(self, text: str, width: int) -> str:
+        """The end of the name of a capture, which tells it from its neighbours."""
+        shown = self.painter.safe(text)
+        if cells(shown) <= width:
+            return shown
+        shown = shown[-width:]
+        while cells(shown) > width - len(self.painter.ellipsis):
+            shown = shown[1:]
+        return self.painter.ellipsis + shown
+
     def _some(self, names: Sequence[str], total: int) -> str:
         """The first names, and how many more there are."""
         left = total - len(names[:MAX_NAMED])
@@ -304,10 +318,10 @@ def _named(capture: str) -> str:
 
 
 def _kinds(faults: Iterable[Fault]) -> str:
-    words = {Kind.END: "end", Kind.LOSS: "loss", Kind.FINDING: "finding", Kind.GAP: "gap"}
+    words = {FaultKind.END: "end", FaultKind.LOSS: "loss", FaultKind.FINDING: "finding", FaultKind.GAP: "gap"}
     counts = Counter(fault.kind for fault in faults)
     return ", ".join(
-        f"{count:,} {words[kind]}" + ("" if count == 1 else "es" if kind is Kind.LOSS else "s")
+        f"{count:,} {words[kind]}" + ("" if count == 1 else "es" if kind is FaultKind.LOSS else "s")
         for kind, count in sorted(counts.items())
     )
 
@@ -323,14 +337,14 @@ def commands(
         if line not in lines and len(lines) < MAX_COMMANDS:
             lines.append(line)
 
-    by_kind = {kind: [fault for fault in triage.faults if fault.kind is kind] for kind in Kind}
-    ends = by_kind[Kind.END]
+    by_kind = {kind: [fault for fault in triage.faults if fault.kind is kind] for kind in FaultKind}
+    ends = by_kind[FaultKind.END]
     if ends:
         add("explain", *(_whose(ends[0]) if len(ends) == 1 and ends[0].client else ()))
-    loss = next((fault for fault in by_kind[Kind.LOSS] if _is_topic(fault.topic)), None)
+    loss = next((fault for fault in by_kind[FaultKind.LOSS] if _is_topic(fault.topic)), None)
     if loss is not None and loss.topic is not None:
         add("explain", "--message", loss.topic)
-    if by_kind[Kind.FINDING]:
+    if by_kind[FaultKind.FINDING]:
         add("lint")
     place = next((fault for fault in triage.faults if fault.frame and fault.connection is not None), None)
     if place is not None:
@@ -339,7 +353,7 @@ def commands(
     if other_tls:
         port = other_tls.most_common(1)[0][0].rpartition(":")[2]
         add("inspect", "--port", f"{port}:tls")
-    if triage.packets and all(fault.kind is Kind.GAP for fault in triage.faults):
+    if triage.packets and all(fault.kind is FaultKind.GAP for fault in triage.faults):
         add("inspect", "--limit", "20")
         if triage.statistics.topics:
             add("explain", "--message", "#")
@@ -361,46 +375,66 @@ def _whose(fault: Fault) -> tuple[str, str]:
 
 def _is_typed(text: str | None) -> bool:
     """Whether a name can be typed in a shell: hidden and cut names, and those with odd characters, cannot."""
-    return bool(text) and text is not None and text.isprintable() and text[0] != "-" and text == describe.name(text)
+    if not text or not text.isprintable() or text[0] == "-":
+        return False
+    return text == describe.name(text) and "…" not in text and text != describe.name("")
 
 
 def _is_topic(text: str | None) -> bool:
     return _is_typed(text) and topic_filter_problem(text or "") is None
 
 
-def command_lines(words: Sequence[str], width: int) -> list[str]:
-    """A command as a shell reads it, in lines of at most ``width`` columns; 0 for no limit."""
-    quoted = [quote(word) for word in words]
-    whole = "  " + " ".join(quoted)
+def command_lines(words: Sequence[str], width: int, *, unicode: bool = True) -> list[str]:
+    """A command as a shell reads it, in lines of at most ``width`` columns; 0 for no limit.
+
+    ``unicode``: whether the lines may hold other characters than those of ASCII.
+    """
+    whole = "  " + " ".join(quote(word, unicode=unicode) for word in words)
     if not width or cells(whole) <= width:
         return [whole]
     lines, line = [], " "
-    for word, text in zip(words, quoted, strict=True):
-        if cells(line) + cells(text) + 3 <= width:
-            line += f" {text}"
-            continue
-        if line.strip():
-            lines.append(f"{line} \\")
-        *pieces, last = _pieces(word, width - 6)
-        # A shell joins pieces where the next one begins in the first column.
-        lines += [f"{'' if place else '    '}{piece}\\" for place, piece in enumerate(pieces)]
-        line = last if pieces else f"    {last}"
+    for group in _groups(words):
+        text = " ".join(quote(word, unicode=unicode) for word in group)
+        if cells(text) > width - 6:
+            parts = [_pieces(word, width - 6, unicode=unicode) for word in group]
+        else:
+            parts = [[text]]
+        for *pieces, last in parts:
+            if not pieces and cells(line) + cells(last) + 3 <= width:
+                line += f" {last}"
+                continue
+            if line.strip():
+                lines.append(f"{line} \\")
+            # A shell joins pieces where the next one begins in the first column.
+            lines += [f"{'' if place else '    '}{piece}\\" for place, piece in enumerate(pieces)]
+            line = last if pieces else f"    {last}"
     return [*lines, line]
 
 
-def _pieces(word: str, width: int) -> list[str]:
+def _groups(words: Sequence[str]) -> list[list[str]]:
+    """Words that belong on one line: options with their values."""
+    groups: list[list[str]] = []
+    for word in words:
+        if groups and groups[-1][0].startswith("--") and len(groups[-1]) == 1 and not word.startswith("--"):
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return groups
+
+
+def _pieces(word: str, width: int, *, unicode: bool) -> list[str]:
     """A word in pieces of at most ``width`` columns, each quoted; at least one character in each."""
     pieces, begin = [], 0
     for end in range(1, len(word) + 1):
-        if end - begin > 1 and cells(quote(word[begin:end])) > width:
-            pieces.append(quote(word[begin : end - 1]))
+        if end - begin > 1 and cells(quote(word[begin:end], unicode=unicode)) > width:
+            pieces.append(quote(word[begin : end - 1], unicode=unicode))
             begin = end - 1
-    return [*pieces, quote(word[begin:])]
+    return [*pieces, quote(word[begin:], unicode=unicode)]
 
 
-def quote(word: str) -> str:
+def quote(word: str, *, unicode: bool = True) -> str:
     """A word as a POSIX shell reads it; names with characters that cannot be shown in the form of bash and zsh."""
-    if word.isprintable():
+    if word.isprintable() and (unicode or word.isascii()):
         return shlex.quote(word)
     raw = word.encode("utf-8", "surrogateescape")
     shown = (
