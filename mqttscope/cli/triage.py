@@ -86,13 +86,13 @@ def command(given: TriageOptions) -> int:
     triage.finish()
     if watch.read_nothing(dissector.flows.opened_flows):
         if is_terminal():
-            for error in triage.errors:
-                warn(describe(error))
+            for fault in triage.errors:
+                warn(describe(fault))
         if interrupt is not None:
             raise interrupt
         return EXIT_UNREADABLE
     screen = Screen(triage, view, typed_names(given.captures, triage.faults), [*given.repeated()])
-    screen.errors = [(error.capture, without_secrets(describe_fault(error))) for error in triage.errors]
+    screen.errors = [(fault.capture, without_secrets(describe_fault(fault))) for fault in triage.errors]
     if interrupt is not None:
         screen.errors.append(("", "interrupted: the captures were not read to their end"))
     screen.other_tls = dissector.other_tls

@@ -39,8 +39,8 @@ from mqttscope.triage.collect import Broker, Fault, FaultKind, Rank, Triage
 
 MAX_FAULTS = 7
 """Rows of what broke, and lines that they take."""
-LINES = 24
-"""Lines of the screen; where names are long it may take a few more."""
+LINES = 23
+"""Lines of the screen, so that it and the next prompt fit a terminal of 24; where names are long it may take more."""
 MIN_COMMANDS = 2
 MAX_COMMANDS = 4
 MAX_NAMED = 3

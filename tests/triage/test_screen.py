@@ -24,9 +24,17 @@ CAPTURES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/captu
 END = (client(Disconnect()), closes("client"))
 
 
-def shown(triage: Triage, width: int = 80, *, captures: tuple[str, ...] = ("a.pcapng",), **view: bool) -> list[str]:
+def shown(
+    triage: Triage,
+    width: int = 80,
+    *,
+    captures: tuple[str, ...] = ("a.pcapng",),
+    colour: bool = False,
+    unicode: bool = True,
+) -> list[str]:
     """The lines of a screen."""
-    return Screen(triage, View(width=width, **view), captures).rendered().decode().splitlines()
+    view = View(width=width, colour=colour, unicode=unicode)
+    return Screen(triage, view, captures).rendered().decode().splitlines()
 
 
 def part(lines: list[str], title: str) -> list[str]:
@@ -293,5 +301,5 @@ def test_quoted_words() -> None:
 
 
 def test_the_limits_of_the_screen_have_names() -> None:
-    assert (screen.LINES, screen.MAX_FAULTS, screen.MAX_COMMANDS) == (24, 7, 4)
+    assert (screen.LINES, screen.MAX_FAULTS, screen.MAX_COMMANDS) == (23, 7, 4)
     assert Path(screen.__file__).name == "screen.py"
