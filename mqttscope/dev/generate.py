@@ -22,11 +22,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 import click
-from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope import __version__
 from mqttscope.analysis.columns import FILE
+from mqttscope.cli import completing
 from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dev import reference
 from mqttscope.dev.reference import toml
@@ -304,8 +304,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _WIDTH = 100
 
 
-class BashComplete(_BashComplete):
-    """click's completion for bash, without asking the bash of this machine for its version."""
+class BashComplete(completing.BashComplete):
+    """The completion for bash, without asking the bash of this machine for its version."""
 
     @staticmethod
     def _check_version() -> None:

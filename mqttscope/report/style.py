@@ -141,10 +141,15 @@ class Wrapped:
         if cells(text) <= min(_SHORT, self._width - self._indent - 1):
             self._next().add(text.lstrip(" "), style)
             return
-        for index, word in enumerate(text.split(" ")):
+        words = text.split(" ")
+        for index, word in enumerate(words):
             line, piece = self.lines[-1], " " + word if index else word
             if cells(piece) > line.left and len(self.lines) < self._most and line.used > self._indent:
                 line, piece = self._next(), word
+            if len(self.lines) == self._most:
+                # All that is left at once, so that the end shows whether there is more.
+                line.add(" ".join([piece, *words[index + 1 :]]), style)
+                return
             if piece:
                 line.add(piece, style)
 
