@@ -54,6 +54,7 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.segment import NoteSkipped
 from mqttscope.report.base import View
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.public import public_event, with_decoded, with_public_names
@@ -352,11 +353,12 @@ class Source:
         reading: Reading,
         dissector: Dissector,
         feed: Callable[[Dissected], object] | None = None,
+        note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Dissected]:
         """All events, but those that ``feed`` gets from a fast path; errors are noted, or raised."""
         errors, notes = self.errors, self.notes
         fast_path = None if feed is None else FastPath(dissector, feed, order=reading.order)
-        segments = reading.segments(Counter(), fast_path=fast_path)
+        segments = reading.segments(Counter(), fast_path=fast_path, note_skipped=note_skipped)
         for event in dissect_segments(segments, dissector=dissector):
             if isinstance(event, CaptureError):
                 errors.append(event)

@@ -150,10 +150,9 @@ def judge(
     """As `lint`; ``given`` are known to what selects and ignores, ``limits`` run in any case."""
     chosen = [*chosen_rules(select, extend_select, ignore, given), *limits]
     reading = source.reading()
-    judging = _Judging(
-        Linter(chosen, complete=complete, together=source.deduplicate), source, show_secrets=show_secrets
-    )
-    for event in source.events(reading, source.dissector(reading), judging.feed):
+    linter = Linter(chosen, complete=complete, together=source.deduplicate, end_ns=reading.order.end_ns)
+    judging = _Judging(linter, source, show_secrets=show_secrets)
+    for event in source.events(reading, source.dissector(reading), judging.feed, linter.ledger.note_skipped):
         judging.feed(event)
     return Findings(judging.found, source.errors, judging.linter, judging.packets)
 

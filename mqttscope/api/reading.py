@@ -20,7 +20,7 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import Fragments
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
-from mqttscope.net.segment import Segment, read_endpoint
+from mqttscope.net.segment import NoteSkipped, Segment, read_endpoint
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
@@ -117,11 +117,16 @@ class Reading:
         return self.keys is None and self.via is None and not self.deduplicate
 
     def segments(
-        self, skipped: Counter[str], tap: Tap | None = None, fast_path: FastPath | None = None
+        self,
+        skipped: Counter[str],
+        tap: Tap | None = None,
+        fast_path: FastPath | None = None,
+        note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Segment | CaptureNotice | Plaintext]:
         """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well.
 
-        What ``fast_path`` takes of the frames does not come out here.
+        What ``fast_path`` takes of the frames does not come out here.  ``note_skipped`` is called with the capture, the
+        reason and the number of the frames that ``skipped`` counts.
         """
         if self.takes_fast_path:
             self._fast_path = fast_path
@@ -132,10 +137,11 @@ class Reading:
             except OSError as error:
                 raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
         frames, self.taps = self._frames(self._fast_path, self.seen)
-        items = self._segments(frames if tap is None else tap(frames), self.taps, skipped, self.fragments)
+        tapped = frames if tap is None else tap(frames)
+        items = self._segments(tapped, self.taps, skipped, self.fragments, note_skipped)
         found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
         several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
-        yield from self._compared(found) if several and not self.deduplicate else found
+        yield from self._compared(found) if (several or fast_path) and not self.deduplicate else found
 
     def _compared(
         self, items: Iterator[Segment | CaptureNotice | Plaintext]
@@ -153,21 +159,26 @@ class Reading:
         taps: Taps | None,
         skipped: Counter[str] | None = None,
         fragments: Fragments | None = None,
+        note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Segment | CaptureNotice]:
         """The segments of frames, by the front end that was asked for."""
-        found = self._dissected(frames, skipped, fragments)
+        found = self._dissected(frames, skipped, fragments, note_skipped)
         return found if taps is None else taps.deduplication.under_one_key(found)
 
     def _dissected(
-        self, frames: Iterator[Frame | CaptureNotice], skipped: Counter[str] | None, fragments: Fragments | None
+        self,
+        frames: Iterator[Frame | CaptureNotice],
+        skipped: Counter[str] | None,
+        fragments: Fragments | None,
+        note_skipped: NoteSkipped | None,
     ) -> Iterator[Segment | CaptureNotice]:
         if self.via is None:
-            return segments(frames, skipped, fragments)
+            return segments(frames, skipped, fragments, note_skipped)
         from mqttscope.capture.via_tshark import Dissection
 
         waiting = STDIN in self.captures and self._spool is None
         try:
-            return Dissection(frames, self.via, skipped, waiting=waiting).segments()
+            return Dissection(frames, self.via, skipped, waiting=waiting, note_skipped=note_skipped).segments()
         except OSError as error:
             raise self.cannot_dissect(f"tshark cannot be started: {error.strerror or error}") from None
 

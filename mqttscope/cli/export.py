@@ -441,6 +441,10 @@ class _Parts:
         """As `FragmentTable.incomplete`."""
         return self._table.incomplete()
 
+    def incomplete_by_capture(self) -> dict[str, int]:
+        """As `FragmentTable.incomplete_by_capture`."""
+        return self._table.incomplete_by_capture()
+
 
 class _Copied:
     """A binary input that keeps what is read from it."""

@@ -23,6 +23,7 @@ from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy, Suppressions
+from mqttscope.lint.quality import QualityLevel
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
@@ -47,7 +48,10 @@ class Settings:
     min_confidence: Confidence = Confidence.HEURISTIC
     min_severity: Severity = Severity.INFO
     require_packets: int | None = None
-    """Fewer packets than these are too few to judge; ``None``: at least one, unless something is found anyway."""
+    """Fewer packets in a capture than these are too few to judge; ``None``: at least one, unless something is found
+    anyway."""
+    require_quality: QualityLevel | None = None
+    """Captures that are not as good as this are no basis for a verdict."""
     format: str = "full"
     output: str | None = None
     """Where the format goes; ``None`` is standard output."""
@@ -102,6 +106,7 @@ class Settings:
             "require_packets": self.require_packets,
             "format": self.format,
             "output": _path(self.output),
+            "require_quality": self.require_quality,
             "more": [{"format": name, "output": _path(path)} for name, path in self.more],
             "baseline": _path(self.baseline),
             "profile": self.profile,
@@ -140,6 +145,7 @@ class Settings:
             f"require-packets: {1 if self.require_packets is None else self.require_packets}",
             f"format: {self.format}{f' to {self.output}' if self.output else ''}",
             *(f"also: {name} to {path}" for name, path in self.more),
+            f"require-quality: {self.require_quality or 'none'}",
             f"baseline: {self.baseline or 'none'}",
             f"profile: {self.profile or 'none'}",
             f"exit-zero: {str(self.exit_zero).lower()}",
@@ -165,6 +171,7 @@ def resolve(
     require_packets: int | None = None,
     protocol: ProtocolOptions | None = None,
     start: Path | None = None,
+    require_quality: str | None = None,
     beside: Mapping[str, type[Rule]] | None = None,
 ) -> Settings:
     """Settings from the options of a command and the configuration; usage errors for what cannot be.
@@ -203,6 +210,7 @@ def resolve(
         None if profile is None else profile.title,
         bool(read.exit_zero if given.exit_zero is None else given.exit_zero),
         Options(ports={**named, **dict(protocol.ports)}, version=version),
+        None if (level := require_quality or read.require_quality) is None else QualityLevel(level),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
         frozenset(given.complete or read.complete),
         given.every,

@@ -38,7 +38,7 @@ from mqttscope.lint.context import WIDE, BothSides, Kept, Looked, Memories, Rule
 from mqttscope.lint.dispatch import Asked, Check, Group, Planned, checks_named, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
-from mqttscope.lint.quality import Quality
+from mqttscope.lint.quality import Quality, QualityLedger
 from mqttscope.lint.rule import Findings, Needs, Rule, reports_of, told_failure
 from mqttscope.lint.signs import signs_of
 from mqttscope.mqtt.codec import SpanIndex
@@ -93,11 +93,13 @@ class Linter:
         complete: frozenset[str] = frozenset(),
         thorough: bool = False,
         together: bool = False,
+        end_ns: Callable[[str], int | None] | None = None,
     ) -> None:
         """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts.
 
         ``thorough``: ask rules about every packet, also where nothing can come of it, for tests.
         ``together``: the captures are those of several taps, read as one.
+        ``end_ns`` returns the time of the latest segment of a capture, as far as it was read.
         """
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
@@ -110,7 +112,9 @@ class Linter:
         """Those of them that connections were seen of."""
         self.strict = strict
         """Let exceptions of rules through, for tests."""
-        self.quality = Quality()
+        self.ledger = QualityLedger()
+        """What each capture lacks."""
+        self.end_ns = end_ns
         self.internal_errors: list[InternalError] = []
         self.failures: Counter[str] = Counter()
         """How often each rule failed."""
@@ -158,6 +162,11 @@ class Linter:
         return told
 
     @property
+    def quality(self) -> Quality:
+        """How good all captures together are, as far as they were read."""
+        return self.ledger.total()
+
+    @property
     def forgotten_keys(self) -> int:
         """Sessions and servers whose memories had to make room."""
         return self.memories.forgotten
@@ -198,7 +207,10 @@ class Linter:
         return findings
 
     def _other(self, event: Event) -> list[Finding]:
-        self.quality.feed(event)
+        if isinstance(event, ConnectionClosed):
+            self.ledger.close(event, None if self.end_ns is None else self.end_ns(event.capture))
+        elif not isinstance(event, UnparsedEvent):
+            self.ledger.feed(event)
         if isinstance(event, CaptureDrops) and event.dropped:
             self.dropping.add(event.capture)
         findings: list[Finding] = []
@@ -232,6 +244,7 @@ class Linter:
         elif isinstance(event, UnparsedEvent):
             at = self._move(event, event.connection, event.direction)
             if not self._is_foreign(event.unparsed.raw, at, findings):
+                self.ledger.feed(event)
                 self._run(self._leftovers, at, findings, event.unparsed)
                 self._follow("unparsed", event.unparsed, at)
         return findings
@@ -599,20 +612,36 @@ class Relay:
 
     def __init__(self, linter: Linter, tell: Callable[[Event, list[Finding]], object]) -> None:
         """``tell`` takes an event with what was found in it."""
-        self.packets = 0
-        """Good packets that nothing was found in and that were not passed on: all but the first one of a capture."""
         self._linter = linter
         self._tell = tell
         self._capture = ""
+        self._passed = 0
+        """Packets of the capture at hand that were not passed on."""
+        self._by_capture: Counter[str] = Counter()
+
+    @property
+    def packets(self) -> int:
+        """Good packets that nothing was found in and that were not passed on: all but the first one of a capture."""
+        return self.by_capture().total()
+
+    def by_capture(self) -> Counter[str]:
+        """These packets by capture."""
+        if self._passed:
+            self._by_capture[self._capture] += self._passed
+            self._passed = 0
+        return self._by_capture
 
     def feed(self, event: Event) -> None:
         """Lint one event."""
         found = self._linter.feed(event)
         if type(event) is PacketEvent:
-            if not found and event.capture is self._capture:
-                self.packets += 1
-                return
-            self._capture = event.capture
+            if event.capture is self._capture:
+                if not found:
+                    self._passed += 1
+                    return
+            else:
+                self.by_capture()
+                self._capture = event.capture
         self._tell(event, found)
 
 

@@ -282,6 +282,7 @@ def test_a_relay_passes_on_findings_and_all_that_is_no_good_packet() -> None:
     ]
     assert relay.packets + sum(name == "PacketEvent" for name, _ in heard) == len(packets)
     assert relay.packets > 0
+    assert relay.by_capture() == {"example": relay.packets}
     assert [found for _, found in heard if found] == [["TST102"]]
 
 
