@@ -244,10 +244,14 @@ def test_rules_that_are_given_run_beside_those_of_the_project(tmp_path: Path) ->
     (tmp_path / "one.toml").write_text('[lint]\nselect = ["PUB101"]\nignore = ["KAL201"]\n')
     said = run(
         tmp_path,
+        "import pytest\n"
+        "import mqttscope.errors\n"
         "from mqttscope.lint.catalogue import find\n"
         "def test_it(mqtt_proxy):\n"
         "    broker = 'mqtt://127.0.0.1:9'\n"
-        "    assert mqtt_proxy(broker).rules == []\n"
+        "    for given in ({}, {'select': ['PUB101'], 'ignore': ['PUB101']}, {'select': []}):\n"
+        "        with pytest.raises(mqttscope.errors.ArgumentError, match='no rule is left to check with'):\n"
+        "            mqtt_proxy(broker, **given)\n"
         "    assert mqtt_proxy(broker, config='one.toml').rules == ['PUB101']\n"
         "    given = mqtt_proxy(broker, config='one.toml', rules=[find('KAL201')]).rules\n"
         "    assert given == ['KAL201', 'PUB101'], given\n",

@@ -14,7 +14,7 @@ from mqttscope.api.reading import CaptureNotFoundError, read_limit, read_path, r
 from mqttscope.capture.files import NOTHING_THERE
 from mqttscope.dissect.options import Options
 from mqttscope.lake.store import place
-from mqttscope.lint.given_rules import chosen_rules, names_of
+from mqttscope.lint.given_rules import chosen_rules, names_of, selected_names
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import CaptureError
@@ -87,7 +87,7 @@ def ingest(
     from mqttscope.lake.writer import write_lake
 
     chosen = chosen_rules(
-        names_of(select, "select"), names_of(extend_select, "extend_select"), names_of(ignore, "ignore"), rules
+        selected_names(select), names_of(extend_select, "extend_select"), names_of(ignore, "ignore"), rules
     )
     limits = read_path(profile, "profile")
     chosen += () if limits is None else rules_of(load(limits, FilePath.cwd()))

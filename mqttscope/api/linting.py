@@ -16,7 +16,7 @@ from mqttscope.api.reading import read_path, read_servers
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.given_rules import chosen_rules, names_of
+from mqttscope.lint.given_rules import chosen_rules, names_of, refuse_none, selected_names
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
@@ -116,8 +116,8 @@ def lint(
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
     which the captures hold every connection.  No configuration file is read.
 
-    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` for a rule of one's own that
-    lacks something, beside the errors of `open`.
+    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` when no rule is left and for a
+    rule of one's own that lacks something, beside the errors of `open`.
     """
     source = Source(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors,
@@ -126,7 +126,7 @@ def lint(
     limits = read_path(profile, "profile")
     return judge(
         source,
-        select=names_of(select, "select"),
+        select=selected_names(select),
         extend_select=names_of(extend_select, "extend_select"),
         ignore=names_of(ignore, "ignore"),
         given=rules,
@@ -149,6 +149,7 @@ def judge(
 ) -> Findings:
     """As `lint`; ``given`` are known to what selects and ignores, ``limits`` run in any case."""
     chosen = [*chosen_rules(select, extend_select, ignore, given), *limits]
+    refuse_none(chosen, select=select, extend_select=extend_select, ignore=ignore)
     reading = source.reading()
     linter = Linter(chosen, complete=complete, together=source.deduplicate, end_ns=reading.order.end_ns)
     judging = _Judging(linter, source, show_secrets=show_secrets)

@@ -136,14 +136,12 @@ def command(given: LintOptions) -> int:
     CAPTURE is a file, a glob, a directory, or - for standard input. mqttscope rules lists the rules.
     """
     from mqttscope.cli.linting import LintRun, SparkRun
-    from mqttscope.cli.output import Output, refuse_terminal, warn
+    from mqttscope.cli.output import Output, refuse_terminal
     from mqttscope.cli.reading import Reading
     from mqttscope.lint.finding import Finding
     from mqttscope.lint.gate import Selection
 
     settings = given.settings()
-    if not settings.rules:
-        warn("no rule is selected, so nothing can be found")
     if given.show_settings:
         sink = Output()
         sink.write(settings.shown())
@@ -193,5 +191,5 @@ def project_settings(
     )
     return resolve(
         replace(found.judging, configuration=configuration), form=found.form, require_packets=found.require_packets,
-        start=start, beside=beside,
+        start=start, beside=beside, may_be_none=True,
     )  # fmt: skip

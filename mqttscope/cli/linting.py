@@ -586,8 +586,6 @@ class Findings:
             sink = FileSink(path)
             self._files.append(sink)
             self._reporters.append(_Report(name in _HELD, self._make(name, sink, plain)))
-        if not settings.rules:
-            warn("no rule is selected, so nothing can be found")
 
     def show_in(self, sink: Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""
