@@ -152,6 +152,7 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     __tracebackhide__ = True
     import click
 
+    from mqttscope import arguments
     from mqttscope.cli.lint import project_settings
     from mqttscope.cli.linting import read_baseline
     from mqttscope.errors import ArgumentError
@@ -161,7 +162,7 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     extended, ignored = (names_of(options.pop(name, ()), name) for name in ("extend_select", "ignore"))
     added = given_rules(options.pop("rules", ()))
     own = {rule.code: type(rule) for rule in added}
-    named = None if isinstance(config, bool) else str(folder / config)
+    named = None if isinstance(config, bool) else str(folder / arguments.path("config", config))
     try:
         settings = project_settings(
             folder, config=named, search=config is not False, beside=own,

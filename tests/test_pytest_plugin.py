@@ -284,6 +284,19 @@ def test_rules_of_ones_own_are_selected_and_ignored_by_name(tmp_path: Path) -> N
     assert "1 passed" in said, said
 
 
+def test_a_configuration_is_a_path(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        "import pytest\n"
+        "import mqttscope\n"
+        "def test_it(mqtt_proxy):\n"
+        "    for config in (5, None, ''):\n"
+        "        with pytest.raises(mqttscope.ArgumentError, match='config takes the path of a file'):\n"
+        "            mqtt_proxy('mqtt://127.0.0.1:9', config=config)\n",
+    )
+    assert "1 passed" in said, said
+
+
 def test_a_wrong_configuration_is_said(tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text("[lint]\nselct = []\n")
     said = run(tmp_path, CONFORMS % "")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from os import fspath
 from pathlib import Path as FilePath
 
-from mqttscope.api.captures import Path, Ports
+from mqttscope import arguments
+from mqttscope.api.captures import Path, Ports, capture_names
 from mqttscope.api.errors import optional_package
 from mqttscope.api.lakes import EXTRA
 from mqttscope.api.reading import CaptureNotFoundError, read_limit, read_path, read_ports, read_servers, read_version
@@ -76,7 +76,11 @@ def ingest(
     """
     if not captures:
         raise TypeError("name at least one capture, as ingest('a.pcapng', lake='lake')")
-    names = [fspath(one) for one in captures]
+    names = capture_names(captures)
+    where = arguments.path("lake", lake, "a folder, or a place in a store")
+    arguments.text("group", group, "the name of a site")
+    of_captures = arguments.settings("settings", settings)
+    of_lake = arguments.settings("lake_settings", lake_settings) or of_captures
     read_limit(payload_limit)
     for package in ("pyarrow", "msgspec", "deltalake"):
         optional_package(package, EXTRA)
@@ -99,7 +103,7 @@ def ingest(
         rules=tuple(chosen),
         complete=read_servers(complete),
     )
-    root = place(fspath(lake), lake_settings or settings or {})
+    root = place(where, of_lake)
     before = read_manifest(root)
     try:
         found = find(names, settings, before.objects)

@@ -124,6 +124,7 @@ def lint(
         deduplicate=deduplicate,
     )  # fmt: skip
     limits = read_path(profile, "profile")
+    arguments.flag("show_secrets", show_secrets)
     return judge(
         source,
         select=selected_names(select),

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from mqttscope import arguments
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
 from mqttscope.dissect import CaptureOrder, FastPath, segments
@@ -359,7 +360,7 @@ def read_ports(given: Mapping[int, str] | Iterable[int | str]) -> dict[int, str]
     """Ports with what is spoken there: of a mapping, or of entries as `read_port` takes them."""
     if isinstance(given, str | int):
         raise ArgumentError(f"ports are a list, as [{given!r}]")
-    if not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
         raise ArgumentError(f'ports takes a list, as [1884, "8080:ws"], or a mapping, as {{8080: "ws"}}, not {given!r}')
     entries = (f"{port}:{spoken}" for port, spoken in given.items()) if isinstance(given, Mapping) else map(str, given)
     return dict(map(read_port, entries))
@@ -386,20 +387,15 @@ def read_limit(given: int, name: str = "payload_limit") -> int:
 
 
 def read_path(given: str | os.PathLike[str] | None, name: str) -> str | None:
-    """The path of a file; `ArgumentError`, which names the argument, for what is none."""
-    if given is None:
-        return None
-    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if not isinstance(path, str):
-        raise ArgumentError(f"{name} takes the path of a file, as str or PathLike, not {given!r}")
-    return path
+    """The path of a file, or ``None``; `ArgumentError`, which names the argument, for anything else."""
+    return None if given is None else arguments.path(name, given)
 
 
 def read_version(text: str | None) -> ProtocolVersion | None:
-    """``3.1``, ``3.1.1`` or ``5.0``; ``None`` and ``auto`` leave it open."""
+    """``3.1``, ``3.1.1`` or ``5.0``; ``None`` and ``auto`` leave it open.  `ArgumentError` for anything else."""
     if text is None or text == "auto":
         return None
     try:
-        return ProtocolVersion.from_text(str(text))
+        return ProtocolVersion.from_text(arguments.text("version", text, "3.1, 3.1.1 or 5.0"))
     except ValueError as error:
         raise ArgumentError(str(error)) from None

@@ -269,11 +269,11 @@ class Proxy:
 
     def write(self, path: str | Path) -> None:
         """Write what has passed so far as a pcapng file."""
-        recording = self._recording
+        target, recording = arguments.path("path", path), self._recording
         if recording is None or recording.path is None:
             raise InvalidStateError("the proxy was not started: nothing has passed")
         source = recording.path
-        self._ask(lambda: shutil.copyfile(source, path))
+        self._ask(lambda: shutil.copyfile(source, target))
 
     def report(
         self,
@@ -313,6 +313,7 @@ class Proxy:
         """
         __tracebackhide__ = True
         refuse_none(self._rules, **self._names)
+        arguments.whole("require_packets", require_packets, 0)
         policy = self._policy
         severity, confidence = _lowest(fail_on, min_confidence, policy.fail_on, policy.fail_confidence)
         ignored = self._ignored(ignore)
@@ -371,7 +372,7 @@ class Proxy:
 
     def _ignored(self, names: Iterable[str]) -> set[str]:
         __tracebackhide__ = True
-        return {code for name in names_of(names) for code in self.codes_of(name)}
+        return {code for name in names_of(names, "ignore") for code in self.codes_of(name)}
 
     def _failing(self, ignored: set[str]) -> dict[str, str]:
         return {code: why for code, why in self.failed().items() if code not in ignored}
