@@ -152,15 +152,17 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     __tracebackhide__ = True
     import click
 
+    from mqttscope import arguments
     from mqttscope.cli.lint import project_settings
     from mqttscope.cli.linting import read_baseline
-    from mqttscope.lint.catalogue import ALL
-    from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
+    from mqttscope.errors import ArgumentError
+    from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of, selected_names
 
-    selected, extended, ignored = (names_of(options.pop(name, ())) for name in ("select", "extend_select", "ignore"))
+    selected = selected_names(options.pop("select", ()))
+    extended, ignored = (names_of(options.pop(name, ()), name) for name in ("extend_select", "ignore"))
     added = given_rules(options.pop("rules", ()))
     own = {rule.code: type(rule) for rule in added}
-    named = None if isinstance(config, bool) else str(folder / config)
+    named = None if isinstance(config, bool) else str(folder / arguments.path("config", config))
     try:
         settings = project_settings(
             folder, config=named, search=config is not False, beside=own,
@@ -175,10 +177,10 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     ]
     # What a project ignores does not concern the rules that a test brings along; what the test ignores does.
     rules = [*settings.rules, *(rule for rule in chosen_rules(selected, extended, ignored, added) if rule.code in own)]
-    running = [rule.code for rule in rules]
+    if not rules:
+        raise ArgumentError(settings.no_rule)
     judging = {
-        "select": running,
-        "ignore": [] if running else [ALL],  # selecting nothing would be selecting what is usual
+        "select": [rule.code for rule in rules],
         "rules": rules,
         "policy": settings.policy(),
         "baseline": baseline,

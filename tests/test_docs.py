@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,6 +149,33 @@ def test_the_examples_of_parts_in_a_loop_run(
     exec(compile(example, "sans-io.md", "exec"), {})
 
     assert capsys.readouterr().out == printed
+
+
+LIBRARY_PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("library", "sans-io", "lint", "adding-a-rule")),
+]
+"""Pages whose Python is complete programs, or modules of rules."""
+
+
+@pytest.mark.slow
+def test_the_python_of_the_library_pages_has_sound_types(tmp_path: Path) -> None:
+    """As a user checks it: every block as a file of its own, with ``mypy --strict`` and no configuration."""
+    count = 0
+    for page in LIBRARY_PAGES:
+        blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+        assert blocks, f"{page.name} has no Python"
+        count += len(blocks)
+        for number, block in enumerate(blocks):
+            (tmp_path / f"{page.stem.replace('-', '_').lower()}_{number}.py").write_text(block, "utf-8")
+    (tmp_path / "wrong.py").write_text("import mqttscope\nmqttscope.decode(b'')[0].malformed.reason\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache"), "."],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert [line for line in done.stdout.splitlines() if line.startswith('wrong.py:2: error: Item "None"')]
+    assert f"Found 1 error in 1 file (checked {count + 1} source files)" in done.stdout, done.stdout + done.stderr
 
 
 JSONL = (ROOT / "docs" / "jsonl.md").read_text("utf-8")

@@ -301,10 +301,14 @@ def test_rules_that_are_given_run_beside_those_of_the_project(tmp_path: Path) ->
     (tmp_path / "one.toml").write_text('[lint]\nselect = ["PUB101"]\nignore = ["KAL201"]\n')
     said = run(
         tmp_path,
+        "import pytest\n"
+        "import mqttscope.errors\n"
         "from mqttscope.lint.catalogue import find\n"
         "def test_it(mqtt_proxy):\n"
         "    broker = 'mqtt://127.0.0.1:9'\n"
-        "    assert mqtt_proxy(broker).rules == []\n"
+        "    for given in ({}, {'select': ['PUB101'], 'ignore': ['PUB101']}, {'select': []}):\n"
+        "        with pytest.raises(mqttscope.errors.ArgumentError, match='no rule is left to check with'):\n"
+        "            mqtt_proxy(broker, **given)\n"
         "    assert mqtt_proxy(broker, config='one.toml').rules == ['PUB101']\n"
         "    given = mqtt_proxy(broker, config='one.toml', rules=[find('KAL201')]).rules\n"
         "    assert given == ['KAL201', 'PUB101'], given\n",
@@ -333,6 +337,19 @@ def test_rules_of_ones_own_are_selected_and_ignored_by_name(tmp_path: Path) -> N
         "    assert rules(rules=[OwnRule], ignore=['OWN101']) == ['PUB101']\n"
         "    assert rules(rules=[OwnRule], ignore=['ALL']) == ['PUB101']\n"
         "    assert rules(rules=[OwnRule()], ignore=['PUB101']) == ['OWN101']\n",
+    )
+    assert "1 passed" in said, said
+
+
+def test_a_configuration_is_a_path(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        "import pytest\n"
+        "import mqttscope\n"
+        "def test_it(mqtt_proxy):\n"
+        "    for config in (5, None, ''):\n"
+        "        with pytest.raises(mqttscope.ArgumentError, match='config takes the path of a file'):\n"
+        "            mqtt_proxy('mqtt://127.0.0.1:9', config=config)\n",
     )
     assert "1 passed" in said, said
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from mqttscope import arguments
 from mqttscope.analysis.columns import columns_of, table_names
 from mqttscope.api.errors import optional_package
 from mqttscope.errors import ArgumentError
@@ -97,6 +98,8 @@ class Relation:
     def _known(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
             raise ArgumentError(f"columns are a list, as [{columns!r}]")
+        if columns is not None and not isinstance(columns, Sequence):
+            raise ArgumentError(f"columns is {columns!r}: it is a list of names of columns")
         known = set(self.columns) if columns is not None else set()
         for one in columns or ():
             if one not in known:
@@ -227,6 +230,7 @@ class Lake:
 
         `ArgumentError` for what is no query, or a wrong one.
         """
+        arguments.text("query", query, "a query in SQL")
         engine = self._asked()
         from mqttscope.analysis.query import prepare
 
@@ -316,7 +320,10 @@ def open(  # noqa: A001 - mqttscope.lake.open reads as gzip.open does
 
     `LakeError` where there is no lake, it is damaged, or the generation is not kept.
     """
-    return Lake(path, generation, settings or {})
+    arguments.path("path", path, "a folder, or a place in a store")
+    if generation is not None:
+        arguments.whole("generation", generation)
+    return Lake(path, generation, arguments.settings("settings", settings))
 
 
 __all__ = ["Lake", "LakeError", "Relation", "open"]

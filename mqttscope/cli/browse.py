@@ -116,7 +116,7 @@ class BrowseOptions:
         from mqttscope.cli.linting_settings import resolve
 
         judging = JudgingOptions(rules=self.rules, profile=self.profile, configuration=self.configuration)
-        return resolve(judging, protocol=self.protocol)
+        return resolve(judging, protocol=self.protocol, may_be_none=True)
 
 
 @make_command(

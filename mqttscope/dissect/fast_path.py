@@ -29,22 +29,30 @@ _new_publish: Final = Publish.__new__
 
 
 class CaptureOrder:
-    """Notes captures that overlap in time with one that was read before."""
+    """The times at which captures end, and which of them overlap in time with one that was read before."""
 
     def __init__(self) -> None:
         self.overlapping: list[str] = []
         """Captures that begin before the end of an earlier one."""
+        self._ends: dict[str, int] = {}
+        """Latest segment of each capture but the one at hand."""
         self._capture = ""
-        self._latest_ns = -1 << 63
+        self._end_ns = self._latest_ns = -1 << 63
 
     def see(self, capture: str, timestamp_ns: int) -> None:
         """Take the time of the next segment."""
         if capture != self._capture:
+            self._latest_ns = max(self._latest_ns, self._end_ns)
             if timestamp_ns < self._latest_ns - OVERLAP_NS:
                 self.overlapping.append(capture)
-            self._capture = capture
-        if timestamp_ns > self._latest_ns:
-            self._latest_ns = timestamp_ns
+            self._ends[self._capture] = self._end_ns
+            self._capture, self._end_ns = capture, self._ends.get(capture, timestamp_ns)
+        if timestamp_ns > self._end_ns:
+            self._end_ns = timestamp_ns
+
+    def end_ns(self, capture: str) -> int | None:
+        """Time of the latest segment of a capture so far."""
+        return self._end_ns if capture == self._capture else self._ends.get(capture)
 
 
 class FrameCounts:

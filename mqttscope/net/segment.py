@@ -8,7 +8,7 @@ A frame without a TCP segment has a reason (`NotSegment.reason`).  Most are ordi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address
@@ -221,6 +221,12 @@ UNREAD: Final[dict[str, Unread]] = {
     "truncated": Unread("cut inside their headers by the snap length", NOTHING, group="truncated"),
 }
 """What is worth a word, by its reason, in the order in which it is named."""
+
+
+INCOMPLETE_FRAGMENTS, MALFORMED, TRUNCATED = "incomplete_fragments", "malformed", "truncated"
+"""Reasons why frames hold no segment that the capture does not have as they were sent."""
+NoteSkipped = Callable[[str, str, int], object]
+"""Takes the capture, the reason, and the number of frames without a TCP segment."""
 
 
 @cache

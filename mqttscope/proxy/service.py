@@ -28,7 +28,7 @@ from mqttscope.lint.catalogue import expand
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, Gate, Policy
-from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
+from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of, refuse_none, selected_names
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -148,7 +148,9 @@ class Proxy:
             route.upstream_tls = upstream_context(ca, cert, key, insecure=insecure)
         self._route = route
         added = given_rules(rules)
-        self._rules = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), added)
+        chosen = selected_names(select), names_of(extend_select, "extend_select"), names_of(ignore, "ignore")
+        self._rules = chosen_rules(*chosen, added)
+        self._names = dict(zip(("select", "extend_select", "ignore"), chosen, strict=True))
         self._given = {rule.code: type(rule) for rule in added}
         """Rules that a name may stand for beside those of the catalogue."""
         self._connects = 0
@@ -269,11 +271,11 @@ class Proxy:
 
     def write(self, path: str | Path) -> None:
         """Write what has passed so far as a pcapng file."""
-        recording = self._recording
+        target, recording = arguments.path("path", path), self._recording
         if recording is None or recording.path is None:
             raise InvalidStateError("the proxy was not started: nothing has passed")
         source = recording.path
-        self._ask(lambda: shutil.copyfile(source, path))
+        self._ask(lambda: shutil.copyfile(source, target))
 
     def report(
         self,
@@ -317,9 +319,12 @@ class Proxy:
 
         It raises as well when a rule failed that ``ignore`` does not take, since findings may be missing, and when
         there is nothing to judge: when the broker was never reached, when no whole CONNECT passed, when no CONNACK came
-        back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.
+        back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.  `ArgumentError` when the
+        proxy has no rule to check with.
         """
         __tracebackhide__ = True
+        refuse_none(self._rules, **self._names)
+        arguments.whole("require_packets", require_packets, 0)
         policy = self._policy
         severity, confidence = _lowest(fail_on, min_confidence, policy.fail_on, policy.fail_confidence)
         ignored = self._ignored(ignore)
@@ -382,7 +387,7 @@ class Proxy:
 
     def _ignored(self, names: Iterable[str]) -> set[str]:
         __tracebackhide__ = True
-        return {code for name in names_of(names) for code in self.codes_of(name)}
+        return {code for name in names_of(names, "ignore") for code in self.codes_of(name)}
 
     def _failing(self, ignored: set[str]) -> dict[str, str]:
         return {code: why for code, why in self.failed().items() if code not in ignored}

@@ -19,7 +19,7 @@ from mqttscope.events import (
     MalformedEvent,
     UnparsedEvent,
 )
-from mqttscope.lint.engine import PREFACES
+from mqttscope.lint.foreign import PREFACES
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError

@@ -332,6 +332,8 @@ class History:
     """Whether messages of the client's session that had no answer on an earlier connection matter to this one."""
     foreign: str = ""
     """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
+    greeting: bytes = b""
+    """The first bytes of a server that speaks such a protocol, until the client has sent something."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules of connection scope keep beside this, by code."""
     asked: dict[str, int] = field(default_factory=dict)

@@ -177,10 +177,12 @@ def test_what_icmp_quotes_is_no_segment() -> None:
     both = subframe(LLC + quoting, last=False) + subframe(LLC + SECOND)
     skipped: Counter[str] = Counter()
     frames = numbered((228, quoting), (229, quoting_6), (105, wlan(both, kind=0x88, quality=b"\x80\0")))
-    found = via(frames, skipped=skipped)
+    noted: list[tuple[str, str, int]] = []
+    found = list(Dissection(frames, (), skipped, note_skipped=lambda *one: noted.append(one)).segments())
 
     assert [(one.payload, one.frame) for one in found if isinstance(one, Segment)] == [(b"\xd0\0", 3)]
     assert skipped == {"not_tcp": 2}
+    assert noted == [(frames[0].capture, "not_tcp", 1)] * 2
 
 
 def pdml(data: bytes, link_type: int, *more: str) -> bytes:

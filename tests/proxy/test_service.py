@@ -242,6 +242,16 @@ def test_a_number_of_packets_can_be_required(server: Server) -> None:
             proxy.assert_conformant(ignore=["PUB103"], require_packets=4)
 
 
+def test_a_proxy_without_rules_records_and_does_not_assert(server: Server) -> None:
+    with Proxy(server.url, ignore=["ALL"]) as proxy:
+        misbehave(proxy, server)
+        assert len(proxy.packets()) == 3
+        with pytest.raises(ArgumentError, match=r"^ignore=\['ALL'\]: no rule is left to check with"):
+            proxy.assert_conformant()
+    with pytest.raises(ArgumentError, match="no rule is left to check with"):
+        Proxy(server.url, select=[])
+
+
 def test_what_counts_can_be_given(server: Server) -> None:
     pattern = Pattern(frozenset({"PUB103"}), topic="a/#", reason="known")
     policies = (

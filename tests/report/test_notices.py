@@ -178,6 +178,8 @@ def test_bytes_of_no_packet_say_why_and_how_they_begin(reason: str) -> None:
     [
         (C2S, b"GET / HTTP/1.1\r\n\r\n", " (the client speaks HTTP, not MQTT)"),
         (S2C, b"HTTP/1.1 400 Bad Request\r\n\r\n", " (the server answers in HTTP, not in MQTT)"),
+        (S2C, b"<!DOCTYPE HTML>\n<html>", " (the server answers in HTML, not in MQTT)"),
+        (C2S, b"<!DOCTYPE HTML>\n<html>", ""),
         (C2S, b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n", ""),
         (C2S, b"\x00\x01", ""),
     ],

@@ -145,7 +145,7 @@ class RowOptions:
         judging = JudgingOptions(
             rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
         )  # fmt: skip
-        found = resolve(judging, protocol=self.protocol)
+        found = resolve(judging, protocol=self.protocol, may_be_none=True)
         try:
             from mqttscope.lake.options import LakeOptions, let_be_remembered
 

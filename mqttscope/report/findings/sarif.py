@@ -160,10 +160,20 @@ class Sarif:
             )
         if summary.nothing:
             notes.append({"level": "error", "message": {"text": plain(escape(summary.nothing))}})
+        if summary.required_quality is not None:
+            notes += [
+                {
+                    "level": "error",
+                    "message": {"text": plain(escape(shortfall.sentence(summary.required_quality)))},
+                    "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri(shortfall.capture)}}}],
+                }
+                for shortfall in summary.shortfalls
+            ]
         for capture in summary.quality.errors:
             told = f"{escape(capture)} could not be read to its end: findings may be missing"
             notes.append({"level": "error", "message": {"text": plain(told)}})
-        notes += [{"level": "note", "message": {"text": plain(told)}} for told in summary.quality.sentences()]
+        quality = summary.quality.sentences(summary.required_quality)
+        notes += [{"level": "note", "message": {"text": plain(told)}} for told in quality]
         ran = {rule.code for rule in summary.rules}
         overrides = [
             {"descriptor": {"id": code, "index": self.index[code]}, "configuration": {"enabled": code in ran}}
