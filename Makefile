@@ -12,10 +12,11 @@ STRUCTURE := tests/test_structure.py tests/test_language.py tests/test_generated
 # What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
 # no results through a third process. Spark is started once. What is new belongs to the last part by itself. Some wait
 # for others (brokers, Java, stores), or have most to do; the rest only computes, and fills in where these wait.
-WAITING := spark live commands lakes
+WAITING := spark live brokers commands lakes
 PARTS := $(WAITING) bytes packets rest
 spark_TESTS := tests/spark tests/cli/pipeline tests/analysis
-live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/transport
+brokers_TESTS := tests/broker_test
+live_TESTS := tests/capture tests/mutate tests/proxy tests/replay tests/transport
 commands_TESTS := $(filter-out tests/cli/pipeline,$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))
 lakes_TESTS := tests/browse tests/lake tests/parallel
 bytes_TESTS := tests/mqtt tests/net tests/report
@@ -85,7 +86,7 @@ test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
 	@rm -rf $(REPORTS)
-	@$(MAKE) --no-print-directory --keep-going --jobs=7 $(PARTS:%=test-%); $(call SUM_UP,$(PARTS))
+	@$(MAKE) --no-print-directory --keep-going --jobs=8 $(PARTS:%=test-%); $(call SUM_UP,$(PARTS))
 
 test-long: $(VENV)/.installed-long tools long-tools
 	@rm -rf $(REPORTS)

@@ -28,31 +28,21 @@ is_there() {
 
 missing=""
 java=""
-npm=""
+azurite=""
 for program in "$@"; do
     is_there "$program" && continue
     case $program in
         java) java=$(package java) ;;
-        azurite-blob) npm=azurite ;;
+        azurite-blob) azurite=azurite ;;
         *) missing="$missing $(package "$program")" ;;
     esac
 done
-
-if [ -n "$npm" ]; then
-    if command -v npm >/dev/null 2>&1; then
-        echo "installing $npm" >&2
-        npm install --global --silent --no-audit --no-fund "$npm" >/dev/null 2>&1 ||
-            echo "could not install $npm - the tests that need it are skipped" >&2
-    else
-        echo "not installed: $npm - the tests that need it are skipped. With npm: npm install --global $npm" >&2
-    fi
-fi
-[ -n "$missing$java" ] || exit 0
-if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then
-    echo "not installed:$missing $java - the tests that need them are skipped. On Debian, as root: apt-get install$missing $java" >&2
+[ -n "$missing$java$azurite" ] || exit 0
+if [ "$(id -u)" != 0 ]; then
+    echo "not installed:$missing $java $azurite - the tests that need them are skipped. As root: sh .ci/install_tools.sh $*" >&2
     exit 0
 fi
-echo "installing$missing $java" >&2
+echo "installing$missing $java $azurite" >&2
 export DEBIAN_FRONTEND=noninteractive
 updated=""
 
@@ -65,8 +55,17 @@ install() {
     apt-get install -y -q --no-install-recommends "$@" >/dev/null 2>&1
 }
 
+install_azurite() {
+    command -v npm >/dev/null 2>&1 || install npm || return 1
+    npm install --global --silent --no-audit --no-fund azurite >/dev/null 2>&1
+}
+
+could_not() {
+    echo "could not install$* - the tests that need it are skipped" >&2
+}
+
 # shellcheck disable=SC2086 - the names are words
-[ -z "$missing" ] || install $missing || echo "could not install$missing - the tests that need them are skipped" >&2
+[ -z "$missing" ] || install $missing || could_not "$missing"
 # Apart from the others, since each release has another Java.
-[ -z "$java" ] || install "$java" || install openjdk-21-jre-headless || install openjdk-25-jre-headless ||
-    echo "could not install Java - the tests that need it are skipped" >&2
+[ -z "$java" ] || install "$java" || install openjdk-21-jre-headless || install openjdk-25-jre-headless || could_not " Java"
+[ -z "$azurite" ] || install_azurite || could_not " azurite"
