@@ -49,10 +49,9 @@ def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
     for words in parts:
         command: click.Command | None = group
         while isinstance(command, click.Group):
-            name, *words = words
-            command = command.get_command(click.Context(command), name)
-        assert command is not None, name
-        expression = command.make_context(name, words).params.get("expression")
+            _, command, words = command.resolve_command(click.Context(command), words)
+        assert command is not None
+        expression = command.make_context(command.name, words).params.get("expression")
         if expression is not None:
             filters.compile(expression)
 

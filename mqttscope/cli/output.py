@@ -363,13 +363,18 @@ class Watch:
 
 def describe(error: CaptureError) -> str:
     """A capture error as one line: file, place, what is wrong, what was saved."""
+    return f"{utf8(error.capture)}: {describe_fault(error)}"
+
+
+def describe_fault(error: CaptureError) -> str:
+    """The same without the file."""
     where = f" at offset {error.offset:,}" if error.offset else ""
     kept = (
         f" ({error.frames:,} {'frame before it was' if error.frames == 1 else 'frames before it were'} read)"
         if error.frames
         else ""
     )
-    return f"{utf8(error.capture)}: {error.message}{where}{kept}"
+    return f"{error.message}{where}{kept}"
 
 
 STDIN = "-"

@@ -23,11 +23,11 @@ from typing import TypeVar
 
 import click
 import pyarrow as pa
-from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope import __version__
 from mqttscope.analysis.columns import FILE
+from mqttscope.cli import completing
 from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dev import reference, schemas
 from mqttscope.dev.reference import toml
@@ -303,8 +303,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _WIDTH = 100
 
 
-class BashComplete(_BashComplete):
-    """click's completion for bash, without asking the bash of this machine for its version."""
+class BashComplete(completing.BashComplete):
+    """The completion for bash, without asking the bash of this machine for its version."""
 
     @staticmethod
     def _check_version() -> None:

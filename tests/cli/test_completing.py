@@ -134,3 +134,27 @@ def test_bash_offers_them(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, check=False)
 
     assert (done.stdout, done.stderr) == ("sensor-1\nqos == 1 and topic_alias_maximum\n", "")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_offers_files_beside_commands(tmp_path: Path) -> None:
+    program = tmp_path / "mqttscope"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
+    program.chmod(0o755)
+    for name in ("statue.pcapng", "st ore.pcap", "site.pcapng"):
+        (tmp_path / name).touch()
+    script = (
+        f"source {ROOT}/completions/mqttscope.bash\n"
+        'compopt() { echo "compopt $1 $2"; }\n'  # works only while a shell completes
+        "COMP_WORDS=(mqttscope st); COMP_CWORD=1\n"
+        '_mqttscope_completion mqttscope; printf "%s\\n" "${COMPREPLY[@]}" | sort; COMPREPLY=()\n'
+        "COMP_WORDS=(mqttscope site.p); COMP_CWORD=1\n"
+        '_mqttscope_completion mqttscope; echo "${#COMPREPLY[@]} words"\n'
+    )
+    env = environment({"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "LC_ALL": "C"})
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, cwd=tmp_path, check=False)
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "compopt -o filenames", "st ore.pcap", "stats", "statue.pcapng", "compopt -o default", "0 words",
+    ]  # fmt: skip

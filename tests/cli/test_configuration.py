@@ -202,7 +202,7 @@ def test_every_command_says_the_same_of_a_configuration(text: str, told: str, co
         done = invoke(command, configured)
         assert (done.code, told in done.err, "mqttscope.toml" in done.err) == (2, True, True), command
     # Commands that use nothing of it say it as well.
-    for command in ("stats", "explain"):
+    for command in ("stats", "explain", "triage"):
         done = invoke(command, configured)
         assert (done.code, done.err.count(told), "mqttscope.toml" in done.err) == (0, 1, True), command
         assert done.text

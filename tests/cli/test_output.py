@@ -511,7 +511,7 @@ class TestProgress:
         assert outputs.Watch(progress=first)._progress is first._progress
         assert outputs.Watch(progress=outputs.Watch(progress=False))._progress is None
 
-    @pytest.mark.parametrize("command", ["lint", "stats", "explain", "inspect", "redact", "compare"])
+    @pytest.mark.parametrize("command", ["triage", "lint", "stats", "explain", "inspect", "redact", "compare"])
     def test_every_command_that_reads_shows_it(
         self, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:

@@ -137,14 +137,14 @@ def test_every_reason_of_the_layer_below_has_words() -> None:
         for kind in ("StreamGap", "SegmentDiscarded", "FlowClosed")
     }
 
-    assert told["StreamGap"] == notices._GAPS.keys()
+    assert told["StreamGap"] == notices.GAPS.keys()
     assert told["SegmentDiscarded"] == notices._DISCARDED.keys()
     assert told["FlowClosed"] == notices._CLOSED.keys()
 
 
-@pytest.mark.parametrize("reason", [*notices._GAPS, "another"])
+@pytest.mark.parametrize("reason", [*notices.GAPS, "another"])
 def test_a_gap_says_why(reason: str) -> None:
-    words = notices._GAPS.get(reason, reason)
+    words = notices.GAPS.get(reason, reason)
 
     assert line_of(Talk().gap(1460, reason)).endswith(f" GAP        1460 bytes {words}")
     assert line_of(Talk().gap(1, reason)).endswith(f" GAP        1 byte {words}")
