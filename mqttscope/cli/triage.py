@@ -97,7 +97,8 @@ def command(given: TriageOptions) -> int:
         screen.errors.append(("", "interrupted: the captures were not read to their end"))
     screen.other_tls = dissector.other_tls
     if not dissector.connections and not triage.errors:
-        screen.no_mqtt = advice.nothing_found(dissector)
+        # TLS has a row of its own.
+        screen.no_mqtt = advice.nothing_found(dissector).partition(";")[0]
     remarks = [
         advice.not_read(dissector, watch.skipped, via=reading.via), advice.snap_length(dissector, watch.skipped),
         # Single directions are among the limits of the verdict.

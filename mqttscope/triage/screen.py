@@ -196,8 +196,9 @@ class Screen:
         if others:
             server, most = self.other_tls.most_common(1)[0]
             port = server.rpartition(":")[2]
+            where = f"to {self.painter.safe(server)}" if most == others else f"{most:,} to {self.painter.safe(server)}"
             phrases.append(
-                f"{plural(others, 'other TLS connection')}, {most:,} to {self.painter.safe(server)}"
+                f"{plural(others, 'other TLS connection')}{' ' if most == others else ', '}{where}"
                 f" (--port {port}:tls takes {'it' if most == 1 else 'them'} for MQTT)"
             )
         if phrases:

@@ -188,6 +188,10 @@ def test_other_tls_connections_and_the_option_that_lists_them() -> None:
         "         for MQTT)",
     ]
     assert "  mqttscope inspect a.pcapng --port 443:tls" in lines
+    laid_out.other_tls = Counter({"10.0.0.9:443": 1})
+    assert "TLS      1 other TLS connection to 10.0.0.9:443 (--port 443:tls takes it for MQTT)" in " ".join(
+        laid_out.rendered().decode().split("\n         ")
+    )
 
 
 def test_errors_and_remarks() -> None:
