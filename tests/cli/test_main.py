@@ -5,6 +5,7 @@ Signals end each command soon, with what it has found so far: FIFOs that never e
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -25,11 +26,12 @@ from mqttscope import __version__
 from mqttscope.cli import main as program
 from mqttscope.cli.main import COMMANDS, group, is_capture
 from mqttscope.dev.generate import command_names, find_command, help_text
+from mqttscope.system import bytes_unread
 from tests.cli.running import CAPTURES, Done, Word, capture, command, environment, invoke, run
 from tests.conftest import ROOT
 from tests.each import some
 from tests.forked import Forked
-from tests.proxy.rig import PATIENCE_S, end, until
+from tests.proxy.rig import PATIENCE_S, end, is_catching, is_waiting, until
 
 LINES = 85
 """Lines that a help page may have: it has headings to find one's way by."""
@@ -398,7 +400,8 @@ class Endless:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "endless.pcapng"
         os.mkfifo(self.path)
-        self._taken = threading.Event()
+        self._written = -1
+        """Its descriptor, once the capture is in it."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
@@ -406,12 +409,13 @@ class Endless:
     def _write(self) -> None:
         with suppress(OSError), self.path.open("wb", buffering=0) as fifo:
             fifo.write(capture("v311-qos").read_bytes())
-            self._taken.set()
+            self._written = fifo.fileno()
             self._over.wait(60)
 
-    def wait(self) -> None:
-        """Wait until the capture was taken out of it."""
-        assert self._taken.wait(PATIENCE_S)
+    def wait(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until a program has read the capture and waits for more."""
+        until(lambda: self._written >= 0, "the start of reading")
+        until(lambda: not bytes_unread(self._written) and is_waiting(process), "the end of the capture")
 
     def close(self) -> None:
         """End it, also where nobody has opened it."""
@@ -469,9 +473,7 @@ def test_an_endless_capture(
     tmp_path: Path, endless: Endless, words: tuple[str, ...], found: bytes, number: signal.Signals
 ) -> None:
     with started(tmp_path, *words, endless.path) as process:
-        endless.wait()
-        # What is in the pipe is read by and by.
-        time.sleep(1)
+        endless.wait(process)
         assert asked_to_end(process, number) == CODES[number]
     out, err = (tmp_path / "out").read_bytes(), (tmp_path / "err").read_text()
     assert found in out
@@ -483,7 +485,7 @@ def test_a_capture_that_never_begins(tmp_path: Path) -> None:
     fifo = tmp_path / "nobody.pcapng"
     os.mkfifo(fifo)
     with started(tmp_path, "inspect", fifo) as process:
-        time.sleep(1.5)
+        until(lambda: is_catching(process, signal.SIGTERM) and is_waiting(process), "the opening of the FIFO")
         assert asked_to_end(process, signal.SIGTERM) == 143
     assert (tmp_path / "err").read_text() == ""
 
@@ -493,9 +495,9 @@ def test_a_reader_that_does_not_read(tmp_path: Path) -> None:
     """More output than the pipe takes: what cannot be written is not waited for, and that is said."""
     with started(tmp_path, "inspect", "--format", "jsonl", *CAPTURES, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert os.read(process.stdout.fileno(), 1)
-        time.sleep(2)
-        assert process.poll() is None
+        pipe = process.stdout.fileno()
+        size = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+        until(lambda: bytes_unread(pipe) > size // 2 and is_waiting(process), "a full pipe")
         assert asked_to_end(process, signal.SIGTERM) == 143
         process.stdout.close()
     assert (tmp_path / "err").read_text() == "mqttscope: ended by the signal before everything was written\n"
@@ -508,11 +510,9 @@ def test_the_end_of_the_terminal_is_ignored_under_nohup(tmp_path: Path, endless:
             [sys.executable, "-c", script, "inspect", str(endless.path)], stdout=out, stderr=out, env=environment()
         )
         try:
-            endless.wait()
-            time.sleep(0.5)
+            endless.wait(process)
             process.send_signal(signal.SIGHUP)
-            time.sleep(0.5)
-            assert process.poll() is None
+            until(lambda: is_waiting(process), "the end of what SIGHUP does")
             assert asked_to_end(process, signal.SIGTERM) == 143
         finally:
             end(process)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from tests.broker_test.broken import broken_command
 from tests.cli.running import capture, environment, inspected, invoke
 from tests.dev.schemas import fits
 from tests.forked import Forked
-from tests.proxy.rig import Broker, free_port, mosquitto, until
+from tests.proxy.rig import Broker, free_port, is_waiting, mosquitto, until
 
 FEW = "pingreq:reserved-flag-0,publish:qos-3,publish.topic_name:spaces"
 ONE_CLIENT = ("--filter", 'connect.client_identifier == "logger"')
@@ -367,7 +367,8 @@ def test_signals_end_a_run_with_what_was_found(signals: int, jobs: int, told: st
         until(lambda: _hangs(port), "the broker's end of service")
         for _ in range(signals):
             process.send_signal(signal.SIGINT)
-            time.sleep(0.2)
+            # Two signals at once are one.
+            until(lambda: process.poll() is not None or is_waiting(process), "the handler of the signal")
         out, _ = process.communicate(timeout=20)
 
     assert process.returncode == 3, out

@@ -16,7 +16,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,9 +35,11 @@ from mqttscope.cli.reading import Reading
 from mqttscope.dissect import dissect_segments
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.report.escape import cells
+from mqttscope.system import bytes_unread
 from tests import forked
 from tests.cli.running import FORMATS, Done, capture, command, environment, inspected, invoke
 from tests.forked import Forked
+from tests.proxy.rig import is_waiting, until
 
 QOS = capture("v5-qos")
 
@@ -263,14 +264,14 @@ def test_ctrl_c_while_the_reader_is_slow_gives_whole_lines(tmp_path: Path) -> No
     assert process.stdout is not None
     with process:
         begun = process.stdout.readline()
-        # The pipe is full now, and the program waits in the middle of its output.
-        time.sleep(0.2)
+        pipe = process.stdout.fileno()
+        size = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+        until(lambda: bytes_unread(pipe) > size // 2 and is_waiting(process), "a full pipe")
         process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
+        until(lambda: is_waiting(process), "the handler of the signal")
         rest, said = process.communicate(timeout=60)
 
-    assert said == b""
-    assert process.returncode in (0, 130)
+    assert (process.returncode, said) == (130, b"")
     lines = (begun + rest).splitlines()
     assert all(json.loads(line)["schema"] == 1 for line in lines)
     numbers = [line["packet"] for line in map(json.loads, lines) if "packet" in line]

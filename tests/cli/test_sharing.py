@@ -25,6 +25,7 @@ from tests.cli.running import CAPTURES, Done, capture, command, environment, inv
 from tests.cli.test_output import Terminal
 from tests.each import some
 from tests.parallel.shared import by_several, items_of
+from tests.proxy.rig import is_waiting, until
 
 QOS = capture("v5-qos")
 
@@ -266,12 +267,8 @@ def running(path: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], 
     ) as process:
         try:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            known: list[int] = []
-            until = time.monotonic() + 60
-            while len(known) < 2 and time.monotonic() < until:
-                known = [int(one) for one in children.read_text().split()]
-                time.sleep(0.02)
-            assert len(known) == 2
+            until(lambda: len(children.read_text().split()) == 2, "the start of both processes")
+            known = [int(one) for one in children.read_text().split()]
             # Something is in the pipe, so that the run is under way.
             assert process.stdout is not None
             if not words:
@@ -281,14 +278,24 @@ def running(path: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], 
             process.kill()
 
 
-def gone(processes: list[int]) -> bool:
-    """Whether processes have ended."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        if not any(Path(f"/proc/{one}").exists() for one in processes):
-            return True
-        time.sleep(0.02)
-    return False
+def hold(processes: list[int], size: int) -> None:
+    """Stop processes where each has read so many bytes."""
+    for one in processes:
+        os.kill(one, signal.SIGSTOP)
+        while bytes_read(one) < size:
+            os.kill(one, signal.SIGCONT)
+            time.sleep(0.001)
+            os.kill(one, signal.SIGSTOP)
+
+
+def bytes_read(process: int) -> int:
+    (line,) = (one for one in Path(f"/proc/{process}/io").read_text().splitlines() if one.startswith("rchar:"))
+    return int(line.split()[1])
+
+
+def wait_for_end(processes: list[int]) -> None:
+    """Wait until processes have ended."""
+    until(lambda: not any(Path(f"/proc/{one}").exists() for one in processes), "the end of the processes")
 
 
 def test_a_process_that_is_killed_is_told(large: Path) -> None:
@@ -300,7 +307,7 @@ def test_a_process_that_is_killed_is_told(large: Path) -> None:
     told = "Error: a process of --jobs 2 was killed by SIGKILL, so that the rest is missing"
     assert told in err.decode()
     assert out.endswith(b"}\n")
-    assert gone(known)
+    wait_for_end(known)
 
 
 def test_ctrl_c_ends_all_of_them(large: Path) -> None:
@@ -310,19 +317,22 @@ def test_ctrl_c_ends_all_of_them(large: Path) -> None:
 
     assert process.returncode == 130
     assert (err, re.search(rb"}\n\Z", out) is not None) == (b"", True)
-    assert gone(known)
+    wait_for_end(known)
 
 
 @pytest.mark.parametrize("how", some([signal.SIGINT, signal.SIGTERM], 2))
 def test_stats_shows_what_was_counted_before_the_end(large: Path, how: signal.Signals) -> None:
     with running(large, "stats", "--format", "json") as (process, known):
-        time.sleep(0.3)
+        hold(known, 1 << 17)
         process.send_signal(how)
+        until(lambda: is_waiting(process), "the handler of the signal")
+        for one in known:
+            os.kill(one, signal.SIGCONT)
         out, err = process.communicate(timeout=60)
 
     assert (process.returncode, err) == (128 + how, b"")
     assert json.loads(out)["totals"]["frames"] > 0
-    assert gone(known)
+    wait_for_end(known)
 
 
 def test_a_reader_that_has_gone_ends_all_of_them(large: Path) -> None:
@@ -334,11 +344,11 @@ def test_a_reader_that_has_gone_ends_all_of_them(large: Path) -> None:
         assert process.wait(60) == 0
 
     assert err == b""
-    assert gone(known)
+    wait_for_end(known)
 
 
 def test_nobody_is_left_where_the_program_is_killed(large: Path) -> None:
     with running(large) as (process, known):
         process.kill()
         process.wait(60)
-        assert gone(known)
+        wait_for_end(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from mqttscope.cli.main import EXIT_FAILED, UNWRITTEN
 from mqttscope.mqtt.constants import ProtocolVersion
 from tests.forked import Forked, environment
 from tests.tools import package, program
@@ -26,6 +29,38 @@ def until(happened: Callable[[], object], what: str = "it") -> None:
     while not happened():
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.01)
+
+
+def is_waiting(process: subprocess.Popen[Any]) -> bool:
+    """Whether a program waits for something outside of it, and has acted on every signal that was sent to it."""
+    status = _status(process)
+    pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
+    return status["State"].startswith("S") and not pending
+
+
+@contextmanager
+def held(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Hold a program, so that its limits of time begin after what is done meanwhile."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def is_unwritten(process: subprocess.Popen[Any], err: str) -> bool:
+    """Whether the limit after a signal ended a program before its reports were written, as on a busy machine."""
+    return process.returncode == EXIT_FAILED and err.endswith(f"mqttscope: {UNWRITTEN}\n")
+
+
+def is_catching(process: subprocess.Popen[Any], number: int) -> bool:
+    """Whether a program has a handler of its own for a signal."""
+    return bool(int(_status(process)["SigCgt"], 16) >> number - 1 & 1)
+
+
+def _status(process: subprocess.Popen[Any]) -> dict[str, str]:
+    lines = Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def free_port() -> int:
@@ -234,7 +269,7 @@ def program_proxy(
     )  # fmt: skip
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the start of the proxy")
-        if process.poll() is not None:
+        if not ready.exists():
             raise AssertionError(process.communicate())
         yield Program(process, int(ready.read_text().strip().rpartition(":")[2]))
     finally:
