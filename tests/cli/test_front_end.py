@@ -86,7 +86,7 @@ class TestNotRead:
     def test_a_live_capture_says_it_at_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "eth9"
         path.write_bytes(self.MIXED)
-        script = f"echo File: - >&2; {cat(path)}; trap 'exit 0' INT; while :; do sleep 0.05; done"
+        script = f"{cat(path)}; echo File: - >&2; trap 'exit 0' INT; while :; do sleep 0.05; done"
         replace_dumpcap(tmp_path, monkeypatch, script)
 
         done = invoke("sniff", "eth9", "--duration", "0.2")

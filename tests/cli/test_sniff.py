@@ -37,6 +37,7 @@ from tests.live import QOS_3, Talk, cat, lines_of, need_capture, replace_dumpcap
 from tests.proxy.rig import until
 
 READY = "echo File: - >&2"
+"""``--duration`` counts from here: what is written before it is in the pipe by then."""
 LASTING = "trap 'exit 0' INT; while :; do sleep 0.05; done"
 
 
@@ -156,7 +157,7 @@ def test_the_views_are_those_of_inspect(form: str, fake, tmp_path: Path) -> None
 
 def test_all_frames_are_written_and_read_back_the_same(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     source, target = capture("v5-qos"), tmp_path / "w.pcapng"
-    fake(f"{READY}; {cat(source)}; {LASTING}")
+    fake(f"{cat(source)}; {READY}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--write", str(target), "--duration", "0.2", "--filter", "type == connect")
 
@@ -188,7 +189,7 @@ def test_an_end_that_nobody_asked_for_is_an_error_after_the_packets(fake) -> Non
 
 def test_drops_are_told(fake) -> None:  # type: ignore[no-untyped-def]
     said = "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {READY}; {cat(capture('v5-qos'))}; while :; do sleep 0.05; done")
+    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {cat(capture('v5-qos'))}; {READY}; while :; do sleep 0.05; done")
 
     done = invoke("sniff", "eth9", "--duration", "0.1", "--format", "jsonl")
 
@@ -216,7 +217,7 @@ def test_flows_go_idle_on_a_silent_interface(fake, tmp_path: Path) -> None:  # t
 def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int, fake) -> None:  # type: ignore[no-untyped-def]
     said = "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
     path = capture("failing-device")
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {READY}; {cat(path)}; while :; do sleep 0.05; done")
+    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {cat(path)}; {READY}; while :; do sleep 0.05; done")
 
     done = invoke("sniff", "eth9", "--duration", "0.1", "--select", rule, "--lint-format", "concise")
 
@@ -227,7 +228,7 @@ def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
 def test_findings_come_behind_their_packets(form: str, fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--format", form, "--lint", "--duration", "0.2")
 
@@ -242,7 +243,7 @@ def test_findings_come_behind_their_packets(form: str, fake) -> None:  # type: i
 
 
 def test_findings_are_those_of_lint(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     found = tmp_path / "found.jsonl"
     expected = invoke("lint", str(capture("failing-device")), "--format", "jsonl")
 
@@ -286,7 +287,7 @@ def test_the_configuration_says_what_stops_it(fake) -> None:  # type: ignore[no-
 
 
 def test_suppressed_findings_do_not_stop_it(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     known = tmp_path / "known.json"
     invoke("lint", capture("failing-device"), "--baseline", known, "--update-baseline")
 
@@ -308,7 +309,7 @@ def test_a_live_capture_without_packets_passes_no_case(fake, tmp_path: Path) -> 
 
 
 def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     found = tmp_path / "found.sarif"
 
     done = invoke("sniff", "eth9", "--output", f"sarif={found}", "--duration", "0.2", "--exit-zero")
@@ -318,7 +319,7 @@ def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> 
 
 
 def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     running = subprocess.Popen(
@@ -336,7 +337,7 @@ def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake) ->
 
     assert running.returncode == 1
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode().rsplit("\x1b[?1049l", 1)[1])
-    assert last.startswith("eth9 00:00:0")
+    assert re.match(r"eth9 \d\d:\d\d:\d\d", last)
     assert "thermostat/7/attic" in last
     assert "PUB103 thermostat-7" in last
     assert max(map(len, last.splitlines())) <= 80
@@ -470,17 +471,18 @@ def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
     try:
         running = sniff("--port", port, "--write", str(ring / "r.pcapng"), "--ring-size", "0.01", "--format", "jsonl")
         message = [publish, "-p", port, "-t", "a/b", "-q", "2", "-m", "x" * 2_000, "--repeat", "9"]
-        for _ in range(50):
-            if subprocess.run(message, capture_output=True, timeout=20, check=False).returncode == 0:
-                break
-            time.sleep(0.1)
+        until(lambda: subprocess.run(message, capture_output=True, check=False).returncode == 0, "the messages")
+        assert running.stdout is not None
+        shown: list[str] = []
+        while "disconnect" not in shown:
+            line = json.loads(running.stdout.readline())
+            if line["event"] == "packet":
+                shown.append(line["type"])
         done = end(running)
     finally:
         served.terminate()
         served.wait(10)
     files = sorted(ring.iterdir())
-    lines = [json.loads(line) for line in done.out.splitlines()]
-    shown = [one["type"] for one in lines if one["event"] == "packet"]
     told = subprocess.run(
         [
             tools.program("mergecap"), "-a", "-w", str(tmp_path / "all.pcapng"), *map(str, files)

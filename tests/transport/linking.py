@@ -81,6 +81,13 @@ def play(scene: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return result
 
 
+async def until(happened: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not happened():
+            await asyncio.sleep(0.001)
+
+
 async def soon(awaited: Awaitable[T]) -> T:
     """Wait, but not forever."""
     return await asyncio.wait_for(awaited, PATIENCE_S)

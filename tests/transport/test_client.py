@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,9 +137,7 @@ def test_who_does_not_answer_is_not_waited_for(scheme: str) -> None:
         return await refusal(f"{scheme}://127.0.0.1:{port}", timeout_s=0.1)
 
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        began = time.monotonic()
         error = play(lambda: scene(mute.getsockname()[1]))
-        assert time.monotonic() - began < 5
     assert error.kind is LinkErrorKind.TIMEOUT
     assert str(error).endswith(": no answer within 0.1 s")
 

@@ -23,7 +23,7 @@ from mqttscope.transport.websocket import WebSocketError
 from mqttscope.transport.wire import Endpoint
 from tests.net import framing
 from tests.net.framing import CLIENT
-from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, play, recorder, soon, story
+from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, play, recorder, soon, story, until
 from tests.transport.wires import complaints
 
 
@@ -225,9 +225,9 @@ def test_the_record_acknowledges_what_has_arrived(tmp_path: Path) -> None:
             link.write(CONNECT)
             await remote.write(CONNACK)
             await heard.gets(CONNACK)
-            await asyncio.sleep(0.3)
-            (wire,) = [link._tap.wire] if link._tap is not None else []
-            assert (wire.acknowledged(True), wire.acknowledged(False)) == (len(CONNACK), len(CONNECT))
+            assert link._tap is not None
+            wire = link._tap.wire
+            await until(lambda: (wire.acknowledged(True), wire.acknowledged(False)) == (len(CONNACK), len(CONNECT)))
 
     play(scene)
 

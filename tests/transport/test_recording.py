@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import io
 import threading
@@ -27,6 +26,7 @@ from mqttscope.transport.recording import Judging, Recording, Tap, WholeBlocks
 from mqttscope.transport.sockets import Delivery
 from mqttscope.transport.wire import Wire
 from tests.proxy.rig import until
+from tests.transport import linking
 from tests.transport.linking import CONNACK, CONNECT, frames, play, recorder, story
 from tests.transport.test_sockets import Transport
 from tests.transport.wires import CLIENT, SERVER, V4, V6, complaints
@@ -258,8 +258,7 @@ def test_what_is_confirmed_is_recorded_soon(tmp_path: Path) -> None:
         tap = made.tap(*V4, Delivery(Transport()), is_client=True)
         tap.sent(CONNECT)
         assert tap.wire.acknowledged(False) == 0
-        await asyncio.sleep(0.3)
-        assert tap.wire.acknowledged(False) == len(CONNECT)
+        await linking.until(lambda: tap.wire.acknowledged(False) == len(CONNECT))
         made.close()
         return tap
 
@@ -414,10 +413,9 @@ def test_who_is_behind_says_so_each_time_it_is_twice_as_far() -> None:
 def test_the_end_does_not_wait_for_a_packet_that_takes_long(gate: Gate) -> None:
     recording, judging, wire = begun(gate)
     recording.take(wire.data(CLIENT, publish(1), recording.now()))
-    began = time.monotonic()
     recording.close(0.1)
-    # Without the limits this would be the 30 s of the listener.
-    assert time.monotonic() - began < 10
+    # The packet is still being judged: the listener waits for the gate.
+    assert judging._thread.is_alive()
     assert judging.unjudged_bytes > 1_000
     assert "forwarded but not judged" in recording.told()[0]
     heard = len(gate.heard)

@@ -12,7 +12,8 @@ from mqttscope.transport import sockets
 from mqttscope.transport import sockets as module
 from mqttscope.transport.sockets import Delivery, Rounds
 from tests.proxy.rig import until
-from tests.transport.linking import PATIENCE_S, play
+from tests.transport import linking
+from tests.transport.linking import play
 
 
 class Transport(asyncio.Transport):
@@ -74,13 +75,6 @@ class Item:
         return self.still.pop(0)
 
 
-async def exhausted(item: Item) -> None:
-    """Wait until an item was asked for its last answer."""
-    async with asyncio.timeout(PATIENCE_S):
-        while item.still:
-            await asyncio.sleep(module.ACKNOWLEDGE_EVERY_S)
-
-
 def test_those_with_bytes_under_way_are_asked_until_all_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that was asked once too often has no answer left, and raises."""
     monkeypatch.setattr(module, "ACKNOWLEDGE_EVERY_S", 0.001)
@@ -91,12 +85,12 @@ def test_those_with_bytes_under_way_are_asked_until_all_has_arrived(monkeypatch:
         for one in (item, done, gone):
             rounds.note(one)
         rounds.forget(gone)
-        await exhausted(item)
+        await linking.until(lambda: not item.still)
         assert done.still == []
         # Rounds in which the others have nothing under way.
         later = Item(True, True, True, False)
         rounds.note(later)
-        await exhausted(later)
+        await linking.until(lambda: not later.still)
 
     play(scene)
 

@@ -90,7 +90,9 @@ class Talker:
             assert self.serving.server is not None
             try:
                 await asyncio.wait_for(asyncio.to_thread(talk, self.serving.server.port), 20)  # type: ignore[arg-type]
-                await asyncio.sleep(0.1)
+                # What was said last is read in the next turns of the loop.
+                for _ in range(20):
+                    await asyncio.sleep(0.005)
             finally:
                 await self.serving.close()
 
