@@ -60,6 +60,16 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
+def wireshark_folders() -> list[str]:
+    """Folders outside of ``PATH`` into which Wireshark's installer puts its programs."""
+    if sys.platform == "darwin":
+        return ["/Applications/Wireshark.app/Contents/MacOS"]
+    if sys.platform == "win32":
+        parents = map(os.environ.get, ("ProgramFiles", "ProgramFiles(x86)"))
+        return [os.path.join(parent, "Wireshark") for parent in parents if parent]
+    return []
+
+
 def apart(prepare: Callable[[], None] | None = None) -> dict[str, Any]:
     """Arguments of `subprocess.Popen` for a process that Ctrl-C at the terminal does not reach.
 

@@ -11,12 +11,13 @@ side waits for the other: at most `MAX_AHEAD` frames are on the way.
 
 from __future__ import annotations
 
+import importlib
 import select
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mqttscope.capture.tshark import TsharkProcess, find_tool
+from mqttscope.capture.tshark import MissingToolError, TsharkProcess, find_tool
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import (
     MARK_GENEVE,
@@ -36,6 +37,8 @@ from mqttscope.net.segment import RST, NoteSkipped, NotSegment, Segment, directi
 if TYPE_CHECKING:
     from pyshark.packet.layers.xml_layer import XmlLayer
 
+PACKAGES = "pip install pyshark lxml"
+"""How to install the packages that nothing else needs."""
 MAX_AHEAD = 512
 """Frames that tshark was given and has not answered."""
 MAX_FRAME_BYTES = 262_144
@@ -235,7 +238,12 @@ class Dissection:
 
 
 def find_tshark() -> str:
-    """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
+    """Path of tshark; `MissingToolError` when it or a package that reads its output is missing."""
+    try:
+        for name in ("lxml.etree", "pyshark.packet.layers.xml_layer"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise MissingToolError(f"--via tshark needs what is not installed ({error}): {PACKAGES}") from None
     return find_tool("tshark", "to read captures with --via tshark")
 
 

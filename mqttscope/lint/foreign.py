@@ -43,7 +43,7 @@ ANSWERS: Final = (
     (re.compile(_BLANK + rb"<(?:!doctype\s|!--|(?:" + _ELEMENTS + rb")[\s>/])", re.IGNORECASE), "HTML"),
     (re.compile(_BLANK + rb"<\?xml\s", re.IGNORECASE), "XML"),
     (re.compile(_BLANK + rb'(?:\{[\t\n\r ]{0,8}"[ -~]|\[[\t\n\r ]{0,8}(?:"[ -~]|\{[\t\n\r ]{0,8}"))'), "JSON"),
-    # As a length, the mark and a character are more than any DISCONNECT has, so that framing ends behind it.
+    # As a length, the mark and a character are more than any DISCONNECT has, so that framing is lost after them.
     (re.compile(rb"\xef\xbb\xbf[\t\n\r -~]"), "UTF-8 text"),
     (re.compile(rb"(?:220|421|5\d\d)[ -][ -~]{2}"), "FTP or SMTP"),
     (re.compile(rb"\* (?:OK|BYE|PREAUTH)[\r ]"), "IMAP"),
