@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def sniffed(
     talk.close()
     (tmp_path / "keys.txt").write_bytes(secure.keylog.read_bytes())
     (tmp_path / "bin").mkdir()
-    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=write(talk.tape, tmp_path / "tls.pcapng")))
+    path = shlex.quote(str(write(talk.tape, tmp_path / "tls.pcapng")))
+    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=path))
     return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
 
 
@@ -87,7 +89,7 @@ def test_packets_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_packets_that_are_decrypted_after_the_last_one_asked_for_are_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = HELD_BACK.format(tshark=find_tshark(), path=tmp_path / "tls.pcapng")
+    script = HELD_BACK.format(tshark=find_tshark(), path=shlex.quote(str(tmp_path / "tls.pcapng")))
     put_before_others(tmp_path / "bin2" / "tshark", script, monkeypatch)
 
     done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--count", "3")
