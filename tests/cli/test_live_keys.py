@@ -49,9 +49,8 @@ def sniffed(
     talk.close()
     (tmp_path / "keys.txt").write_bytes(secure.keylog.read_bytes())
     (tmp_path / "bin").mkdir()
-    replace_dumpcap(
-        tmp_path / "bin", monkeypatch, SCRIPT.format(path=shlex.quote(str(write(talk.tape, tmp_path / "tls.pcapng"))))
-    )
+    path = shlex.quote(str(write(talk.tape, tmp_path / "tls.pcapng")))
+    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=path))
     return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
 
 

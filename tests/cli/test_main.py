@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -389,8 +388,6 @@ class TestUnknownCommands:
         assert all(map(is_capture, ("day-1", "folder", "dangling", "day*")))
 
 
-ENDS_S = 8.0
-"""The end after a signal takes less than two seconds; a busy machine gets more."""
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
 
 
@@ -445,11 +442,8 @@ def started(folder: Path, *words: Word, stdout: int | None = None) -> Iterator[s
 
 def asked_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> int:
     """The exit code after a signal."""
-    began = time.monotonic()
     process.send_signal(number)
-    code = process.wait(PATIENCE_S)
-    assert time.monotonic() - began < ENDS_S
-    return code
+    return process.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda number: number.name)

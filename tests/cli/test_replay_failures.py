@@ -316,7 +316,8 @@ def test_faithful_waits_for_nothing_a_second_time(name: str) -> None:
     with threaded(mute) as port:
         _, summary = replay(f"mqtt://127.0.0.1:{port}", "--faithful", "--pace", "causal", name=name)
 
-    assert summary["seconds"] < 3 * WAIT_S
+    # Each of the two connections waits in vain once.
+    assert summary["missed"] == 2
 
 
 @pytest.mark.broker
@@ -334,7 +335,6 @@ def test_who_may_not_read_is_not_waited_for_at_every_message(tmp_path: Path) -> 
     assert never["what"] == "messages of 'queue' for narrow"
     assert (less["name"], less["topic_filter"], less["messages"]) == ("narrow", "queue", never["times"] - 1)
     assert never["times"] >= 5
-    assert summary["seconds"] < 4 * 0.4
     assert done.code == EXIT_FAILED
 
 

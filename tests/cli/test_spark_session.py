@@ -52,10 +52,8 @@ def test_java_ends_with_a_command_that_is_ended_while_it_starts(seconds: float, 
     try:
         until(lambda: len(processes(mark)) > 1 or process.poll() is not None, "the start of Java")
         time.sleep(seconds)
-        began = time.monotonic()
         process.terminate()
         _, err = process.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - began < 8  # less than two seconds, where nothing else runs
     finally:
         end(process)
     assert process.returncode == 143, err
