@@ -74,6 +74,7 @@ def run(folder: Path, test: str, *, port: int = 1, settings: str = "", conftest:
 
 @pytest.mark.broker
 def test_the_examples_of_the_page_work(tmp_path: Path) -> None:
+    pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
     (tmp_path / "site.pcapng").write_bytes(capture("v311-qos").read_bytes())
     tests = [one for one in EXAMPLES if "def test_the_device" in one]
     assert len(tests) == 3
