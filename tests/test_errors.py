@@ -24,7 +24,18 @@ from mqttscope.session.connection import Connection
 from tests import tools
 from tests.test_structure import FILES, name, text, tree
 
-NOT_INSTALLED = {"pyspark", "pyarrow", "pandas"}
+NOT_INSTALLED = {
+    "cbor2",
+    "deltalake",
+    "duckdb",
+    "google",
+    "msgpack",
+    "msgspec",
+    "pandas",
+    "pyarrow",
+    "pyspark",
+    "textual",
+}
 """What comes with extras."""
 
 

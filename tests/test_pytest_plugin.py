@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -73,7 +74,10 @@ def run(folder: Path, test: str, *, port: int = 1, settings: str = "", conftest:
 
 
 @pytest.mark.broker
-def test_the_examples_of_the_page_work(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The path of users who are not root has no /usr/sbin.
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{Path(rig.program('mosquitto')).parent}")
+    pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
     (tmp_path / "site.pcapng").write_bytes(capture("v311-qos").read_bytes())
     tests = [one for one in EXAMPLES if "def test_the_device" in one]
     assert len(tests) == 3

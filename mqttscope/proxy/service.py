@@ -289,7 +289,7 @@ class Proxy:
 
         ``fail_on`` is the lowest severity that is shown, ``min_confidence`` the lowest confidence: those of the policy
         (``info``, ``heuristic``) unless given.  ``beside``: a text that is shown as well, such as that of a failed
-        `assert_conformant`; the report leaves out its findings and rules, even if traffic has gone on since.
+        `assert_conformant`; the report leaves out its findings and rules, even after more traffic.
         """
         __tracebackhide__ = True
         severity, confidence = _lowest(fail_on, min_confidence, self._policy.min_severity, self._policy.min_confidence)

@@ -41,6 +41,7 @@ _NAMED = 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 _served: WeakSet[SparkSession] = WeakSet()
+_registered: WeakSet[SparkSession] = WeakSet()
 
 
 def ship(spark: SparkSession) -> bool:
@@ -49,16 +50,28 @@ def ship(spark: SparkSession) -> bool:
     Returns whether anything was sent: executors of a local master run on what is installed here, and a session gets
     the package once.  Raises `SparkUnavailableError` where executors lack something, with names.
     """
-    if spark in _served or is_local(spark):
+    if spark in _served:
         return False
-    from mqttscope.spark.source import MqttCapture
-
-    spark.addArtifacts(str(archive()), pyfile=True)
-    examine(spark)
-    # Spark looks for data sources by itself only in what is installed.
-    spark.dataSource.register(MqttCapture)
+    sends = not is_local(spark)
+    if sends:
+        spark.addArtifacts(str(archive()), pyfile=True)
+        examine(spark)
+    register(spark)
     _served.add(spark)
-    return True
+    return sends
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source ``mqttcapture`` known to a session.
+
+    Spark finds it by itself only in what is installed, and not where the path of its Python has a blank: it asks a
+    shell whether there is such a program, without quotes.
+    """
+    if spark not in _registered:
+        from mqttscope.spark.source import MqttCapture
+
+        spark.dataSource.register(MqttCapture)
+        _registered.add(spark)
 
 
 def is_local(spark: SparkSession) -> bool:

@@ -40,6 +40,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError
 from mqttscope.spark.aggregates import write_sums
 from mqttscope.spark.dataframes import assembled
+from mqttscope.spark.distribute import register
 from mqttscope.spark.follower import COMPLETE, KNOWN, content_now
 from mqttscope.spark.ingest import good_partitions
 from mqttscope.spark.ingest_flows import Folded, fold
@@ -125,6 +126,7 @@ def watch(
         remove_strays(root, before)
         stream = _Stream.of(root, sources, before)
         watcher = Watcher(root, options, stream, tell or (lambda taken: None), good_partitions(max_bytes or MAX_BYTES))
+        register(spark)
         given: dict[str, Any] = {"rows": "watch", "lake": str(root), "ports": ",".join(map(str, ports))}
         given |= {"max_bytes": str(max_bytes or 0)}
         if quiet_seconds is not None:

@@ -228,7 +228,9 @@ def test_what_is_closed_before_it_is_there_fails_nobody() -> None:
     drive(steps, QOS)
 
 
-def test_help_and_exports(tmp_path: Path) -> None:
+def test_help_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The path of a folder is shown, and a long one is wrapped.
+    monkeypatch.chdir("/")
     written: list[tuple[list[int], str]] = []
 
     def frames(packets: Sequence[int], path: str) -> int:

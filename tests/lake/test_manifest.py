@@ -72,7 +72,7 @@ def test_what_a_manifest_may_not_say(changes: dict[str, object], tmp_path: Path)
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("nested", ["[" * 100_000, '{"format":2,"captures":' + '{"a":' * 5_000 + "1" + "}" * 5_001])
+@pytest.mark.parametrize("nested", ["[" * 100_000, '{"format":2,"captures":' + '{"a":' * 100_000 + "1" + "}" * 100_001])
 def test_one_that_is_nested_too_deeply(nested: str, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(nested)
 

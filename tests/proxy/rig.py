@@ -140,7 +140,11 @@ def certificates(folder: Path) -> Iterator[Certificates]:
 
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     for name in ("ca", "other"):
-        openssl("req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN=test {name}")
+        # Since Python 3.13, its default context takes no CA without a key usage.
+        openssl(
+            "req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN=test {name}",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+        )  # fmt: skip
     for name, valid in (("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.example")):
         extension = f"subjectAltName={valid}"
         openssl(

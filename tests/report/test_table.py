@@ -182,6 +182,7 @@ def test_text_for_spreadsheets_is_no_formula(payload: str, expected: str) -> Non
 
 
 def test_what_decoders_make_of_payloads_is_in_columns_of_its_own() -> None:
+    pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
     decoders = Decoders((PayloadTable("a/+", "json"), PayloadTable("c/#", "cbor")))
     talk = Talk()
     secret = b'{"t": 1, "password": "hunter2hunter2"}'

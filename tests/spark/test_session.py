@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+
 from mqttscope.spark import session as module
 from mqttscope.spark.session import SparkUnavailableError, cancelling, spark_session
 from tests import tools
