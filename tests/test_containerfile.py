@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -15,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from mqttscope import __version__
+from tests.building import OFFLINE, build_wheel, copy_path, pip
 from tests.conftest import ROOT
+from tests.each import some
 
 FAILING = ROOT / "captures" / "failing-device" / "capture.pcapng"
 
@@ -42,30 +42,8 @@ def copy_sources(folder: Path, without: str = "") -> None:
         for source in sources:
             if source == without:
                 continue
-            path = ROOT / source
-            if path.is_dir():
-                unwanted = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(path, folder / destination, dirs_exist_ok=True, ignore=unwanted)
-            else:
-                target = folder / destination
-                shutil.copy(path, target / path.name if destination.endswith("/") else target)
-
-
-OFFLINE = ["--no-index", "--no-deps", "--disable-pip-version-check", "--quiet"]
-
-
-def pip(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run pip of this environment in a folder, without an index."""
-    command = [sys.executable, "-m", "pip", *map(str, words)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
-def wheel_of(source: Path, folder: Path) -> Path | None:
-    """The wheel that the requirement of the Containerfile gives in a folder; nothing if the build fails."""
-    assert INSTALL[:2] == ["/opt/mqttscope/bin/pip", "install"]
-    requirement = INSTALL[-1].partition("[")[0]
-    pip("wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", folder, requirement, folder=source)
-    return next(folder.glob("*.whl"), None)
+            target = folder / destination
+            copy_path(source, target / source if destination.endswith("/") else target)
 
 
 def content(wheel: Path) -> set[str]:
@@ -76,7 +54,7 @@ def content(wheel: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The files of a wheel that is built from everything."""
-    wheel = wheel_of(ROOT, tmp_path_factory.mktemp("complete"))
+    wheel = build_wheel(ROOT, tmp_path_factory.mktemp("complete"))
     assert wheel is not None
     return content(wheel)
 
@@ -86,7 +64,7 @@ def test_the_copied_files_install_and_run(complete: set[str], tmp_path: Path) ->
     source, target = tmp_path / "source", tmp_path / "installed"
     source.mkdir()
     copy_sources(source)
-    wheel = wheel_of(source, tmp_path)
+    wheel = build_wheel(source, tmp_path)
 
     assert wheel is not None
     assert content(wheel) == complete
@@ -110,12 +88,12 @@ def start(target: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("missing", SOURCES)
+@pytest.mark.parametrize("missing", some(SOURCES))
 def test_every_copied_file_is_needed(missing: str, complete: set[str], tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     copy_sources(source, without=missing)
-    wheel = wheel_of(source, tmp_path)
+    wheel = build_wheel(source, tmp_path)
 
     assert wheel is None or content(wheel) < complete
 
@@ -124,6 +102,7 @@ def test_the_extras_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     named = re.fullmatch(r"\.\[([\w,]+)\]", INSTALL[-1])
 
+    assert INSTALL[:2] == ["/opt/mqttscope/bin/pip", "install"]
     assert named is not None
     assert set(named[1].split(",")) <= extras.keys()
 

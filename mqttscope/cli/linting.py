@@ -32,6 +32,7 @@ from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.installation import extra_command
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter, Relay
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -407,7 +408,7 @@ class SparkRun(LintRun):
             file.close()
 
     def _judge(self) -> None:
-        from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, for_captures, session, task_progress
+        from mqttscope.cli.spark_session import PipelineFailedError, for_captures, session, task_progress
 
         try:
             from mqttscope.capture.locations import NoCapturesError, find
@@ -415,7 +416,9 @@ class SparkRun(LintRun):
             from mqttscope.spark.linting import judge
             from mqttscope.spark.session import followed
         except ImportError as error:
-            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(
+                f"Spark needs what is not installed ({error}): {extra_command('spark')}"
+            ) from None
         given = self.settings
         options = LakeOptions(
             dissect=given.options, rules=tuple(given.rules), complete=given.complete, secret_length=given.secret_length
