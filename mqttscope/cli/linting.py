@@ -308,7 +308,7 @@ class LintRun:
         for _, path in outputs:
             refuse_inputs(path, self.captures, settings.inputs())
         for name, path in outputs:
-            sink = FileSink(path, self.captures)
+            sink = FileSink(path, self.captures, private=False)
             self.files.append(sink)
             made.append(
                 make_statistics(name, sink, plain)
@@ -539,7 +539,7 @@ class Findings:
         self._reporters: list[_Report] = []
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
         for name, path in outputs:
-            sink = FileSink(path)
+            sink = FileSink(path, private=False)
             self._files.append(sink)
             self._reporters.append(_Report(name in _HELD, self._make(name, sink, plain)))
         if not settings.rules:
