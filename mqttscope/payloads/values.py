@@ -24,6 +24,7 @@ from mqttscope.redact.secrets import NAME_OF_CREDENTIAL, SHORTEST, without_token
 MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""
 NOT_JSON = "it is not JSON"
+_TOO_DEEP = "it is nested deeper than about 1,000 levels, which is not read as JSON"
 MAX_STRUCTURED_BYTES = 16_384
 """Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
 MAX_DEPTH = 40
@@ -111,12 +112,15 @@ def json_problem(data: bytes) -> str:
     try:
         json.loads(data.decode(), parse_int=number, parse_float=number, parse_constant=_no_constant)
     except RecursionError:
-        return "it is nested deeper than about 1,000 levels, which is not read as JSON"
+        return _TOO_DEEP
     except ValueError:
         return NOT_JSON
     if beyond:
         return "it is JSON with a number beyond the range of double precision"
-    return "it is JSON with one half of a surrogate pair in a text, which is no character"
+    if b"\\ud" in data.lower():
+        return "it is JSON with one half of a surrogate pair in a text, which is no character"
+    # From 3.12 on, Python itself reads deeper text.
+    return _TOO_DEEP
 
 
 def _no_constant(name: str) -> float:
