@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,3 +38,30 @@ def copy_path(name: str, target: Path) -> None:
         shutil.copytree(ROOT / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     else:
         shutil.copy(ROOT / name, target)
+
+
+def link_dependencies(folder: Path) -> None:
+    """Fill a folder with everything that is installed here, without mqttscope."""
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if path.suffix != ".pth" and not path.name.startswith("mqttscope"):
+            (folder / path.name).symlink_to(path)
+
+
+def make_environment(folder: Path, dependencies: Path) -> Path:
+    """Make an empty environment that finds pip and all dependencies in another folder; returns its interpreter."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    path = folder / "bin" / "python"
+    (packages(path) / "dependencies.pth").write_text(f"{dependencies}\n", "utf-8")
+    write_program(path.with_name("pip"), f'exec "{path}" -m pip "$@"')
+    return path
+
+
+def packages(python: Path) -> Path:
+    """The folder that an environment installs into."""
+    return next((python.parent.parent / "lib").glob("*/site-packages"))
+
+
+def write_program(path: Path, script: str, shell: str = "/bin/sh") -> None:
+    """Write a shell script that can be run."""
+    path.write_text(f"#!{shell}\n{script}\n", "utf-8")
+    path.chmod(0o755)

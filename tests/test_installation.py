@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +18,16 @@ import pytest
 
 from mqttscope import __version__
 from mqttscope.installation import extra_command, package_command
-from tests.building import OFFLINE, PACKAGED, build_wheel, copy_path, pip
+from tests.building import (
+    OFFLINE,
+    PACKAGED,
+    build_wheel,
+    copy_path,
+    link_dependencies,
+    make_environment,
+    packages,
+    pip,
+)
 from tests.conftest import ROOT
 from tests.each import some
 
@@ -70,27 +78,14 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that is installed here, without mqttscope."""
     folder = tmp_path_factory.mktemp("dependencies")
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if path.suffix != ".pth" and not path.name.startswith("mqttscope"):
-            (folder / path.name).symlink_to(path)
+    link_dependencies(folder)
     return folder
 
 
 @pytest.fixture
 def python(tmp_path: Path, dependencies: Path) -> Path:
-    """The interpreter of an empty environment that finds pip and all dependencies elsewhere."""
-    folder = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
-    path = folder / "bin" / "python"
-    (packages(path) / "dependencies.pth").write_text(f"{dependencies}\n", "utf-8")
-    return path
-
-
-def packages(python: Path) -> Path:
-    """The folder that an environment installs into."""
-    return next((python.parent.parent / "lib").glob("*/site-packages"))
+    return make_environment(tmp_path / "environment", dependencies)
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -198,8 +193,6 @@ def test_a_copy_in_another_project_names_the_extra_alone(python: Path, tmp_path:
 def test_the_commands_of_the_page_install(checkout: Path, python: Path) -> None:
     page = (ROOT / "docs" / "install.md").read_text("utf-8")
     commands = re.findall(r"^pip .*$", "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S)), re.M)
-    (python.parent / "pip").write_text(f'#!/bin/sh\nexec "{python}" -m pip "$@"\n', "utf-8")
-    (python.parent / "pip").chmod(0o755)
     script = "\n".join(["set -ex", *commands, "mqttscope --version"])
 
     done = subprocess.run(
