@@ -120,7 +120,7 @@ def test_the_command_is_that_of_the_origin_and_works(
     ).stdout.strip()
     repository = f"git+{checkout.as_uri()}"
     shown = repository.replace("file://", "file://localhost")
-    words, expected = {
+    origins: dict[str, tuple[list[str | Path], list[str]]] = {
         "wheel": ([wheel], [f"{wheel}[lake]"]),
         "folder": ([checkout], [f"{checkout}[lake]"]),
         "editable": (["-e", checkout], ["-e", f"{checkout}[lake]"]),
@@ -128,7 +128,8 @@ def test_the_command_is_that_of_the_origin_and_works(
         "url": ([server], [f"mqttscope[lake] @ {server}"]),
         "index": (["--find-links", wheels, "mqttscope"], ["mqttscope[lake]"]),
         "tree": ([], ["-e", f"{checkout}[lake]"]),
-    }[kind]
+    }
+    words, expected = origins[kind]
     variables: dict[str, str] = {}
     if words:
         install(python, *words)
