@@ -170,10 +170,10 @@ generate: dev
 wheel: venv
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
+## What is published: built twice, tried in empty environments, into dist; checksums and dependencies into build/release.
 release: dev
 	@$(BIN)/python .ci/install_group.py release
-	@$(BIN)/python .ci/release.py dist
+	@$(BIN)/python .ci/release.py dist build/release
 
 ## The documentation as a site, in build/site.
 site: dev

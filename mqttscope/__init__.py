@@ -84,7 +84,7 @@ __all__ = [
     "open",
 ]
 
-__version__ = "1.0.0"
+__version__ = "1.1.0.dev0"
 
 _HOMES = {
     "ArgumentError": "errors",

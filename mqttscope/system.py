@@ -8,6 +8,8 @@ a system that has nothing of its own.  It is looked at in each call: tests set i
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -127,6 +129,13 @@ def resident_bytes(process: int) -> int:
 def process_folder(process: int | str) -> Path | None:
     """What Linux shows of a process; ``None`` elsewhere.  ``self``: of this one."""
     return Path(f"/proc/{process}") if linux() else None
+
+
+def quote(word: str) -> str:
+    """A word as the shell of this system takes it: a POSIX shell, or cmd and PowerShell."""
+    if posix():
+        return shlex.quote(word)
+    return word if re.fullmatch(r"[\w+=:./\\-]+", word) else f'"{word}"'
 
 
 def is_own(user: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,16 @@ def test_this_is_linux() -> None:
     assert system.terminal() is not None
     assert system.memory_file("test") is not None
     assert system.is_own(os.getuid())
+
+
+def test_words_are_quoted_for_the_shell_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["pip", "--upgrade", "mqttscope[lake]", "pandas>=2.2,<3", "/home/a b/c.whl", r"C:\venv\python.exe"]
+
+    assert shlex.split(" ".join(map(system.quote, words))) == words
+    monkeypatch.setenv(system.PORTABLE, "1")
+    assert [system.quote(word) for word in words] == [
+        "pip", "--upgrade", '"mqttscope[lake]"', '"pandas>=2.2,<3"', '"/home/a b/c.whl"', r"C:\venv\python.exe",
+    ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("elsewhere")

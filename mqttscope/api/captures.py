@@ -448,8 +448,8 @@ class Captures:
         """
         self._check_open()
         read_limit(payload_limit)
-        package = optional_package("pyarrow", "pip install 'mqttscope[lake]'")
-        optional_package("msgspec", "pip install 'mqttscope[lake]'")
+        package = optional_package("pyarrow", extra="lake")
+        optional_package("msgspec", extra="lake")
         from mqttscope.lake.options import LakeOptions
         from mqttscope.lake.schemas import TABLES
         from mqttscope.lake.tables import Collector
@@ -465,12 +465,12 @@ class Captures:
 
     def to_pandas(self, *, payload_limit: int = 0) -> pandas.DataFrame:
         """`to_arrow` as a `pandas.DataFrame`; `MissingPackageError` without pandas."""
-        optional_package("pandas", "pip install pandas")
+        optional_package("pandas")
         return self.to_arrow(payload_limit=payload_limit).to_pandas()
 
     def to_polars(self, *, payload_limit: int = 0) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
-        package = optional_package("polars", "pip install polars")
+        package = optional_package("polars")
         made: polars.DataFrame = package.from_arrow(self.to_arrow(payload_limit=payload_limit))
         return made
 

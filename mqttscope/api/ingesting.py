@@ -9,7 +9,6 @@ from pathlib import Path as FilePath
 from mqttscope import arguments
 from mqttscope.api.captures import Path, Ports, capture_names
 from mqttscope.api.errors import optional_package
-from mqttscope.api.lakes import EXTRA
 from mqttscope.api.reading import CaptureNotFoundError, read_limit, read_path, read_ports, read_servers, read_version
 from mqttscope.capture.files import NOTHING_THERE
 from mqttscope.dissect.options import Options
@@ -83,7 +82,7 @@ def ingest(
     of_lake = arguments.settings("lake_settings", lake_settings) or of_captures
     read_limit(payload_limit)
     for package in ("pyarrow", "msgspec", "deltalake"):
-        optional_package(package, EXTRA)
+        optional_package(package, extra="lake")
     from mqttscope.capture.locations import NoCapturesError, find
     from mqttscope.lake.manifest import read_manifest
     from mqttscope.lake.options import LakeOptions, let_be_remembered

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Path = str | os.PathLike[str]
 
-EXTRA = "pip install 'mqttscope[lake]'"
-
 
 class Relation:
     """The rows of a table, of a view or of an answer, in the form that is asked for.  Nothing is read before that."""
@@ -56,7 +54,7 @@ class Relation:
 
         `MissingPackageError` without pyarrow, `ArgumentError` for a column that there is not.
         """
-        optional_package("pyarrow", EXTRA)
+        optional_package("pyarrow", extra="lake")
         if self._is_table:
             self._known(columns)
             return self._lake._table(str(self._name), columns)
@@ -67,12 +65,12 @@ class Relation:
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """`to_arrow` as a `pandas.DataFrame`; `MissingPackageError` without pandas."""
-        optional_package("pandas", "pip install pandas")
+        optional_package("pandas")
         return self.to_arrow(columns).to_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
-        package = optional_package("polars", "pip install polars")
+        package = optional_package("polars")
         made: polars.DataFrame = package.from_arrow(self.to_arrow(columns))
         return made
 
@@ -117,10 +115,10 @@ class Lake:
         self._place = place(path, settings)
         self.path: str = str(self._place)
         if isinstance(self._place, StorePath):
-            optional_package("pyarrow", EXTRA)
+            optional_package("pyarrow", extra="lake")
         self._manifest = open_lake(self._place)
         if generation is not None and generation != self._manifest.generation:
-            optional_package("deltalake", EXTRA)
+            optional_package("deltalake", extra="lake")
             from mqttscope.lake.delta import earlier
 
             self._manifest = earlier(self._place, self._manifest, generation)
@@ -272,7 +270,7 @@ class Lake:
     def _asked(self) -> LocalEngine:
         self._opened()
         if self._engine is None:
-            optional_package("duckdb", EXTRA)
+            optional_package("duckdb", extra="lake")
             from mqttscope.analysis.local import LocalEngine
 
             self._engine = LocalEngine(self._place, self._manifest)

@@ -32,6 +32,7 @@ from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.installation import extra_command
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -341,7 +342,7 @@ class LintRun:
         for _, path in outputs:
             refuse_inputs(path, self.captures, settings.inputs())
         for name, path in outputs:
-            sink = FileSink(path, self.captures)
+            sink = FileSink(path, self.captures, private=False)
             self.files.append(sink)
             made.append(
                 make_statistics(name, sink, plain)
@@ -447,7 +448,7 @@ class SparkRun(LintRun):
             file.close()
 
     def _judge(self) -> None:
-        from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, for_captures, session, task_progress
+        from mqttscope.cli.spark_session import PipelineFailedError, for_captures, session, task_progress
 
         try:
             from mqttscope.capture.locations import NoCapturesError, find
@@ -455,7 +456,9 @@ class SparkRun(LintRun):
             from mqttscope.spark.linting import judge
             from mqttscope.spark.session import followed
         except ImportError as error:
-            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(
+                f"Spark needs what is not installed ({error}): {extra_command('spark')}"
+            ) from None
         given = self.settings
         options = LakeOptions(
             dissect=given.options, rules=tuple(given.rules), complete=given.complete, secret_length=given.secret_length
@@ -577,7 +580,7 @@ class Findings:
         self._reporters: list[_Report] = []
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
         for name, path in outputs:
-            sink = FileSink(path)
+            sink = FileSink(path, private=False)
             self._files.append(sink)
             self._reporters.append(_Report(name in _HELD, self._make(name, sink, plain)))
 

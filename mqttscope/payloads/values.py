@@ -36,8 +36,6 @@ MAX_ITEMS = 4_000
 MAX_DIGITS = 200
 """Longer integers are shown by their size."""
 
-HINT = "pip install 'mqttscope[payloads]'"
-
 
 class UndecodableError(MqttscopeError):
     """Why bytes are not shown as asked for."""
@@ -150,7 +148,7 @@ def from_cbor(data: bytes) -> Any:
     try:
         import cbor2
     except ImportError:
-        raise UndecodableError(f"cbor2 is not installed ({HINT})") from None
+        raise UndecodableError("cbor2 is not installed (pip install cbor2)") from None
     stream = io.BytesIO(data)
     try:
         value = cbor2.CBORDecoder(stream).decode()
@@ -167,7 +165,7 @@ def from_msgpack(data: bytes) -> Any:
     try:
         import msgpack
     except ImportError:
-        raise UndecodableError(f"msgpack is not installed ({HINT})") from None
+        raise UndecodableError("msgpack is not installed (pip install msgpack)") from None
     try:
         return msgpack.unpackb(
             data, strict_map_key=False, object_pairs_hook=Pairs, unicode_errors="surrogateescape", timestamp=3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mqttscope
+from mqttscope.installation import extra_command, package_command
 from tests import tools
 from tests.cli.running import capture, invoke
 from tests.conftest import ROOT
@@ -218,10 +220,10 @@ def test_tables_hold_what_a_filter_keeps_and_no_payload_unless_asked_for() -> No
 
 
 def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, command in (("pyarrow", r"pip install 'mqttscope\[lake\]'"), ("pandas", "pip install pandas")):
+    for name, command in (("pyarrow", extra_command("lake")), ("pandas", package_command("pandas"))):
         monkeypatch.setitem(sys.modules, name, None)
         captures = mqttscope.open(QOS)
-        with pytest.raises(mqttscope.MissingPackageError, match=f"^{name} is not installed: {command}$"):
+        with pytest.raises(mqttscope.MissingPackageError, match=re.escape(f"{name} is not installed: {command}")):
             getattr(captures, "to_arrow" if name == "pyarrow" else "to_pandas")()
 
 

@@ -73,6 +73,18 @@ def test_deviations_are_told_and_make_exit_code_1(broker: Broker) -> None:
     assert row["case"] == next(row["case"] for row in cases if row["number"] == number)
 
 
+def test_a_report_with_secrets_is_for_its_owner_alone(broker: Broker, tmp_path: Path) -> None:
+    words = ("mutate", capture("v5-qos"), "--broker", url(broker.port), "--cases", "1", "--wait", "0.1")
+    before = os.umask(0o022)
+    try:
+        for option, mode in (((), 0o644), (("--show-secrets",), 0o600)):
+            path = tmp_path / f"{mode:o}.txt"
+            assert invoke(*words, *option, "--output", path).code in (0, 1)
+            assert stat.S_IMODE(path.stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.long
 def test_several_cases_at_once_are_reported_like_one(broker: Broker) -> None:
     words = ("mutate", capture("v5-qos"), "--broker", url(broker.port), "--mutation", FEW, "--wait", "0.3")

@@ -38,6 +38,13 @@ from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+TOOL = {
+    "name": "mqttscope",
+    "version": __version__,
+    # Semantic Versioning has a hyphen before what Python calls .dev0.
+    "semanticVersion": __version__.replace(".dev", "-dev."),
+}
+"""The first properties of a driver."""
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 PRECISIONS = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confidence.HEURISTIC: "medium"}
 PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
@@ -216,12 +223,7 @@ def uri(capture: str) -> str:
 @cache
 def head() -> bytes:
     """What stands before the results: it is the same in all logs, and long."""
-    driver = {
-        "name": "mqttscope",
-        "version": __version__,
-        "semanticVersion": __version__,
-        "rules": [descriptor(rule) for rule in all_rules().values()],
-    }
+    driver = {**TOOL, "rules": [descriptor(rule) for rule in all_rules().values()]}
     return (
         b'{"$schema":' + line_of(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"
         b'"results":[\n'

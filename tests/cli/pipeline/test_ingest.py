@@ -21,6 +21,7 @@ tools.package("pyarrow")
 
 from mqttscope.capture import PcapngWriter, locations
 from mqttscope.cli.pipeline import ingest
+from mqttscope.installation import extra_command
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
@@ -49,7 +50,7 @@ def test_what_is_missing_is_said(word: str, extra: str, tmp_path: Path, monkeypa
 
     assert (done.code, done.err.count("\n")) == (3, 1)
     assert "need what is not installed (" in done.err
-    assert f"pip install 'mqttscope[{extra}]'" in done.err
+    assert extra_command(extra) in done.err
 
 
 def test_small_inputs_are_written_in_process(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mqttscope import __version__
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.report.findings.sarif import plain, uri
@@ -68,6 +69,9 @@ def test_all_rules_are_in_the_driver() -> None:
     driver = run["tool"]["driver"]
 
     assert [rule["id"] for rule in driver["rules"]] == list(all_rules())
+    assert driver["version"] == __version__
+    # The grammar of Semantic Versioning 2.0, without build metadata.
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?", driver["semanticVersion"])
     rule = driver["rules"][run["results"][0]["ruleIndex"]]
     assert rule["id"] == run["results"][0]["ruleId"] == "CON212"
     assert rule["shortDescription"]["text"] == "A client sends CONNECT twice on one connection."
