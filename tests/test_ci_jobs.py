@@ -21,7 +21,8 @@ import yaml
 from tests.building import build_wheel, link_dependencies, make_environment, write_program
 from tests.conftest import ROOT
 from tests.live import need_capture
-from tests.proxy.rig import free_port, program
+from tests.proxy.rig import free_port
+from tests.tools import program
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 

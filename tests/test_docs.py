@@ -127,7 +127,7 @@ def test_the_targets_of_make_that_pages_name_exist() -> None:
 def test_the_library_example_of_the_readme_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
+    tools.package("duckdb")
     monkeypatch.chdir(ROOT)
     (example,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
     exec(compile(example, "README.md", "exec"), {})

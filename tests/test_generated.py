@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.cli.main import COMMANDS
 from mqttscope.dev import generate
 from mqttscope.dev.schemas import SCHEMAS
 from mqttscope.lint.catalogue import all_rules
-from tests import tools
 from tests.cli.running import environment
 from tests.conftest import ROOT
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
+from tests import forked, tools
 from tests.cli.running import capture, environment, invoke
 from tests.conftest import ROOT
 from tests.each import some
@@ -76,8 +76,8 @@ def run(folder: Path, test: str, *, port: int = 1, settings: str = "", conftest:
 @pytest.mark.broker
 def test_the_examples_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The path of users who are not root has no /usr/sbin.
-    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{Path(rig.program('mosquitto')).parent}")
-    pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{Path(tools.program('mosquitto')).parent}")
+    tools.package("paho.mqtt.client")
     (tmp_path / "site.pcapng").write_bytes(capture("v311-qos").read_bytes())
     tests = [one for one in EXAMPLES if "def test_the_device" in one]
     assert len(tests) == 3

@@ -12,6 +12,7 @@ import pytest
 
 from mqttscope import system
 from mqttscope.capture import live
+from tests import tools
 from tests.broker_test.broken import broken_command
 from tests.cli.running import Done, capture, invoke
 from tests.each import each
@@ -128,7 +129,7 @@ def test_what_reads_files_is_the_same_everywhere(words: tuple[object, ...]) -> N
 
 def test_files_are_written_without_locks(tmp_path: Path) -> None:
     for name in ("deltalake", "msgspec", "pyarrow"):
-        pytest.importorskip(name, reason=f"lakes need {name}: pip install 'mqttscope[lake]'")
+        tools.package(name)
     made = tmp_path / "a.pcapng"
     done = run("mutate", capture("v5-qos"), "--write", made, "--mutation", "publish:qos-3")
     lake = run("pipeline", "ingest", capture("v5-qos"), "--lake", tmp_path / "lake", "--engine", "local")

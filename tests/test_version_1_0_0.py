@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from mqttscope.errors import schema_fault
+from tests import tools
 from tests.cli.running import capture, invoke
 from tests.conftest import ROOT
 from tests.each import each
@@ -73,7 +74,7 @@ def test_the_script_is_played() -> None:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    pytest.importorskip("deltalake", reason="lakes need deltalake, pyarrow, msgspec and duckdb")
+    tools.package("deltalake")
     with tarfile.open(FILES / "lake.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "lake"

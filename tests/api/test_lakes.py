@@ -57,7 +57,7 @@ def decoded() -> list[mqttscope.Packet]:
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_tables_and_views_as_frames_of_other_packages(package: str, folder: Path) -> None:
-    pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
+    tools.package(package)
     with mqttscope.lake.open(folder) as lake:
 
         def frame(relation: Any, *columns: object) -> Any:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("textual", reason="screens need textual: pip install 'mqttscope[browse]'")
+from tests import tools
+
+tools.package("textual")
 
 from mqttscope.browse.app import MODES, NOTHING_FOUND
 from mqttscope.browse.dialogs import KEYS, ExportScreen, HelpScreen

@@ -7,9 +7,9 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-import pytest
+from tests import tools
 
-pytest.importorskip("textual", reason="screens need textual: pip install 'mqttscope[browse]'")
+tools.package("textual")
 
 from mqttscope.browse.index import FROM_SERVER, Index
 from mqttscope.browse.originals import Originals, Wanted

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("textual", reason="screens need textual: pip install 'mqttscope[browse]'")
+from tests import tools
+
+tools.package("textual")
 
 from mqttscope.cli.browsing import CaptureSource, FrameExport
 from mqttscope.cli.options import FileOptions, ProtocolOptions

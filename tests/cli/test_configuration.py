@@ -12,6 +12,7 @@ from mqttscope.api.payloads import GROUP
 from mqttscope.cli.configuration import find_configuration
 from mqttscope.cli.linting_settings import read_configuration
 from mqttscope.lint.config import Config
+from tests import tools
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import inspected, invoke
 
@@ -108,7 +109,7 @@ decoder = "acme"
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A capture beside a configuration with payloads, in the working directory."""
-    pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+    tools.package("cbor2")
     import cbor2
 
     from tests.payloads.samples import REPORT, descriptors

@@ -121,8 +121,8 @@ def test_what_a_rule_remembers_is_in_the_state_of_a_lake() -> None:
 
 
 def test_spark_refuses_them() -> None:
-    pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+    tools.package("pyarrow")
+    tools.package("pyspark")
     file()
     configure("ours.py")
     spark = ("--engine", "spark")

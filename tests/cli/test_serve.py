@@ -117,7 +117,7 @@ def serving(folder: Path, name: str, *options: str) -> Iterator[Running]:
 
 def play(name: str, port: int, folder: Path) -> None:
     """Run a scenario against a port; the test is skipped without paho."""
-    pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
+    tools.package("paho.mqtt.client")
     done = subprocess.run(
         [sys.executable, "-c", SCENARIO, str(ROOT / "captures"), name, str(port), str(folder)],
         capture_output=True, text=True, env=environment(), timeout=60, check=False,

@@ -13,9 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from tests import tools
 from tests.cli.running import Done, capture, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark
@@ -64,7 +63,7 @@ def scenario(name: str) -> Any:
 def recorded_with(name: str) -> Iterator[str]:
     """The URL of a broker as the one of a capture; the test is skipped without mosquitto or paho."""
     program("mosquitto")
-    pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
+    tools.package("paho.mqtt.client")
     given = scenario(name)
     with _recording()[0].rig(given.config, free_port(), given.host) as rig:
         if given.prepare is not None:

@@ -7,7 +7,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from markdown_it import MarkdownIt
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+tools.package("pyarrow")
 
 import click
 

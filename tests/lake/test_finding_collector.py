@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+tools.package("pyarrow")
+tools.package("msgspec")
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments

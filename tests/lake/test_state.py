@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
@@ -15,7 +17,6 @@ from mqttscope.lake.schemas import FLOW_KEYS, TABLES, event_schema
 from mqttscope.lake.tables import Collector, batch, event_batch
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import Segment
-from tests import tools
 from tests.lake.reading import (
     CAPTURES,
     Tables,

@@ -31,6 +31,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
+from tests import tools
 
 
 class Reads(Rule):
@@ -279,7 +280,7 @@ def test_a_payload_that_was_forgotten_has_come_before(monkeypatch: pytest.Monkey
 
 def test_it_continues_where_it_was_written_down() -> None:
     """What is shared stays shared, and the index of filters is made again."""
-    pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+    tools.package("msgspec")
     from mqttscope.lake.state import dump, load
 
     _, model = run(*subscriber(V5, "+"), *opened(), *publishes(message(properties={"user_property": [("k", "v")]})))

@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("msgspec")
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments

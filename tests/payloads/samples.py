@@ -6,9 +6,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
+from tests import tools
 
-pytest.importorskip("google.protobuf", reason="payloads need protobuf: pip install 'mqttscope[payloads]'")
+tools.package("google.protobuf")
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 

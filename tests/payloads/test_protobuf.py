@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.protobuf", reason="payloads need protobuf: pip install 'mqttscope[payloads]'")
+from tests import tools
+
+tools.package("google.protobuf")
 
 from google.protobuf.timestamp_pb2 import Timestamp
 

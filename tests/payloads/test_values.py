@@ -27,11 +27,12 @@ from mqttscope.payloads.values import (
     pick,
     simplified,
 )
+from tests import tools
 from tests.each import each
 
 
 def test_formats_become_values() -> None:
-    pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+    tools.package("cbor2")
     import cbor2
 
     assert from_text("é".encode()) == "é"

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import pytest
-
 from mqttscope.api.decoding import Sequence
 from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
@@ -41,6 +39,7 @@ from mqttscope.stats.as_html import render as page
 from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
+from tests import tools
 from tests.redact.mutants import Mutant
 
 READING = Options({8080: "ws"})
@@ -132,7 +131,7 @@ def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
 def rows(segments: list[Segment]) -> bytes:
     """The rows of a lake, and what it remembers of sessions and servers."""
     for name in ("pyarrow", "msgspec"):
-        pytest.importorskip(name, reason="tables need pyarrow and msgspec: pip install 'mqttscope[lake]'")
+        tools.package(name)
     from mqttscope.lake.options import LakeOptions
     from mqttscope.lake.public import PUBLIC
     from mqttscope.lake.state import dump, load

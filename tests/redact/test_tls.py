@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.tls import Decryption

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("cbor2", reason="payloads need cbor2: pip install 'mqttscope[payloads]'")
+from tests import tools
+
+tools.package("cbor2")
 
 import cbor2
 import msgpack

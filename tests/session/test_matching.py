@@ -16,6 +16,7 @@ from mqttscope.mqtt import Suback, Subscribe, Subscription, Unsuback, Unsubscrib
 from mqttscope.mqtt.topics import is_valid_topic_filter, matches, parse_shared
 from mqttscope.session.matching import FAILURE, MAX_MATCHING, FilterIndex, Match, Node, Subscribed, SubscriptionIndex
 from mqttscope.session.subscriptions import Subscriptions
+from tests import tools
 from tests.conftest import THOROUGH
 from tests.session.requests import Row, Talk, filters, suback, subscribe, unsuback, unsubscribe
 
@@ -84,7 +85,7 @@ def nearly(table: Subscriptions, topic: str) -> tuple[str, str] | None:
 @settings(max_examples=150 if THOROUGH else 75, deadline=None)
 @given(st.booleans(), st.lists(STEP, min_size=1, max_size=14))
 def test_a_table_matches_like_every_filter_by_itself(shared: bool, steps: list[tuple[str, list[str], int]]) -> None:
-    pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
+    tools.package("msgspec")
     from mqttscope.lake.state import dump, load
 
     table = Subscriptions()

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("msgspec", reason="what rules remember is written with msgspec: pip install 'mqttscope[lake]'")
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
+tools.package("pyspark")
 
 from mqttscope.spark import distribute as module
 from mqttscope.spark.distribute import NEEDED, archive, is_local, look, ship, write_archive

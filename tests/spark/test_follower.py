@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("pyspark")
 
 from mqttscope.capture.fingerprint import CHECK_BYTES, ends_crc, fingerprint_at
 from mqttscope.capture.pcap import Interface, ReaderState

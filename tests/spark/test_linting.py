@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("pyspark")
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.locations import find

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from mqttscope.spark import session as module
 from mqttscope.spark.session import SparkUnavailableError, cancelling, spark_session
-from tests import tools
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

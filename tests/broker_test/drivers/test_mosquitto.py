@@ -15,6 +15,7 @@ from mqttscope.broker_test.fit import Numbering, fitted, flow_of
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.script import Script
+from tests import tools
 from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, catalogued, make_case, script, trial_of
 from tests.each import some
 from tests.proxy.rig import Broker, mosquitto, until
@@ -138,7 +139,7 @@ def test_3_1_leaves_it_free(broker: Broker) -> None:
 
 def test_nothing_of_ours_stays(broker: Broker) -> None:
     """Neither a session nor a subscription nor a retained message, whatever the flow had of them."""
-    pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
+    tools.package("paho.mqtt.client")
     import paho.mqtt.client as paho
     from paho.mqtt.enums import CallbackAPIVersion
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import pytest
+from tests import tools
 
 
 def closed(schema: Any) -> Any:
@@ -32,7 +32,7 @@ def shipped(name: str) -> dict[str, Any]:
 
 def validator(schema: Any) -> Any:
     """What holds values against a schema; the calling test is skipped without jsonschema."""
-    pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+    tools.package("jsonschema")
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(schema)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+from tests import tools
+
+tools.package("jsonschema")
 
 import jsonschema
 

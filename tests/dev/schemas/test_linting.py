@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+from tests import tools
+
+tools.package("jsonschema")
 
 import jsonschema
 

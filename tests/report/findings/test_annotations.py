@@ -15,6 +15,7 @@ from mqttscope.lint.gate import Policy
 from mqttscope.lint.quality import Quality
 from mqttscope.report.base import View
 from mqttscope.report.findings.shown import make_reporter
+from tests import tools
 from tests.report.findings.samples import HOSTILE, IN_BASELINE, MADE, clean, many, summary, written
 from tests.report.make import Lines
 from tests.report.test_harmless import check
@@ -145,7 +146,7 @@ SCHEMA = {
 
 def issues(*findings: Any) -> list[dict[str, Any]]:
     shown = json.loads(written("gitlab", findings, summary()))
-    pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+    tools.package("jsonschema")
     import jsonschema
 
     jsonschema.validate(shown, SCHEMA)

@@ -14,6 +14,7 @@ from mqttscope import __version__
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.report.findings.sarif import plain, uri
+from tests import tools
 from tests.conftest import ROOT
 from tests.report.findings.samples import (
     ACCEPTED,
@@ -32,7 +33,7 @@ from tests.report.test_harmless import check
 @cache
 def schema() -> Any:
     text = (ROOT / "tests" / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")
-    pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
+    tools.package("jsonschema")
     import jsonschema
 
     return jsonschema.Draft4Validator(json.loads(text), format_checker=jsonschema.FormatChecker())
