@@ -39,7 +39,7 @@ from mqttscope.lint.compiling import mypyc_attr
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 7
+VERSION = 8
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 DAMAGE: Final = (

@@ -20,11 +20,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from mqttscope.net.flow_identity import COPY_NS, TAP_NS, time_stamp
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.links import LINKS
 from mqttscope.net.segment import ACK, Fragment, NotSegment, Segment, direction_key, plain_key, ports, reverse_key
+from mqttscope.net.tap_views import COPY_NS, TAP_NS
+from mqttscope.net.tcp_clock import time_stamp
 
 WINDOW_NS: Final = 1_000_000_000
 """Copies come within this time.  It is shorter than the first time-out after which TCP sends again (RFC 6298)."""
@@ -185,9 +186,8 @@ class Deduplication:
         same = self._same
         for item in items:
             if same and isinstance(item, Segment):
-                # Compiled, a slice of bytes that ends before it begins is an error: so these are two.
                 plain = plain_key(item.key)
-                one = same.get(item.key[len(plain) :][:-1])
+                one = same.get(item.key[len(plain) : -1])
                 if one is not None:
                     item.key = direction_key(plain[:-4], plain[-4:], one)
             yield item
