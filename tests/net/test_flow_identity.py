@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.net.flows import FlowTable
+from mqttscope.net.flow import Flow
+from mqttscope.net.flow_identity import BEGIN_WINDOW
+from mqttscope.net.flows import MAX_KEPT_SEGMENTS, FlowTable
 from mqttscope.net.segment import endpoints
 from tests.each import each
 from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
@@ -312,3 +314,45 @@ def test_a_view_that_stops_halfway_is_a_connection_of_its_own() -> None:
 
     assert play([*TALK, *again]).count("opened") == 2
     assert play([*TALK, *again, "< A 501:you 106 t=2.4"]).count("opened") == 1
+
+
+CONNECT = "\x10\x0c\0\x04MQTT\x04\0\0\0\0\0"
+
+
+def repeated(times: int, seconds: float = 0.01) -> tuple[FlowTable, Flow]:
+    """A flow whose beginning came again without time stamps, and again."""
+    begin = [*HANDSHAKE, "> A 101:- 501", "< A 501 115"]
+    segments = parse([*begin, *(f"> A 101:- 501 t={1 + number * seconds}" for number in range(times))])
+    for segment in segments:
+        segment.payload = segment.payload and CONNECT.encode("latin-1")
+    table = FlowTable()
+    return table, feed(table, segments)[0].flow
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(9.999, 1), (10.0, 0)])
+def test_a_repetition_is_undecided_for_ten_seconds(seconds: float, kept: int) -> None:
+    table, flow = repeated(1)
+    table.advance(round((1 + seconds) * 1e9))
+
+    assert len(flow.kept) == kept
+    assert flow.initiator.retransmitted_segments == 1 - kept
+    assert not flow.closed
+
+
+@pytest.mark.parametrize(("times", "kept"), [(MAX_KEPT_SEGMENTS, MAX_KEPT_SEGMENTS), (MAX_KEPT_SEGMENTS + 1, 1)])
+def test_so_many_segments_are_undecided_at_most(times: int, kept: int) -> None:
+    _, flow = repeated(times)
+
+    assert len(flow.kept) == kept
+    assert flow.initiator.retransmitted_segments == times - kept
+
+
+@pytest.mark.parametrize(("distance", "connections"), [(BEGIN_WINDOW, 1), (BEGIN_WINDOW + 1, 2)])
+def test_a_beginning_far_from_the_numbers_of_a_flow_is_another_connection(distance: int, connections: int) -> None:
+    table, _ = repeated(0)
+    (segment,) = parse([f"> A {115 + distance}:- 501 t=1"])
+    segment.payload = CONNECT.encode("latin-1")
+    table.feed(segment)
+    table.close()
+
+    assert table.opened_flows == connections
