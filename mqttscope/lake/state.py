@@ -38,7 +38,7 @@ from mqttscope.errors import MqttscopeError
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 7
+VERSION = 8
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 DAMAGE: Final = (

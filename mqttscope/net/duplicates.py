@@ -20,11 +20,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from mqttscope.net.flow_identity import COPY_NS, TAP_NS, time_stamp
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.links import LINKS
 from mqttscope.net.segment import ACK, Fragment, NotSegment, Segment, direction_key, plain_key, ports, reverse_key
+from mqttscope.net.tap_views import COPY_NS, TAP_NS
+from mqttscope.net.tcp_clock import time_stamp
 
 WINDOW_NS: Final = 1_000_000_000
 """Copies come within this time.  It is shorter than the first time-out after which TCP sends again (RFC 6298)."""

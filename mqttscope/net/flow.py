@@ -21,21 +21,17 @@ class Verdict(Enum):
     """It belongs to the flow, or is a late segment of it."""
     NEW = "new"
     """Another connection has begun."""
-    COPY = "copy"
-    """It repeats the flow's own numbers so soon that it may be a copy, or a connection with the same numbers."""
+    AGAIN = "again"
+    """It has the flow's own numbers once more: sent again, captured twice, or a connection with the same numbers."""
+    APART = "apart"
+    """It has numbers of its own inside of a connection that lives: a device that came back, or a stranger.  If it is a
+    SYN, the other side answers with SYN-ACK, or with where the connection is (RFC 5961 section 4) and continues."""
     RESUMED = "resumed"
     """The flow was reset, and the side that sends this continues: the reset may have been ignored."""
-    CONTINUES = "continues"
-    """The other side has taken what was sent after the reset: it was ignored, and the connection continues."""
-    KNOCK = "knock"
-    """A SYN with numbers of its own inside of a connection that lives: a device that came back, or a stranger.  The
-    other side answers with SYN-ACK, or tells where the connection stands (RFC 5961 section 4) and continues."""
     EARLY = "early"
     """A reset that says itself that something before it has not come yet: frames of two queues are not in order."""
-    OTHER = "other"
-    """It says nothing of the segments that are kept, and is judged by itself."""
-    STRAY = "stray"
-    """Its numbers have nothing to do with the flow: a connection of which the beginning was not captured, or noise."""
+    BESIDE = "beside"
+    """It belongs to the flow, and does not decide about the segments that are kept."""
 
 
 @dataclass(slots=True)
@@ -79,8 +75,6 @@ class Flow:
     """Capture time at which that is decided without more evidence."""
     alarm_ns: int = NEVER
     """Capture time at which the layer above is to be woken, whatever comes (`FlowAlarm`)."""
-    furthest_ns: int = -NEVER
-    """Capture time of the last segment of the capture before, where the next one overlaps with it."""
     views: list[bytes] = field(default_factory=list)
     """Direction keys with other tags or tunnels under which the same segments were captured again."""
     handshake_again: int = 0

@@ -17,9 +17,9 @@ from operator import attrgetter
 from typing import Final
 
 from mqttscope.net.flow import Entry, Flow, FlowAlarm, FlowClosed, FlowEvent, FlowReport
-from mqttscope.net.flow_identity import VIEW_NS
 from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream, Pieces
 from mqttscope.net.segment import plain_key, reverse_key
+from mqttscope.net.tap_views import VIEW_NS
 
 _SECOND: Final = 1_000_000_000
 

@@ -11,37 +11,34 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
+from mqttscope.net.beginnings import is_syn, last_beginning
 from mqttscope.net.flow import Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
 from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.flow_identity import (
-    COPY_NS,
-    DOUBTFUL,
     LATE_NS,
-    VIEW_NS,
-    asks_for_one,
-    begins_again,
-    belongs,
-    differs,
-    disowns,
-    echoes,
-    in_order,
-    is_challenge,
-    is_copy,
+    begins_in_silence,
     is_stray,
-    is_syn,
-    is_view,
-    is_whole,
     judge,
-    last_beginning,
-    past,
-    plausible_reset,
-    repeat_one,
-    repeats,
-    take_syn,
     weigh,
 )
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, plain_key, ports, reverse_key
+from mqttscope.net.tap_views import (
+    COPY_NS,
+    VIEW_NS,
+    belongs,
+    differs,
+    echoes,
+    halves,
+    in_order,
+    is_copy,
+    is_replay,
+    is_view,
+    past,
+    repeats,
+)
+from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
+from mqttscope.net.tcp_control import disowns, is_challenge, plausible_reset, take_syn
 
 EARLY_NS: Final = 200_000_000
 """Frames come out of order by no more than this, also between two interfaces with buffers of their own."""
@@ -53,14 +50,10 @@ MAX_KEPT_BYTES: Final = 256 * 1024
 YOUNG_NS: Final = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
 
-_BESIDE: Final = frozenset((Verdict.STRAY, Verdict.KNOCK, Verdict.EARLY))
-"""Why segments are kept while the flow continues beside them."""
-_KEPT_NS: Final = {Verdict.COPY: VIEW_NS, Verdict.STRAY: COPY_NS, Verdict.EARLY: EARLY_NS}
-"""How long they are kept at most, where that is shorter than a flow that ended is remembered."""
-_VIEW_SEGMENTS: Final = 4
-"""This many repeated segments in a row are a second view, not retransmissions."""
+_KEPT_NS: Final = {Verdict.AGAIN: VIEW_NS, Verdict.APART: COPY_NS, Verdict.EARLY: EARLY_NS}
+"""Maximum time for which segments are kept; a SYN, and data after a reset, as long as a flow that ended."""
 _VIEW_BEGINNING: Final = 2
-"""The same where a SYN or SYN-ACK is among them; a single one may be a retransmission or a late copy."""
+"""Minimum number of repeated segments with data or SYN that show a second view if a SYN is among them."""
 _LITTLE_BEHIND: Final = (1 << 32) - START_WINDOW
 
 _NOTHING: Final[tuple[FlowEvent, ...]] = ()
@@ -237,51 +230,25 @@ class FlowTable(FlowRegister):
             flow, half, peer, _ = entry
             if flow.past and self._repeats_past(entry, segment, events):
                 return
-            if flow.kept:
-                verdict = weigh(flow, half, peer, segment)
-                if verdict is Verdict.CONTINUES and flow.doubt is Verdict.RESUMED:
-                    self._resume(flow, segment, events)
-                    return
-                if verdict is Verdict.OTHER:
+            verdict = weigh(flow, half, peer, segment) if flow.kept else judge(flow, half, peer, segment)
+            if flow.kept and verdict in (Verdict.NEW, Verdict.SAME):
+                if verdict is Verdict.SAME:
                     self._give_back(flow, self._take_kept(flow), events)
-                    self._route(segment, events)
-                    return
-                if verdict is Verdict.NEW and flow.doubt is Verdict.COPY:
-                    again = flow.closed and begins_again(flow, half, peer, segment)
-                    if not again and repeat_one(flow, [*flow.kept, segment]):
-                        verdict = Verdict.COPY
-                    else:
-                        self._divide(flow, segment, events)
-                        self._route(segment, events)
-                        return
-                if verdict is not flow.doubt and (verdict is not Verdict.SAME or flow.doubt not in _BESIDE):
-                    kept = self._take_kept(flow)
-                    if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
-                        self._begin_with(flow, kept, events)
-                        if segment.flags & RST and flow.doubt is Verdict.KNOCK:
-                            return  # it was the end of the connection before
-                        self._route(segment, events)
-                        return
-                    self._give_back(flow, kept, events)
-            else:
-                verdict = judge(flow, half, peer, segment)
+                elif flow.doubt is Verdict.RESUMED:
+                    self._resume(flow, events)
+                else:
+                    self._divide(flow, events)
+                self._route(segment, events)
+                return
             if verdict is Verdict.NEW:
                 before = self._replace(flow, segment, events)
                 entry = None
-            elif verdict in DOUBTFUL:
+            elif verdict not in (Verdict.SAME, Verdict.BESIDE):
                 self._keep(flow, verdict, segment, events)
                 return
         if entry is None and segment.flags & RST:
             return  # of a connection that is not known
         self._apply(segment, entry, events, before)
-        if entry is not None and entry[0].kept and entry[0].doubt is Verdict.EARLY and not entry[0].closed:
-            self._reset_in_time(entry[0], events)
-
-    def _reset_in_time(self, flow: Flow, events: list[FlowEvent]) -> None:
-        """Let a reset that came early do what it does when all that was sent before it is there."""
-        _, half, peer, _ = self._index[flow.kept[0].key]
-        if judge(flow, half, peer, flow.kept[0]) is not Verdict.EARLY:
-            self._decide(flow, events)
 
     def _repeats_past(self, entry: Entry | None, segment: Segment, events: list[FlowEvent]) -> bool:
         """Whether a segment repeats one of a connection before; then it is counted, unless it fills a gap of that."""
@@ -291,20 +258,17 @@ class FlowTable(FlowRegister):
         here = segment.key in (flow.key, reverse_key(flow.key))
         if (here and is_syn(segment)) or belongs(half, peer, segment):
             return False
-        one = echoes(flow, segment)
-        if one is None:
+        ended = echoes(flow, segment)
+        if ended is None:
             return False
-        self._repeat_past(one, flow, half, segment, events)
-        flow.last_frame, flow.last_timestamp_ns, flow.last_capture = (
-            segment.frame, segment.timestamp_ns, segment.capture,
-        )  # fmt: skip
+        self._repeat(ended, flow, half, segment, events)
+        flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place_of(segment)
         return True
 
-    def _repeat_past(self, one: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> None:
+    def _repeat(self, ended: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> None:
         """Count a segment of a connection before ``flow``, or report what of it fills a gap that was given up."""
-        first = plain_key(segment.key) == plain_key(one.key)
-        own = one.initiator if first else one.responder
-        report = FlowReport(one, first, (segment.frame, segment.timestamp_ns, segment.capture), events)
+        own = halves(ended, segment)[0]
+        report = FlowReport(ended, own is ended.initiator, place_of(segment), events)
         if not own.take_late(own.locate(segment.sequence), segment.payload, report):
             self._count_copy(flow, half)
 
@@ -315,16 +279,10 @@ class FlowTable(FlowRegister):
         elif flow.context is not None:
             self.late_copies += 1
 
-    def _divide(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
-        """A segment says that those which are kept are not all copies: the last beginning among them is another's."""
+    def _divide(self, flow: Flow, events: list[FlowEvent]) -> None:
+        """Kept segments are another connection, or those from the last beginning among them on."""
         kept = self._take_kept(flow)
-        at = last_beginning(kept)
-        whole = not at or is_whole(flow, kept[:at]) or not asks_for_one(flow, kept[:at])
-        if not whole and belongs(*self._index[segment.key][1:3], segment):
-            self._begin_with(flow, kept[:at], events)
-            for one in kept[at:]:
-                self._route(one, events)
-            return
+        at = last_beginning(kept) if flow.doubt is Verdict.AGAIN else 0
         self._give_back(flow, kept[:at], events)
         self._begin_with(flow, kept[at:], events)
 
@@ -332,15 +290,15 @@ class FlowTable(FlowRegister):
         """Segments that were kept are those of another connection, which began with them."""
         before = self._replace(flow, kept[0], events)
         self._apply(kept[0], None, events, before)
-        for one in kept[1:]:
-            self._route(one, events)
+        for segment in kept[1:]:
+            self._route(segment, events)
 
     def _apply(
         self, segment: Segment, entry: Entry | None, events: list[FlowEvent], earlier: Sequence[Flow] = ()
     ) -> None:
         """Give a segment to its connection, ``None`` for one that is not known yet and has ``earlier`` ones."""
         now = segment.timestamp_ns
-        place = (segment.frame, now, segment.capture)
+        place = place_of(segment)
         if entry is None:
             entry = self._open(segment, events)
             entry[0].past.extend(earlier)
@@ -353,8 +311,6 @@ class FlowTable(FlowRegister):
             self._take_late(flow, half, peer, segment, report)
             return
         copied = is_copy(flow, half, peer, segment)
-        if now < flow.last_timestamp_ns and segment.capture != flow.last_capture:
-            flow.furthest_ns = max(flow.furthest_ns, flow.last_timestamp_ns)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place
         before = half.buffer.size + peer.buffer.size
         if copied:
@@ -380,8 +336,6 @@ class FlowTable(FlowRegister):
 
     def _take_late(self, flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: FlowReport) -> None:
         """Take a segment of a flow that is over, and report data that no stream has."""
-        if segment.timestamp_ns < flow.last_timestamp_ns and segment.capture != flow.last_capture:
-            flow.furthest_ns = max(flow.furthest_ns, flow.last_timestamp_ns)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = report.place
         if segment.flags & (ACK | RST) == ACK:
             peer.acknowledge(segment.acknowledgment, report)
@@ -413,7 +367,8 @@ class FlowTable(FlowRegister):
             self._route(segment, events)
             return
         if not flow.kept:
-            until = segment.timestamp_ns + _KEPT_NS.get(doubt, LINGER_NS)
+            knocks = doubt is Verdict.APART and segment.flags & SYN
+            until = segment.timestamp_ns + (LINGER_NS if knocks else _KEPT_NS.get(doubt, LINGER_NS))
             if segment.capture != flow.last_capture:
                 until = max(until, flow.last_timestamp_ns)
             flow.doubt, flow.kept_until_ns = doubt, until
@@ -433,27 +388,25 @@ class FlowTable(FlowRegister):
 
     def _give_back(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
         """The segments that were kept belong to the flow after all, or to nothing."""
-        if flow.doubt is Verdict.COPY:
-            if any(one.flags & SYN for one in kept):
-                # A side that gets a SYN again answers with a bare acknowledgment.
-                flow.handshake_again += sum(bool(one.payload or one.flags & SYN) for one in kept)
-            tagged = any(one.key in flow.views for one in kept)
-            if tagged or len(kept) >= _VIEW_SEGMENTS or flow.handshake_again >= _VIEW_BEGINNING:
-                flow.doubled = True
-        for one in kept:
-            entry = self._index.get(one.key)
-            assert entry is not None
-            before = echoes(flow, one) if flow.doubt is Verdict.COPY and not repeats(flow, one) else None
-            if before is not None:
-                self._repeat_past(before, flow, entry[1], one, events)
-            elif flow.doubt is Verdict.KNOCK and not one.payload:
-                entry[1].ignored_syns += 1
-            elif flow.doubt in _BESIDE and flow.doubt is not Verdict.EARLY:
-                place = (one.frame, one.timestamp_ns, one.capture)
-                entry[1].stray_segments += 1
-                FlowReport(flow, entry[3], place, events).discarded(len(one.payload) + one.missing, "out_of_window")
+        again = flow.doubt is Verdict.AGAIN
+        if again and any(map(is_syn, kept)):
+            # A SYN-ACK comes again if its acknowledgment was lost; no client repeats its SYN after that.
+            flow.handshake_again += sum(bool(segment.payload or segment.flags & SYN) for segment in kept)
+        tagged = any(segment.key in flow.views for segment in kept)
+        if again and kept and (tagged or flow.handshake_again >= _VIEW_BEGINNING or is_replay(flow, kept)):
+            flow.doubled = True
+        for segment in kept:
+            entry = self._index[segment.key]
+            ended = echoes(flow, segment) if again and not repeats(flow, segment) else None
+            if ended is not None:
+                self._repeat(ended, flow, entry[1], segment, events)
+            elif flow.doubt is not Verdict.APART:
+                self._apply(segment, entry, events)
+            elif segment.payload or segment.missing:
+                length = len(segment.payload) + segment.missing
+                FlowReport(flow, entry[3], place_of(segment), events).discarded(length, "out_of_window")
             else:
-                self._apply(one, entry, events)
+                entry[1].ignored_syns += 1
         flow.doubt = Verdict.SAME
         if not flow.closed:
             self._refresh(flow)
@@ -462,42 +415,36 @@ class FlowTable(FlowRegister):
         """Nothing more says what the segments belong to that were kept of a flow."""
         if not flow.kept:
             return
+        # A second view would have shown the rest by now.
+        full = len(flow.kept) >= MAX_KEPT_SEGMENTS
+        begins = flow.doubt is Verdict.AGAIN and not full and in_order(flow.kept) and begins_in_silence(flow)
         kept = self._take_kept(flow)
-        if flow.doubt is Verdict.COPY and kept[0].timestamp_ns - flow.opened_ns > COPY_NS:
-            apart = kept[0].capture != flow.last_capture or kept[0].timestamp_ns < flow.furthest_ns
-            whole = len(kept) >= MAX_KEPT_SEGMENTS or is_whole(flow, kept) or repeat_one(flow, kept)
-            answered = flow.initiator.segments and flow.responder.segments
-            alone = answered and len({plain_key(one.key) for one in kept}) == 1
-            if not apart and not whole and not alone and in_order(kept) and asks_for_one(flow, kept):
-                # A second view would have shown the rest by now.
-                self._begin_with(flow, kept, events)
-                return
-        self._give_back(flow, kept, events)
+        if begins:
+            self._begin_with(flow, kept, events)
+        else:
+            self._give_back(flow, kept, events)
 
     def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> list[Flow]:
         """End a flow because a segment begins another connection between its endpoints; return what was before that."""
         if not flow.closed:
-            self._end(flow, "port_reused", (segment.frame, segment.timestamp_ns, segment.capture), events)
+            self._end(flow, "port_reused", place_of(segment), events)
         self._forget(flow)
         return past(flow, segment.timestamp_ns)
 
-    def _resume(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> None:
+    def _resume(self, flow: Flow, events: list[FlowEvent]) -> None:
         """Both sides have ignored a reset: the connection continues where it stood, as a flow of its own."""
         kept = self._take_kept(flow)
         first = kept[0]
         self._forget(flow)
-        place = (first.frame, first.timestamp_ns, first.capture)
-        new = Flow(
-            flow.key, flow.initiator_known, first.timestamp_ns, first.frame, first.capture,
-            first.timestamp_ns, first.frame, first.capture, context=flow.context,
-        )  # fmt: skip
+        frame, now, capture = place = place_of(first)
+        new = Flow(flow.key, flow.initiator_known, now, frame, capture, now, frame, capture, context=flow.context)
         new.initiator, new.responder = _continued(flow.initiator), _continued(flow.responder)
         self._register(new)
         self.opened_flows += 1
         events.append(FlowOpened(new, *place))
         self._refresh(new)
-        for one in (*kept, segment):
-            self._route(one, events)
+        for segment in kept:
+            self._route(segment, events)
 
     def _second_view(self, segment: Segment) -> Entry | None:
         """The flow that a segment with other tags belongs to: a mirror port shows the same segments in two places."""
@@ -525,7 +472,7 @@ class FlowTable(FlowRegister):
         else:
             source, destination = ports(key)
             from_initiator = source >= destination
-        frame, now, capture = place = (segment.frame, segment.timestamp_ns, segment.capture)
+        frame, now, capture = place = place_of(segment)
         flow = Flow(key if from_initiator else reverse_key(key), known, now, frame, capture, now, frame, capture)
         self._register(flow)
         self.opened_flows += 1
@@ -558,6 +505,11 @@ def _continued(half: HalfStream) -> HalfStream:
         acknowledged=max(0, half.acknowledged - half.offset),
         fin_offset=half.fin_offset - half.offset if half.fin_offset >= 0 else -1,
     )
+
+
+def place_of(segment: Segment) -> tuple[int, int, str]:
+    """Number, capture time and capture of a segment's frame."""
+    return segment.frame, segment.timestamp_ns, segment.capture
 
 
 def acknowledged(entry: Entry, acknowledgment: int) -> int:
@@ -600,7 +552,6 @@ def _take(entry: Entry, segment: Segment, report: FlowReport, peer_report: FlowR
         half.zero_windows += 1
     if not payload and not missing and not flags & SYN and is_stray(half, peer, segment):
         half.empty_segments += 1
-        half.stray_segments += 1
         return
     if is_challenge(flow, half, peer, segment):
         half.empty_segments += 1
@@ -616,6 +567,8 @@ def _take(entry: Entry, segment: Segment, report: FlowReport, peer_report: FlowR
     if payload or missing:
         if half.state is UNSEEN or half.locate(sequence) >= half.offset:
             half.options, half.options_ns = segment.options, segment.timestamp_ns
+        if half.first_stamp == NO_STAMP:
+            half.first_stamp, half.first_stamp_ns = time_stamp(segment.options), segment.timestamp_ns
         half.receive(sequence, payload, missing, young, report)
     elif flags & (SYN | FIN):
         half.empty_segments += 1

@@ -220,28 +220,17 @@ STRAY_RUN: Final = 3
 """So many contiguous segments outside the window prove that the stream continues there."""
 
 
-class ReportsEvents(Protocol):
-    """Takes what happens to one direction (`flow.FlowReport` makes events of it); lengths and offsets are in bytes."""
+class _Report(Protocol):
+    """Takes what happens to one direction, as `flow.FlowReport` does; lengths and offsets are in bytes."""
 
     place: tuple[int, int, str]
-    """Number, capture time and capture of the frame."""
     acknowledged: int
-    """How far the sender of the segment had received the other direction, -1 where that is not known."""
 
-    def data(self, data: bytes, offset: int) -> None:
-        """Bytes in their order."""
-
-    def gap(self, length: int, offset: int, reason: str) -> None:
-        """Bytes that will not come."""
-
-    def overlap(self, length: int, offset: int) -> None:
-        """Bytes that came again with other content."""
-
-    def closed(self, how: str, place: tuple[int, int, str] | None = None) -> None:
-        """The direction has ended."""
-
-    def discarded(self, length: int, reason: str) -> None:
-        """Bytes that the stream does not take."""
+    def data(self, data: bytes, offset: int) -> None: ...
+    def gap(self, length: int, offset: int, reason: str) -> None: ...
+    def overlap(self, length: int, offset: int) -> None: ...
+    def closed(self, how: str, place: tuple[int, int, str] | None = None) -> None: ...
+    def discarded(self, length: int, reason: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -258,8 +247,9 @@ class HalfStream:
     options: bytes = b""
     """TCP options of the last segment that brought new data, and its capture time (0 without one)."""
     options_ns: int = 0
-    syn_stamp: int = -1
-    """Time stamp of the SYN (`flow_identity.time_stamp`)."""
+    first_stamp: int = -1
+    """First time stamp (`tcp_clock.time_stamp`), that of the SYN where it was captured, and its capture time."""
+    first_stamp_ns: int = 0
     sent: int = 0
     """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""
     initial_sequence: int = -1
@@ -286,7 +276,7 @@ class HalfStream:
     data_segments: int = 0
     empty_segments: int = 0
     copied_segments: int = 0
-    """Segments that were captured again within `flows.TAP_NS` or with other tags: a second tap, no retransmission."""
+    """Segments that another tap captured again, or one with other tags (`tap_views`): no retransmissions."""
     lost_bytes: int = 0
     """Bytes reported as gaps."""
     gaps: int = 0
@@ -301,12 +291,8 @@ class HalfStream:
     keep_alive_probes: int = 0
     zero_windows: int = 0
     """Segments of this side that advertised a window of 0."""
-    before_start_bytes: int = 0
-    """Bytes before the first one delivered; they came too late to be delivered in order."""
     after_end_bytes: int = 0
     """Bytes after the FIN, or after a reset."""
-    stray_segments: int = 0
-    """Data too far from anything expected to belong to the stream."""
     ignored_fins: int = 0
     """FINs that came again, or at a place where the stream cannot end."""
     ignored_resets: int = 0
@@ -357,7 +343,7 @@ class HalfStream:
         """How many bytes between two stream offsets were reported as gaps and have not come since."""
         return sum(max(0, min(end, last) - max(start, first)) for first, last in self.given_up)
 
-    def take_late(self, start: int, payload: bytes, report: ReportsEvents) -> int:
+    def take_late(self, start: int, payload: bytes, report: _Report) -> int:
         """Report what fills gaps that were given up: a stream cannot go back.  Returns how many bytes these are."""
         end = start + len(payload)
         late = self.lacks(start, end)
@@ -373,7 +359,7 @@ class HalfStream:
             self.given_up = [(first, last) for first, last in left if first < last][-MAX_GIVEN_UP:]
         return late
 
-    def synchronize(self, sequence: int, report: ReportsEvents) -> None:
+    def synchronize(self, sequence: int, report: _Report) -> None:
         """Start the stream at a SYN with this sequence number, or confirm its start."""
         self.initial_sequence = sequence
         if self.ended:
@@ -389,7 +375,7 @@ class HalfStream:
         self.state = OPEN
         self._drain(report)
 
-    def acknowledge(self, acknowledgment: int, report: ReportsEvents) -> None:
+    def acknowledge(self, acknowledgment: int, report: _Report) -> None:
         """Take note of an acknowledgment by the peer; it releases a held start."""
         if self.state is UNSEEN:
             self.sequence = acknowledgment
@@ -403,7 +389,7 @@ class HalfStream:
         if self.state is HELD:
             self.release(report)
 
-    def receive_empty(self, sequence: int, young: bool, report: ReportsEvents) -> None:
+    def receive_empty(self, sequence: int, young: bool, report: _Report) -> None:
         """Take a segment without data, SYN, FIN and RST: it says how far its sender has come."""
         self.empty_segments += 1
         if self.state is UNSEEN:
@@ -421,7 +407,7 @@ class HalfStream:
             else:
                 self.sent = max(self.sent, position)
 
-    def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: ReportsEvents) -> None:
+    def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: _Report) -> None:
         """Take the data of one segment; ``missing`` bytes after it were cut off by the snap length.
 
         ``young`` says that the flow was first seen so recently that bytes may have been under way at that time.
@@ -484,7 +470,7 @@ class HalfStream:
             self._insert(start, payload, missing, report)
         self._drain(report)
 
-    def finish(self, sequence: int, report: ReportsEvents) -> None:
+    def finish(self, sequence: int, report: _Report) -> None:
         """Take a FIN, whose sequence number is ``sequence``: the stream ends when all before it is there."""
         if self.state is UNSEEN:
             self.sequence = sequence
@@ -499,7 +485,7 @@ class HalfStream:
         self.fin_offset, self.fin_place = position, report.place
         self._drain(report)
 
-    def reset(self, report: ReportsEvents) -> None:
+    def reset(self, report: _Report) -> None:
         """End the direction by a reset, of whichever side; what is buffered was flushed before."""
         if not self.ended:
             self.state = RESET
@@ -510,7 +496,7 @@ class HalfStream:
         highest = max(self.offset, self.sent, self.acknowledged)
         return min(self.acknowledged, self.offset) <= self.locate(sequence) <= highest + RESET_WINDOW
 
-    def release(self, report: ReportsEvents) -> None:
+    def release(self, report: _Report) -> None:
         """Let a held start go: the stream begins at the first byte that is there."""
         now = report.place
         if len(self.buffer.starts) == 1:
@@ -520,20 +506,20 @@ class HalfStream:
         self._drain(report)
         report.place = now
 
-    def give_up(self, report: ReportsEvents) -> None:
+    def give_up(self, report: _Report) -> None:
         """Report the first hole as a gap and deliver what follows it."""
         end = self.hole_end()
         self._skip(end - self.offset, "not_captured" if self.acknowledged >= end else "unproven", report)
         self._drain(report)
 
-    def empty(self, report: ReportsEvents) -> None:
+    def empty(self, report: _Report) -> None:
         """Give up all holes, so that nothing is buffered any more."""
         if self.state is HELD:
             self.release(report)
         while self.hole_end() >= 0:
             self.give_up(report)
 
-    def flush(self, report: ReportsEvents) -> None:
+    def flush(self, report: _Report) -> None:
         """Deliver or give up everything, also what only the peer's acknowledgments tell of: nothing more will come."""
         self.empty(report)
         beyond = self.acknowledged - self.offset
@@ -552,15 +538,14 @@ class HalfStream:
         self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)
 
-    def _hold(self, payload: bytes, missing: int, report: ReportsEvents) -> None:
+    def _hold(self, payload: bytes, missing: int, report: _Report) -> None:
         self.state = HELD
         self.held_place = report.place
         self.sent = len(payload) + missing
         self.buffer.insert(0, payload, missing)
 
-    def _resume(self, sequence: int, length: int, report: ReportsEvents) -> bool:
+    def _resume(self, sequence: int, length: int, report: _Report) -> bool:
         """Whether data outside the window is the stream after all; then it continues there, after a gap."""
-        self.stray_segments += 1
         self.stray_count = self.stray_count + 1 if sequence == self.stray_sequence else 1
         self.stray_sequence = advance(sequence, length)
         if self.stray_count < STRAY_RUN or self.ended or self.fin_offset >= 0:
@@ -572,14 +557,13 @@ class HalfStream:
         self.acknowledged = self.sent = self.offset
         return True
 
-    def _insert(self, start: int, payload: bytes, missing: int, report: ReportsEvents) -> None:
+    def _insert(self, start: int, payload: bytes, missing: int, report: _Report) -> None:
         """Put what is new of a segment into the buffer, and compare the rest with what is known."""
         repeated = differences = late = 0
         first_difference = -1
         if self.state is not HELD and start < self.offset:
             if start < 0:
                 before = min(-start, len(payload) + missing)
-                self.before_start_bytes += before
                 report.discarded(before, "before_start")
                 missing -= max(0, before - len(payload))
                 payload = payload[before:]
@@ -602,7 +586,7 @@ class HalfStream:
             place = first_difference if differences else known.first_difference
             report.overlap(differences + known.differences, place)
 
-    def _deliver(self, data: bytes, report: ReportsEvents) -> None:
+    def _deliver(self, data: bytes, report: _Report) -> None:
         if not data:
             return
         report.data(data, self.offset)
@@ -619,7 +603,7 @@ class HalfStream:
             if len(self.history) > HISTORY_PAYLOADS:
                 self.shorten()
 
-    def _skip(self, length: int, reason: str, report: ReportsEvents) -> None:
+    def _skip(self, length: int, reason: str, report: _Report) -> None:
         self.keep_beginning()
         report.gap(length, self.offset, reason)
         self.given_up.append((self.offset, self.offset + length))
@@ -641,7 +625,7 @@ class HalfStream:
         if not self.beginning and self.offset and sum(map(len, self.history)) == self.offset:
             self.beginning = b"".join(self.history)[:BEGINNING_BYTES]
 
-    def _drain(self, report: ReportsEvents) -> None:
+    def _drain(self, report: _Report) -> None:
         """Deliver the buffered pieces that are in order now, and end the stream when its FIN is reached."""
         while self.buffer and self.buffer.starts[0] == self.offset:
             data, missing = self.buffer.take(self.offset)

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from mqttscope.net.flow import Flow
-from mqttscope.net.flow_identity import (
-    NO_STAMP,
-    VIEW_NS,
-    asks_for_one,
-    differs,
-    in_order,
-    is_other_stack,
-    is_other_syn,
-    is_same_syn,
-    is_whole,
-    last_beginning,
-    past,
-    repeat_one,
-    repeats,
-    time_stamp,
-)
-from mqttscope.net.flows import FlowTable
-from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.segment import ACK, SYN, endpoints
-from tests.dissect.talk import SECOND, START, Talk
+from mqttscope.net.flow_identity import BEGIN_WINDOW
+from mqttscope.net.flows import MAX_KEPT_SEGMENTS, FlowTable
+from mqttscope.net.segment import endpoints
 from tests.each import each
 from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
 
@@ -325,76 +306,7 @@ def test_a_flow_remembers_its_handshake_and_where_it_was_seen() -> None:
     assert (flow.last_timestamp_ns, flow.last_frame, flow.last_capture) == (3_000_000_000, 4, "test.pcap")
 
 
-def test_a_syn_behind_a_pause_is_a_beginning_among_what_is_kept() -> None:
-    assert last_beginning(parse(["< A 501:xy 106", "> S 100 t=1"])) == 1
-    assert last_beginning(parse(["< A 501:xy 106", "> S 100"])) == 0
-
-
-def test_copies_of_an_answer_ask_for_no_connection() -> None:
-    flow = feed(FlowTable(), parse(HANDSHAKE))[0].flow
-
-    assert not asks_for_one(flow, parse(["< A 501:xy 106", "> A 106 503"]))
-    assert asks_for_one(flow, parse(["< SA 500 101"]))
-
-
 TALK = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106", "> A 106 504"]
-
-
-def flow_of(lines: list[str]) -> Flow:
-    table = FlowTable()
-    feed(table, parse(lines))
-    found = table.direction(FORWARD)
-    assert found is not None
-    return found[0]
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("> S 100", True),
-        ("> S 99", False),
-        ("< SA 500 101", True),
-        ("< SA 700 101", False),
-        ("> A 101:hello 501", True),
-        ("> A 101:hallo 501", False),
-        ("> A 101:hello 901", False),
-        ("> A 106:more 504", False),
-        ("< A 501:you 106", True),
-    ],
-)
-def test_what_repeats_a_connection(line: str, expected: bool) -> None:
-    assert repeats(flow_of(TALK), parse([line])[0]) is expected
-
-
-def test_a_connection_is_remembered_as_long_as_a_view_may_show_it() -> None:
-    flow = flow_of(TALK)
-
-    assert [one.key for one in past(flow, flow.last_timestamp_ns + VIEW_NS)] == [FORWARD]
-    assert past(flow, flow.last_timestamp_ns + VIEW_NS + 1) == []
-
-
-def test_all_segments_have_to_repeat_one_and_the_same() -> None:
-    flow = flow_of(TALK)
-    later = Flow(FORWARD, True, 0, 1, "a", 0, 1, "a", past=past(flow, flow.last_timestamp_ns))
-
-    assert repeat_one(later, parse(TALK))
-    assert not repeat_one(later, parse([*TALK, "> A 106:more 504"]))
-
-
-def test_a_view_is_whole_when_it_has_come_as_far_as_the_flow() -> None:
-    flow = flow_of(TALK)
-
-    assert is_whole(flow, parse(TALK))
-    assert not is_whole(flow, parse(TALK[:-2]))
-
-
-def test_the_beginning_of_a_stream_is_remembered_however_much_follows() -> None:
-    lines = [*HANDSHAKE, *(f"> A {101 + 5 * number}:{number:05} 501" for number in range(40))]
-    half = flow_of(lines).initiator
-
-    assert not differs(half, 0, b"0000000001")
-    assert differs(half, 0, b"0000000002")
-    assert differs(half, 3, b"02")
 
 
 def test_a_view_that_stops_halfway_is_a_connection_of_its_own() -> None:
@@ -404,77 +316,43 @@ def test_a_view_that_stops_halfway_is_a_connection_of_its_own() -> None:
     assert play([*TALK, *again, "< A 501:you 106 t=2.4"]).count("opened") == 1
 
 
-def test_a_view_and_a_connection_come_in_order() -> None:
-    assert in_order(parse(["> A 101:ab 501", "< A 501:xy 103", "> A 101:ab 501", "> A 103:c 503", "> A 90 503"]))
-    assert not in_order(parse(["> A 103:c 501", "< A 501:xy 103", "> A 101:ab 501"]))
-    assert in_order(parse([f"> A {2**32 - 2}:abcd 501", "> A 2:ef 501"]))
+CONNECT = "\x10\x0c\0\x04MQTT\x04\0\0\0\0\0"
 
 
-STAMP = b"\x08\x0a\0\0\x01\x02\0\0\0\0"
-ONE = Talk().handshake().tape.segments[2]
+def repeated(times: int, seconds: float = 0.01) -> tuple[FlowTable, Flow]:
+    """A flow whose beginning came again without time stamps, and again."""
+    begin = [*HANDSHAKE, "> A 101:- 501", "< A 501 115"]
+    segments = parse([*begin, *(f"> A 101:- 501 t={1 + number * seconds}" for number in range(times))])
+    for segment in segments:
+        segment.payload = segment.payload and CONNECT.encode("latin-1")
+    table = FlowTable()
+    return table, feed(table, segments)[0].flow
 
 
-@pytest.mark.parametrize(
-    ("options", "ticks"),
-    [
-        (b"", NO_STAMP),
-        (b"\x01\x01" + STAMP, 0x102),
-        (STAMP + b"\0\0", 0x102),
-        (b"\x02\x04\x05\xb4\x04\x02" + STAMP + b"\x01\x03\x03\x07", 0x102),
-        (b"\x01\x01" + STAMP[:9], NO_STAMP),
-        (b"\0" + STAMP, NO_STAMP),
-        (b"\x08\x08" + bytes(8), NO_STAMP),
-        (b"\x05\x00" + STAMP, NO_STAMP),
-        (b"\x05", NO_STAMP),
-        (bytes(40), NO_STAMP),
-    ],
-)
-def test_the_time_stamp_is_found_among_the_options(options: bytes, ticks: int) -> None:
-    assert time_stamp(options) == ticks
+@pytest.mark.parametrize(("seconds", "kept"), [(9.999, 1), (10.0, 0)])
+def test_a_repetition_is_undecided_for_ten_seconds(seconds: float, kept: int) -> None:
+    table, flow = repeated(1)
+    table.advance(round((1 + seconds) * 1e9))
+
+    assert len(flow.kept) == kept
+    assert flow.initiator.retransmitted_segments == 1 - kept
+    assert not flow.closed
 
 
-def options(ticks: int) -> bytes:
-    return b"\x01\x01\x08\x0a" + (ticks % 2**32).to_bytes(4, "big") + bytes(4)
+@pytest.mark.parametrize(("times", "kept"), [(MAX_KEPT_SEGMENTS, MAX_KEPT_SEGMENTS), (MAX_KEPT_SEGMENTS + 1, 1)])
+def test_so_many_segments_are_undecided_at_most(times: int, kept: int) -> None:
+    _, flow = repeated(times)
+
+    assert len(flow.kept) == kept
+    assert flow.initiator.retransmitted_segments == times - kept
 
 
-@each(
-    "ticks, seconds, other",
-    [
-        (0, 0, False),
-        (1_000, 1, False),
-        (1_000_000, 1, False),
-        (-5_000, 0, False),
-        (1_000, -3_600, False),
-        (-20_000, 0, True),
-        (20_000, 0, True),
-        (2_000_000, 1, True),
-        (1 << 31, 60, True),
-    ],
-)
-@each("begin", [50_000, 2**32 - 500, 0])
-def test_a_clock_goes_on_as_fast_as_clocks_do(begin: int, ticks: int, seconds: int, other: bool) -> None:
-    half = HalfStream(options=options(begin), options_ns=START)
-    segment = replace(ONE, options=options(begin + ticks), timestamp_ns=START + seconds * SECOND)
+@pytest.mark.parametrize(("distance", "connections"), [(BEGIN_WINDOW, 1), (BEGIN_WINDOW + 1, 2)])
+def test_a_beginning_far_from_the_numbers_of_a_flow_is_another_connection(distance: int, connections: int) -> None:
+    table, _ = repeated(0)
+    (segment,) = parse([f"> A {115 + distance}:- 501 t=1"])
+    segment.payload = CONNECT.encode("latin-1")
+    table.feed(segment)
+    table.close()
 
-    assert is_other_stack(half, segment) is other
-
-
-def test_a_connection_has_time_stamps_in_all_segments_or_in_none() -> None:
-    with_stamp, without = replace(ONE, options=options(7)), replace(ONE, options=b"")
-
-    assert is_other_stack(HalfStream(options=options(7), options_ns=START), without)
-    assert is_other_stack(HalfStream(options=b"", options_ns=START), with_stamp)
-    assert not is_other_stack(HalfStream(options=b"", options_ns=START), without)
-    assert not is_other_stack(HalfStream(), with_stamp)
-    assert not is_other_stack(HalfStream(options=options(7), options_ns=START), replace(without, missing=3))
-
-
-@pytest.mark.parametrize("flags", [SYN, SYN | ACK])
-def test_the_same_syn_has_the_same_time_stamp(flags: int) -> None:
-    segment = replace(ONE, flags=flags, options=options(77))
-
-    assert is_same_syn(HalfStream(syn_stamp=77), segment)
-    assert not is_other_syn(HalfStream(syn_stamp=77), segment)
-    assert is_other_syn(HalfStream(syn_stamp=78), segment)
-    assert not is_other_syn(HalfStream(), segment)
-    assert not is_same_syn(HalfStream(syn_stamp=0), replace(segment, options=options(0)))
+    assert table.opened_flows == connections

@@ -1,0 +1,111 @@
+"""The clock of a TCP stack, as the Timestamps option shows it (RFC 7323 section 3).
+
+A stack writes the value of a clock (TSval) into each segment, also into one that it sends again.  The clock counts
+ticks of 1 µs (Linux, on request) to 1 s, modulo 2**32, and starts anywhere: at boot with 0 (lwIP), or at a random
+number for each pair of hosts (Linux, FreeBSD).  So the clock of a rebooted stack is another one, also if the stack
+chooses the same port and the same initial sequence number again.
+
+`read_clock` compares a segment with what its side of the flow showed before.  A value before the first one of the flow
+is of another clock, whatever the capture's own clock does.  A value that is further ahead than the time since the last
+one allows may be of another clock, or the capture's clock was set back meanwhile: `is_capture_step` says which, by the
+other side of the flow.  A rebooted side has no influence on the clock of the other side; a step of the capture's clock
+shows on both.  So each flow is judged by its own segments, and the flows of a capture can be read apart.
+
+A side or a middlebox may strip the option from some or all segments.  Then there is no reading, and a flow is judged
+by its numbers and bytes alone.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from struct import unpack_from
+from typing import Final
+
+from mqttscope.net.reassembly import HalfStream
+from mqttscope.net.segment import Segment, distance
+
+NO_STAMP: Final = -1
+"""For a segment without a time stamp."""
+
+_END: Final = 0
+_PADDING: Final = 1
+_TIME_STAMPS: Final = 8
+_USUAL: Final = b"\x01\x01\x08\x0a"
+_SECOND: Final = 1_000_000_000
+_USUAL_RATE: Final = 1_000
+"""Ticks per second of nearly all stacks.  Slower clocks are given as much, since a capture's clock that was set forward
+makes a clock look slow."""
+_HIGHEST_RATE: Final = 1_000_000
+_SPAN_NS: Final = _SECOND
+"""Shortest time between the first and the last value of a side from which the rate of its clock is taken."""
+SLACK_NS: Final = _SECOND
+"""Error of the times of a capture: frames that were queued, or came out of order."""
+
+
+class Reading(Enum):
+    """What the time stamp of a segment says about its sender."""
+
+    NONE = "none"
+    """Nothing: the segment, or the flow, has no time stamps."""
+    LATER = "later"
+    """The clock of the flow has continued: the same stack sent this now."""
+    PAST = "past"
+    """A value that the flow had, or passed, before: a copy of another tap, a late segment, or a clock that starts with
+    the same value after each reboot."""
+    AHEAD = "ahead"
+    """Further ahead than the time since the last value allows."""
+    OTHER = "other"
+    """Before the first value of the flow: another clock."""
+
+
+def time_stamp(options: bytes) -> int:
+    """The sender's time stamp (TSval) in the options of a TCP header, `NO_STAMP` without one."""
+    if options[:4] == _USUAL and len(options) >= 12:
+        return int(unpack_from("!I", options, 4)[0])
+    at = 0
+    while at < len(options) and options[at] != _END:
+        if options[at] == _PADDING:
+            at += 1
+            continue
+        length = options[at + 1] if at + 1 < len(options) else 0
+        if length < 2 or at + length > len(options):
+            break
+        if options[at] == _TIME_STAMPS and length == 10:
+            return int(unpack_from("!I", options, at + 2)[0])
+        at += length
+    return NO_STAMP
+
+
+def read_clock(half: HalfStream, segment: Segment) -> Reading:
+    """Compare the time stamp of a segment with those that its side has shown."""
+    now = time_stamp(segment.options)
+    last, last_ns = time_stamp(half.options), half.options_ns
+    if last == NO_STAMP:
+        last, last_ns = half.first_stamp, half.first_stamp_ns
+    if NO_STAMP in (now, last):
+        return Reading.NONE
+    ticks = distance(last, now)
+    rate = _rate(half, last, last_ns)
+    if ticks <= 0:
+        # Before a captured SYN a connection has no segments; else an earlier one may come late.
+        slack = 0 if half.initial_sequence >= 0 else min(rate, _USUAL_RATE) * SLACK_NS // _SECOND
+        known = half.first_stamp != NO_STAMP
+        return Reading.OTHER if known and distance(half.first_stamp, now) < -slack else Reading.PAST
+    passed_ns = max(0, segment.timestamp_ns - last_ns)
+    return Reading.AHEAD if ticks > (passed_ns * 9 // 8 + SLACK_NS) * rate // _SECOND else Reading.LATER
+
+
+def is_later(half: HalfStream, segment: Segment) -> bool:
+    """Whether a segment has a later time stamp than all that its side has shown: it is not a copy of any."""
+    now, last = time_stamp(segment.options), time_stamp(half.options)
+    if last == NO_STAMP:
+        last = half.first_stamp
+    return NO_STAMP not in (now, last) and distance(last, now) > 0
+
+
+def _rate(half: HalfStream, last: int, last_ns: int) -> int:
+    """The most ticks that a side's clock counts in a second."""
+    span_ns = last_ns - half.first_stamp_ns
+    if half.first_stamp == NO_STAMP or span_ns < _SPAN_NS:
+        return _HIGHEST_RATE
+    return min(_HIGHEST_RATE, max(_USUAL_RATE, distance(half.first_stamp, last) * _SECOND // span_ns))
