@@ -12,10 +12,11 @@ STRUCTURE := tests/test_structure.py tests/test_language.py tests/test_generated
 # What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
 # no results through a third process. Spark is started once. What is new belongs to the last part by itself. Some wait
 # for others (brokers, Java, stores), or have most to do; the rest only computes, and fills in where these wait.
-WAITING := spark live commands lakes
+WAITING := spark live brokers commands lakes
 PARTS := $(WAITING) bytes packets rest
 spark_TESTS := tests/spark tests/cli/pipeline tests/analysis
-live_TESTS := tests/broker_test tests/capture tests/mutate tests/proxy tests/replay tests/transport
+brokers_TESTS := tests/broker_test
+live_TESTS := tests/capture tests/mutate tests/proxy tests/replay tests/transport
 commands_TESTS := $(filter-out tests/cli/pipeline,$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))
 lakes_TESTS := tests/browse tests/lake tests/parallel
 bytes_TESTS := tests/mqtt tests/net tests/report
@@ -26,7 +27,18 @@ rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/cli t
 # Tests come in an order that is drawn, and with generated examples: `make test` draws the same ones each time, so that
 # what it says can be had again. `make test SEED=7` draws others, and so does pytest by itself.
 SEED ?= 1
-PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
+# -rs says why tests were skipped, and -rfE which failed. A module that cannot be imported fails, and the others run.
+PYTEST := $(BIN)/python -m pytest -rfEs --continue-on-collection-errors
+DRAWN := $(PYTEST) --randomly-seed=$(SEED)
+
+# Reports of the parts, of which the last lines are the sum. pytest ends with 1 when tests fail; with anything else it
+# died, and its report does not count.
+REPORTS := build/tests
+WITH_REPORT = $(1) --junit-xml=$(REPORTS)/$(2).xml $(3); code=$$?; \
+	[ $$code -le 1 ] || rm -f $(REPORTS)/$(2).xml; exit $$code
+# What a part prints comes in one piece.
+RUN_PART = printed=$$(exec 2>&1; $(WITH_REPORT)); code=$$?; printf "%s\n" "$$printed"; exit $$code
+SUM_UP = code=$$?; $(BIN)/python .ci/sum_up_tests.py $(REPORTS) $(1) || code=1; exit $$code
 
 # Some tests take longer than all others together: clusters, streams, floods, every capture through everything. Shorter
 # ones show most of it in part, so that `make test` ends in minutes; `make test-long` runs them.
@@ -36,7 +48,7 @@ LONG := long or examples
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools wheel release
+.PHONY: demo test $(PARTS:%=test-%) test-long test-corpora test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools style-tools long-tools wheel release
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -58,17 +70,32 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(BIN)/python .ci/install_group.py dev
 	@touch $@
 
-tools:
-	@sh .ci/install_tools.sh
+# What most tests need, what those of `make style` need, and what only tests that take long need.
+tools: TOOLS = tshark mosquitto mosquitto_pub jq nc xxd openssl java
+style-tools: TOOLS = groff zsh fish
+long-tools: TOOLS = chromium pdftotext azurite-blob
+tools style-tools long-tools:
+	@sh .ci/install_tools.sh $(TOOLS)
+
+$(VENV)/.installed-long: $(VENV)/.installed-dev
+	@$(BIN)/python .ci/install_group.py long
+	@touch $@
 
 ## The tests, with tshark and mosquitto; those that take long by themselves have a command of their own.
 test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
-	@$(MAKE) --no-print-directory --keep-going --jobs=7 $(PARTS:%=test-%)
+	@rm -rf $(REPORTS)
+	@$(MAKE) --no-print-directory --keep-going --jobs=8 $(PARTS:%=test-%); $(call SUM_UP,$(PARTS))
 
-test-long: dev tools
-	@MQTTSCOPE_THOROUGH=1 $(MAKE) --no-print-directory --keep-going --jobs=3 WHICH="$(LONG)" long-spark long-lakes test-others
+test-long: $(VENV)/.installed-long tools long-tools
+	@rm -rf $(REPORTS)
+	@MQTTSCOPE_THOROUGH=1 $(MAKE) --no-print-directory --keep-going --jobs=3 WHICH="$(LONG)" long-spark long-lakes \
+		test-others; $(call SUM_UP,long-spark long-lakes others)
+
+## The tests that read the corpora, which MQTTSCOPE_CORPORA names.
+test-corpora: dev tools
+	@$(DRAWN) -q -p no:xdist -m corpora $(shell grep -rlE 'corpora\.(needs|cases|collections)' tests --include='test_*.py')
 
 # Two of Spark, which take as long as all others.
 LAKES := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
@@ -76,20 +103,20 @@ LAKES := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_m
 long-spark: TESTS = tests/spark $(LAKES:%=--ignore=%)
 long-lakes: TESTS = $(LAKES)
 long-spark long-lakes:
-	@said=$$($(PYTEST) -q -p no:xdist -m "$(WHICH)" $(TESTS) 2>&1); failed=$$?; printf "%s\n" "$$said"; exit $$failed
+	@$(call RUN_PART,$(DRAWN) -q -p no:xdist -m "$(WHICH)",$@,$(TESTS))
 
 ## What is said about the source without running it.
-style: dev lint types layers generated structure
+style: dev style-tools lint types layers generated structure
 
-# What a process says comes in one piece. The notebook of the lakes is one of Spark's.
+# The notebook of the lakes is one of Spark's.
 $(PARTS:%=test-%): test-%:
-	@said=$$($(if $(filter $*,$(WAITING)),,nice -n 5) $(PYTEST) -q -p no:xdist -m "$(WHICH)" \
-		$(if $(filter spark,$*),,$(spark_TESTS:%=--ignore=%)) $($*_TESTS) 2>&1); failed=$$?; printf "%s\n" "$$said"; exit $$failed
+	@$(call RUN_PART,$(if $(filter $*,$(WAITING)),,nice -n 5) $(DRAWN) -q -p no:xdist -m "$(WHICH)" \
+		$(if $(filter spark,$*),,$(spark_TESTS:%=--ignore=%)),$*,$($*_TESTS))
 
 test-others:
 	@# So that tests are compiled once, not by each worker.
 	@$(BIN)/python -m pytest --collect-only -qq $(spark_TESTS:%=--ignore=%) >/dev/null 2>&1 || true
-	@$(PYTEST) -n 3 --dist worksteal -m "$(WHICH)" $(spark_TESTS:%=--ignore=%)
+	@$(call WITH_REPORT,$(DRAWN) -n 3 --dist worksteal -m "$(WHICH)",others,$(spark_TESTS:%=--ignore=%))
 
 # Pages are made with the newest versions, and hold the words of those. Rich before 15 puts one more space beside a sign such as µ.
 LOWEST := build/lowest
@@ -101,17 +128,17 @@ GENERATED_TESTS := tests/dev tests/test_generated.py tests/test_site.py tests/te
 ## The quick tests with the lowest versions of all dependencies that pyproject.toml allows.
 test-lowest: $(VENV)/.made tools
 	$(BIN)/python .ci/make_lowest.py $(LOWEST)
-	$(LOWEST)/bin/python -m pytest --randomly-seed=$(SEED) -q -n 3 --dist worksteal $(GENERATED_TESTS:%=--ignore=%) \
+	$(LOWEST)/bin/python -m pytest -rfEs --randomly-seed=$(SEED) -q -n 3 --dist worksteal $(GENERATED_TESTS:%=--ignore=%) \
 		$(ALIGNED_TESTS:%=--deselect=%) \
 		-m "not slow and not long and not tshark and not broker"
 
 ## The same, with what the tests have not run.
-coverage: dev tools
-	$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term:skip-covered
+coverage: $(VENV)/.installed-long tools long-tools
+	$(PYTEST) -n 3 --dist worksteal --cov --cov-report=term:skip-covered
 
 ## All tests, and all that they leave out: hours.
-exhaustive: dev tools
-	MQTTSCOPE_EXHAUSTIVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+exhaustive: $(VENV)/.installed-long tools long-tools
+	MQTTSCOPE_EXHAUSTIVE=1 $(PYTEST) -n 2 --dist worksteal
 
 ## The quick part: style, types, layers, generated files, unit tests.
 check: style unit
@@ -130,10 +157,10 @@ generated:
 	$(BIN)/python -m mqttscope.dev.generate --check
 
 structure:
-	$(BIN)/python -m pytest -q -p no:xdist $(STRUCTURE)
+	$(PYTEST) -q -p no:xdist $(STRUCTURE)
 
 unit:
-	$(BIN)/python -m pytest -n 3 --dist worksteal -q -m "not slow and not long and not tshark and not broker"
+	$(PYTEST) -n 3 --dist worksteal -q -m "not slow and not long and not tshark and not broker"
 
 ## Write the generated files: completions, command reference.
 generate: dev
@@ -143,10 +170,10 @@ generate: dev
 wheel: venv
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-## What is published: built twice, tried in empty environments, with a list of what comes with it, into dist.
+## What is published: built twice, tried in empty environments, into dist; checksums and dependencies into build/release.
 release: dev
 	@$(BIN)/python .ci/install_group.py release
-	@$(BIN)/python .ci/release.py dist
+	@$(BIN)/python .ci/release.py dist build/release
 
 ## The documentation as a site, in build/site.
 site: dev

@@ -36,9 +36,18 @@ PATIENCE = "180"
 
 def main(group: str) -> int:
     """Install the requirements of ``group``; returns the exit code of pip where that installed them."""
-    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
-    wanted: list[str] = project["dependency-groups"][group]
+    wanted = requirements(group)
     return 0 if by_uv(wanted) else by_pip(wanted)
+
+
+def requirements(group: str) -> list[str]:
+    """The requirements of a group, those of groups that it includes first."""
+    groups = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+    return [
+        requirement
+        for entry in groups[group]
+        for requirement in (requirements(entry["include-group"]) if isinstance(entry, dict) else [entry])
+    ]
 
 
 def by_uv(wanted: list[str]) -> bool:

@@ -10,13 +10,14 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 import venv
 from pathlib import Path
 
+from install_group import requirements
+
 PROJECT = Path(__file__).resolve().parent.parent
 EXTRAS = ("lake", "s3", "spark", "connect", "payloads", "browse")
-NO_TESTS = ("ruff", "mypy", "import-linter", "click-man", "zensical", "nbclient", "ipykernel")
+NO_TESTS = ("ruff", "mypy", "import-linter", "click-man", "zensical", "nbclient", "ipykernel", "zizmor")
 """What style, types, generated pages, site and notebooks need, which are made with newest versions."""
 
 
@@ -31,7 +32,6 @@ def main(directory: Path) -> None:
     if not python.exists():
         venv.create(directory, with_pip=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], check=True)
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
     with tempfile.TemporaryDirectory() as scratch:
         lowest = Path(scratch) / "lowest.txt"
         extras = [option for extra in EXTRAS for option in ("--extra", extra)]
@@ -41,7 +41,7 @@ def main(directory: Path) -> None:
         if subprocess.run(compile_, check=False).returncode:
             sys.exit("there are no versions that pyproject.toml allows together")
         kept = {name_of(line) for line in lowest.read_text().splitlines()}
-        tools = [wanted for wanted in project["dependency-groups"]["dev"] if name_of(wanted) not in {*kept, *NO_TESTS}]
+        tools = [wanted for wanted in requirements("dev") if name_of(wanted) not in {*kept, *NO_TESTS}]
         package = f"{PROJECT}[{','.join(EXTRAS)}]"
         into = ["install", "--quiet", "--python", python, "--constraint", lowest]
         if subprocess.run([*uv, *into, "--editable", package, *tools], check=False).returncode:

@@ -1,10 +1,11 @@
-"""Builds what is published, and tries it: ``release.py DIRECTORY``.
+"""Builds what is published, and tries it: ``release.py DIRECTORY LISTS``.
 
-A source archive and a wheel are built twice and have to be the same, byte for byte. The wheel is installed into an
-empty environment of each Python that is on the path (python3.11 to python3.14) and runs, without any extra, and reads
-captures of the project there; then the source archive is installed in the same way. From one of these environments
-come the list of what is installed with it (CycloneDX) and the licences of that. Ends with an error where anything
-differs, fails, or has a licence that is not on the list. Needs build, twine, cyclonedx-bom and pip-licenses, the
+A source archive and a wheel are built twice and have to be the same, byte for byte. Twine checks their metadata. The
+wheel is installed into an empty environment of each Python that is on the path (python3.11 to python3.14), without any
+extra, and reads captures of the project there; then the source archive is installed in the same way. Both go into
+DIRECTORY, which holds nothing else, since everything in it is uploaded. Checksums and the list of dependencies
+(CycloneDX) go into LISTS. Ends with an error if anything differs, fails, or has a licence that is not on the list, and
+with MQTTSCOPE_REQUIRE_TOOLS=1 also if a Python is missing. Needs build, twine, cyclonedx-bom and pip-licenses, the
 dependency group "release".
 """
 
@@ -97,12 +98,14 @@ def tried(python: str, package: Path, directory: Path) -> Path:
     return inside
 
 
-def main(target: Path) -> None:
-    """Everything, into a directory that is made from scratch."""
-    found = pythons()
-    there, missing = list(found.values()), [version for version in PYTHONS if version not in found]
-    if not there:
+def main(target: Path, lists: Path) -> None:
+    """Everything, into directories that are made from scratch."""
+    available = pythons()
+    missing = [version for version in PYTHONS if version not in available]
+    if not available:
         sys.exit(f"none of Python {', '.join(PYTHONS)} is on the path")
+    if missing and os.environ.get("MQTTSCOPE_REQUIRE_TOOLS") == "1":
+        sys.exit(f"Python {', '.join(missing)} is not on the path, and MQTTSCOPE_REQUIRE_TOOLS asks for it")
     moment = run("git", "log", "-1", "--format=%ct").strip()
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(scratch)
@@ -110,22 +113,25 @@ def main(target: Path) -> None:
         if first != second:
             sys.exit(f"the second build differs: {sorted(set(first.items()) ^ set(second.items()))}")
         say(f"built twice, the same: {', '.join(first)}")
-        run(BIN / "twine", "check", "--strict", *(folder / "first" / name for name in first))
-        wheel = next((folder / "first").glob("*.whl"))
-        archive = next((folder / "first").glob("*.tar.gz"))
-        inside = list(pool.map(lambda python: tried(python, wheel, folder / Path(python).name), there))
-        tried(there[0], archive, folder / "from-source")
-        bom = folder / "mqttscope.cdx.json"
-        run(BIN / "cyclonedx-py", "environment", inside[0], "--output-reproducible", "--of", "JSON", "-o", bom)
-        run(BIN / "pip-licenses", "--python", inside[0], "--allow-only", ";".join(LICENCES), "--partial-match")
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        for path in (wheel, archive, bom):
+        packages = sorted((folder / "first").iterdir())
+        run(BIN / "twine", "check", "--strict", *packages)
+        archive, wheel = sorted(packages, key=lambda path: path.suffix)
+        pythons_tried = list(
+            pool.map(lambda python: tried(python, wheel, folder / Path(python).name), available.values())
+        )
+        tried(next(iter(available.values())), archive, folder / "from-source")
+        for directory in (target, lists):
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+        for path in packages:
             shutil.copy(path, target)
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(target.iterdir())]
-    (target / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+        bom = lists / "mqttscope.cdx.json"
+        run(BIN / "cyclonedx-py", "environment", pythons_tried[0], "--output-reproducible", "--of", "JSON", "-o", bom)
+        run(BIN / "pip-licenses", "--python", pythons_tried[0], "--allow-only", ";".join(LICENCES), "--partial-match")
+    sums = [f"{digest}  {name}" for name, digest in sorted(first.items())]
+    (lists / "SHA256SUMS").write_text("\n".join(sums) + "\n")
     say(f"not tried: Python {', '.join(missing)}" if missing else "tried with every Python that is supported")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(*(Path(argument).resolve() for argument in sys.argv[1:3]))

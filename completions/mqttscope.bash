@@ -10,9 +10,11 @@ _mqttscope_completion() {
         if [[ $type == 'dir' ]]; then
             COMPREPLY=()
             compopt -o dirnames
-        elif [[ $type == 'file' ]]; then
-            COMPREPLY=()
+        elif [[ $type == 'file' && ${#COMPREPLY[@]} == 0 ]]; then
             compopt -o default
+        elif [[ $type == 'file' ]]; then
+            compopt -o filenames
+            mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
         elif [[ $type == 'plain' ]]; then
             COMPREPLY+=($value)
         fi

@@ -84,7 +84,7 @@ __all__ = [
     "open",
 ]
 
-__version__ = "1.0.0"
+__version__ = "1.1.0.dev0"
 
 _HOMES = {
     "ArgumentError": "errors",
@@ -163,12 +163,3 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
-
-
-def version_told() -> str:
-    """The version, and whether the modules of the hot path are libraries or Python."""
-    from importlib.machinery import PathFinder
-
-    found = PathFinder.find_spec("mqttscope.events", __path__)
-    is_compiled = found is not None and not str(found.origin).endswith(".py")
-    return f"{__version__} ({'compiled' if is_compiled else 'pure Python'})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -32,10 +33,11 @@ def choice(name: str, value: Any, choices: type[Choice]) -> Choice:
         raise ArgumentError(f"{name} is {value!r}, which is none of {', '.join(choices)}") from None
 
 
-def whole(name: str, value: Any, least: int) -> int:
-    """A whole number that is not below ``least``."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ArgumentError(f"{name} is {value!r}: it is a whole number from {least:,} on")
+def whole(name: str, value: Any, least: int | None = None) -> int:
+    """A whole number that is not below ``least``; any without that."""
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+        more = "" if least is None else f" from {least:,} on"
+        raise ArgumentError(f"{name} is {value!r}: it is a whole number{more}")
     return value
 
 
@@ -43,6 +45,45 @@ def seconds(name: str, value: Any) -> float:
     """Seconds, 0 included, and not without end."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
         raise ArgumentError(f"{name} is {value!r}: it is a number of seconds from 0 on")
+    return value
+
+
+def patience(name: str, value: Any) -> float | None:
+    """Seconds to wait, or ``None`` to wait without a limit."""
+    return None if value is None else seconds(name, value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """``True`` or ``False``: of texts such as ``"no"``, each is true."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} is {value!r}: it is True or False")
+    return value
+
+
+def texts(name: str, value: Any, what: str) -> tuple[str, ...]:
+    """A list of texts, or one text; ``what`` says what they stand for."""
+    if isinstance(value, str):
+        return (value,)
+    values = tuple(value) if isinstance(value, Iterable) and not isinstance(value, bytes | Mapping) else None
+    if values is None or not all(isinstance(entry, str) for entry in values):
+        raise ArgumentError(f"{name} is {value!r}: it is a list of {what}")
+    return values
+
+
+def path(name: str, value: Any, what: str = "a file") -> str:
+    """The path of a file or folder, as text or ``PathLike``."""
+    given = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(given, str) or not given:
+        raise ArgumentError(f"{name} takes the path of {what}, as str or PathLike, not {value!r}")
+    return given
+
+
+def settings(name: str, value: Any) -> Mapping[str, str]:
+    """Settings of a store, names and values as texts; ``None`` for none."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
+        raise ArgumentError(f'{name} is {value!r}: it is a mapping of texts, such as {{"region": "eu-west-1"}}')
     return value
 
 
@@ -56,8 +97,9 @@ def instance(name: str, value: Any, kind: type[Instance]) -> Instance:
 def tls_files(target: Any, *, tls: bool, insecure: bool = False, **files: Any) -> None:
     """Names of files for TLS with ``target``, each ``None`` where there is none; and none at all without ``tls``."""
     for name, value in files.items():
-        if value is not None and not isinstance(value, str | os.PathLike):
+        if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
             raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+    flag("insecure", insecure)
     given = [name for name, value in {**files, "insecure": insecure or None}.items() if value is not None]
     if given and not tls:
         raise ArgumentError(f"{given[0]} is for a broker with TLS (mqtts://, wss://), not for {target}")
@@ -66,7 +108,7 @@ def tls_files(target: Any, *, tls: bool, insecure: bool = False, **files: Any) -
 def tls_pair(certificate: str, key: str, values: tuple[Any, Any]) -> None:
     """A certificate and its key, each the name of a file or ``None``; a key needs a certificate."""
     for name, value in zip((certificate, key), values, strict=True):
-        if value is not None and not isinstance(value, str | os.PathLike):
+        if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
             raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
     if values[1] is not None and values[0] is None:
         raise ArgumentError(f"{key} needs {certificate}")

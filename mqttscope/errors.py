@@ -105,6 +105,13 @@ def _remade(kind: type[MqttscopeError], arguments: tuple[Any, ...]) -> Mqttscope
     return made
 
 
+def schema_fault(written: object, known: int, name: str = "schema") -> str:
+    """Why a file is refused whose schema is not the one that this version reads; empty if it is."""
+    if type(written) is int and written > known:
+        return f"a later version of mqttscope wrote it ({name} {written}, this version reads {known}): update mqttscope"
+    return "" if type(written) is int and written == known else f"{name} is not {known}"
+
+
 class ArgumentError(MqttscopeError, ValueError):
     """An argument cannot be meant; the text says why."""
 

@@ -152,15 +152,17 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     __tracebackhide__ = True
     import click
 
+    from mqttscope import arguments
     from mqttscope.cli.lint import project_settings
     from mqttscope.cli.linting import read_baseline
-    from mqttscope.lint.catalogue import ALL
-    from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
+    from mqttscope.errors import ArgumentError
+    from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of, selected_names
 
-    selected, extended, ignored = (names_of(options.pop(name, ())) for name in ("select", "extend_select", "ignore"))
+    selected = selected_names(options.pop("select", ()))
+    extended, ignored = (names_of(options.pop(name, ()), name) for name in ("extend_select", "ignore"))
     added = given_rules(options.pop("rules", ()))
     own = {rule.code: type(rule) for rule in added}
-    named = None if isinstance(config, bool) else str(folder / config)
+    named = None if isinstance(config, bool) else str(folder / arguments.path("config", config))
     try:
         settings = project_settings(
             folder, config=named, search=config is not False, beside=own,
@@ -175,10 +177,10 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     ]
     # What a project ignores does not concern the rules that a test brings along; what the test ignores does.
     rules = [*settings.rules, *(rule for rule in chosen_rules(selected, extended, ignored, added) if rule.code in own)]
-    running = [rule.code for rule in rules]
+    if not rules:
+        raise ArgumentError(settings.no_rule)
     judging = {
-        "select": running,
-        "ignore": [] if running else [ALL],  # selecting nothing would be selecting what is usual
+        "select": [rule.code for rule in rules],
         "rules": rules,
         "policy": settings.policy(),
         "baseline": baseline,
@@ -193,16 +195,27 @@ def pytest_runtest_makereport(
     """Add what the proxies found, and what the stand-ins say, to the report of a test that fails."""
     report = yield
     if report.when == "call" and report.failed:
+        failure = "\n".join(_messages(call.excinfo.value)) if call.excinfo is not None else ""
         for proxy in item.stash.get(_PROXIES, []):
             try:
-                found = proxy.report()
-                told = "\n".join(filter(None, (found, *(one for one in proxy.notes if one not in found))))
+                findings = proxy.report(beside=failure)
+                notes = [note for note in proxy.notes if note not in findings and note not in failure]
+                section = "\n".join(filter(None, (findings, *notes)))
             except Exception as error:  # the other tests have a report to get as well
-                told = f"the proxy gives no answer: {error!r}"
-            shown = str(call.excinfo.value) if call.excinfo is not None else ""
-            if told and told.strip() not in shown:
-                report.sections.append((f"mqttscope {proxy.address}", told))
+                section = f"the proxy gives no answer: {error!r}"
+            if section:
+                report.sections.append((f"mqttscope {proxy.address}", section))
         for broker in item.stash.get(_STAND_INS, []):
             if broker.notes:
                 report.sections.append((f"mqttscope stand-in {broker.address}", "\n".join(broker.notes)))
     return report
+
+
+def _messages(error: BaseException | None) -> Iterator[str]:
+    """Messages of an exception, and of those that pytest shows with it."""
+    while error is not None:
+        yield str(error)
+        if isinstance(error, BaseExceptionGroup):
+            for member in error.exceptions:
+                yield from _messages(member)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -8,6 +8,8 @@ a system that has nothing of its own.  It is looked at in each call: tests set i
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -58,6 +60,16 @@ def processors() -> int:
     if posix() and hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def wireshark_folders() -> list[str]:
+    """Folders outside of ``PATH`` into which Wireshark's installer puts its programs."""
+    if sys.platform == "darwin":
+        return ["/Applications/Wireshark.app/Contents/MacOS"]
+    if sys.platform == "win32":
+        parents = map(os.environ.get, ("ProgramFiles", "ProgramFiles(x86)"))
+        return [os.path.join(parent, "Wireshark") for parent in parents if parent]
+    return []
 
 
 def apart(prepare: Callable[[], None] | None = None) -> dict[str, Any]:
@@ -117,6 +129,13 @@ def resident_bytes(process: int) -> int:
 def process_folder(process: int | str) -> Path | None:
     """What Linux shows of a process; ``None`` elsewhere.  ``self``: of this one."""
     return Path(f"/proc/{process}") if linux() else None
+
+
+def quote(word: str) -> str:
+    """A word as the shell of this system takes it: a POSIX shell, or cmd and PowerShell."""
+    if posix():
+        return shlex.quote(word)
+    return word if re.fullmatch(r"[\w+=:./\\-]+", word) else f'"{word}"'
 
 
 def is_own(user: int) -> bool:

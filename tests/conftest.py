@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from tests import corpora, tools
+
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("mqttscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mqttscope")
@@ -82,18 +84,16 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
-def shared_path(*parts: str) -> Path:
-    """A path in the material that lies beside a development checkout; the calling test is skipped without it."""
-    base = ROOT.parent / "shared"
-    if not base.is_dir():
-        pytest.skip("no ../shared beside this checkout")
-    return base.joinpath(*parts)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip or fail a test whose corpora are absent."""
+    corpora.prepare(item)
 
 
 @pytest.fixture(scope="session")
 def bucket() -> Iterator[tuple[Any, dict[str, str]]]:
     """A store that speaks S3, on this machine: a client for it, and the settings that lead to it."""
-    moto = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[s3,server]'")
+    moto = tools.package("moto.server")
     import boto3
 
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -1,8 +1,8 @@
 """Many small cases in one test: where a case costs less than what pytest spends on a test of its own.
 
-Every case runs, also after one that fails, and a failure names its case and the others that fail; `sampled` leaves most
-of them to the long tests, and `some` does so with parameters.  A test that takes something which has to be new for each
-case (a folder, a patch) has parameters instead.
+Every case runs, also after one that fails, and a failure names its case and the others that fail; a test of which every
+case is skipped is skipped.  `sampled` leaves most of them to the long tests, and `some` does so with parameters.  A
+test that takes something which has to be new for each case (a folder, a patch) has parameters instead.
 """
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
     words = [word.strip() for word in names.split(",")]
     given = list(cases)
     rows = [_row(case, len(words)) for case in given]
-    told = _told(rows, ids)
-    for at, case in enumerate(given):
-        if isinstance(case, PARAMETERS):
-            assert not case.marks, "such a case is a test of its own"
-            told[at] = str(case.id or told[at])
+    told = _told(given, len(words), ids)
+    assert not any(case.marks for case in given if isinstance(case, PARAMETERS)), "such a case is a test of its own"
     if not rows:
         raise ValueError(f"no case of {names}")
 
@@ -39,11 +36,12 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
         @wraps(test)
         def run(*own: Any, **given: Any) -> None:
             failed: list[tuple[str, Exception]] = []
+            skipped: list[BaseException] = []
             for name, row in zip(told, rows, strict=True):
                 try:
                     test(*own, **given, **dict(zip(words, row, strict=True)))
-                except pytest.skip.Exception:
-                    continue
+                except pytest.skip.Exception as error:
+                    skipped.append(error)
                 except Exception as error:
                     failed.append((name, error))
             if failed:
@@ -52,6 +50,8 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
                 if others:
                     wrong.add_note(f"{len(others)} more fail: {', '.join(name for name, _ in others)}")
                 raise wrong
+            if len(skipped) == len(rows):
+                raise skipped[0]
 
         left = [one for name, one in signature.parameters.items() if name not in words]
         run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
@@ -63,34 +63,40 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
 def sampled(names: str, cases: Iterable[Any], ids: Names = None, every: int = 8) -> Callable[[Test], Test]:
     """As `each`, in two tests: one with every eighth case, and one with the others that only ``make test-long`` runs.
 
-    Without any case, as where material is absent, the test is skipped.
+    Cases with a mark, such as those of the corpora, are two tests of their own.
     """
-    given = list(cases)
-    told = _told([_row(case, names.count(",") + 1) for case in given], ids)
+    words = [word.strip() for word in names.split(",")]
+    rows = list(cases)
+    if not rows:
+        raise ValueError(f"no case of {names}")
+    labels = _told(rows, len(words), ids)
+    groups: dict[str, tuple[list[Any], list[int]]] = {}
+    for at, case in enumerate(rows):
+        marks = list(case.marks) if isinstance(case, PARAMETERS) else []
+        prefix = "".join(f"{mark.name}-" for mark in marks)
+        groups.setdefault(prefix, (marks, []))[1].append(at)
 
     def decorate(test: Test) -> Test:
-        parts: tuple[list[int], list[int]] = ([], [])
-        for at in range(len(given)):
-            parts[at % every > 0].append(at)
-        marks = {"some": (), "others": (pytest.mark.long,)}
-        made = [
-            pytest.param(
-                each(names, [given[at] for at in part], [told[at] for at in part])(test), id=name, marks=marks[name]
-            )
-            for name, part in zip(marks, parts, strict=True)
-            if part
-        ]
+        parts = []
+        for prefix, (marks, places) in groups.items():
+            halves: dict[str, tuple[list[int], list[Any]]] = {
+                "some": (places[::every], marks),
+                "others": ([at for number, at in enumerate(places) if number % every], [*marks, pytest.mark.long]),
+            }
+            for name, (chosen, its_marks) in halves.items():
+                if chosen:
+                    plain = [pytest.param(*_row(rows[at], len(words)), id=labels[at]) for at in chosen]
+                    parts.append(pytest.param(each(names, plain)(test), id=prefix + name, marks=its_marks))
 
         @wraps(test)
         def run(part: Test, *own: Any, **more: Any) -> None:
             part(*own, **more)
 
-        words = {word.strip() for word in names.split(",")}
         signature = inspect.signature(test)
-        left = [one for name, one in signature.parameters.items() if name not in words]
+        left = [parameter for name, parameter in signature.parameters.items() if name not in words]
         first = inspect.Parameter("part", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         run.__signature__ = signature.replace(parameters=[first, *left])  # type: ignore[attr-defined]
-        sampled_test: Test = pytest.mark.parametrize("part", made)(run)
+        sampled_test: Test = pytest.mark.parametrize("part", parts)(run)
         return sampled_test
 
     return decorate
@@ -116,10 +122,14 @@ def _row(case: Any, size: int) -> tuple[Any, ...]:
     return tuple(case) if size > 1 else (case,)
 
 
-def _told(rows: Sequence[tuple[Any, ...]], ids: Names) -> list[str]:
+def _told(cases: Sequence[Any], size: int, ids: Names) -> list[str]:
     """How cases are named."""
-    if ids is None:
-        return ["-".join(map(repr, row)) for row in rows]
-    if callable(ids):
-        return ["-".join(str(ids(value)) for value in row) for row in rows]
-    return list(ids)
+    if ids is not None and not callable(ids):
+        return list(ids)
+    names = []
+    for case in cases:
+        if isinstance(case, PARAMETERS) and case.id:
+            names.append(str(case.id))
+        else:
+            names.append("-".join(str(ids(value)) if ids else repr(value) for value in _row(case, size)))
+    return names

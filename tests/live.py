@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
+import shlex
 import signal
 import socket
 import subprocess
@@ -19,7 +19,8 @@ from mqttscope.capture import live
 from mqttscope.mqtt import Connack, Connect, Disconnect, ProtocolVersion, Publish, encode
 from tests.cli.running import Word, command, environment
 from tests.forked import Forked
-from tests.proxy.rig import program, until
+from tests.proxy.rig import until
+from tests.tools import program
 
 V3_1_1 = ProtocolVersion.V3_1_1
 QOS_3 = bytes.fromhex("3607000361 2f6200 01".replace(" ", ""))
@@ -28,9 +29,9 @@ QOS_3 = bytes.fromhex("3607000361 2f6200 01".replace(" ", ""))
 
 @functools.cache
 def may_capture() -> bool:
-    """Whether dumpcap is there and may open the loopback interface."""
-    dumpcap = shutil.which("dumpcap")
-    if dumpcap is None or not os.path.isdir("/sys/class/net/lo"):
+    """Whether dumpcap may open the loopback interface."""
+    dumpcap = program("dumpcap")
+    if not os.path.isdir("/sys/class/net/lo"):
         return False
     return subprocess.run([dumpcap, "-L", "-i", "lo"], capture_output=True, timeout=20, check=False).returncode == 0
 
@@ -38,7 +39,12 @@ def may_capture() -> bool:
 def need_capture() -> None:
     """Skip the calling test where nothing can be captured."""
     if not may_capture():
-        pytest.skip("dumpcap is not there or may not capture from lo")
+        pytest.skip("dumpcap may not capture from lo")
+
+
+def cat(path: Path) -> str:
+    """What a shell script writes a file with."""
+    return f"cat {shlex.quote(str(path))}"
 
 
 def replace_dumpcap(folder: Path, patch: pytest.MonkeyPatch, script: str) -> Path:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +38,12 @@ PROXY: list[tuple[dict[str, Any], str]] = [
     ({"listen_key": "k.pem"}, "listen_key needs listen_cert"),
     ({"listen_cert": 5}, "listen_cert is 5: it is the name of a file"),
     ({"rules": [int]}, "is no rule"),
+    ({"insecure": "no"}, "insecure is 'no': it is True or False"),
+    ({"upstream": "mqtts://127.0.0.1:9", "ca": ""}, "ca is '': it is the name of a file"),
+    ({"select": []}, r"select=\[\]: no rule is left"),
+    ({"select": 5}, "select takes a list of codes, prefixes or names of rules"),
+    ({"extend_select": [5]}, "extend_select takes a list"),
+    ({"ignore": b"PUB"}, "ignore takes a list"),
 ]
 REPLAY: list[tuple[dict[str, Any], str]] = [
     ({"broker": None}, "broker is None, which is no text: it is a URL"),
@@ -43,6 +52,21 @@ REPLAY: list[tuple[dict[str, Any], str]] = [
     ({"patience": -1}, "patience is -1: it is a number of seconds from 0 on"),
     ({"connect_timeout": "x"}, "connect_timeout is 'x'"),
     ({"cert": "c.pem"}, "cert is for a broker with TLS"),
+    ({"pace": True}, "True is not recorded, asap, causal, or a factor"),
+    ({"pace": None}, "None is not recorded, asap, causal, or a factor"),
+    ({"pace": float("nan")}, "a pace of nan is not above 0 and finite"),
+    ({"pace": -1}, "a pace of -1 is not above 0"),
+    ({"clients": 5}, "clients is 5: it is a list of globs of Client Identifiers"),
+    ({"clients": [5]}, r"clients is \[5\]"),
+    ({"clients": b"dev"}, "clients is b'dev'"),
+    ({"user_name": 5}, "user_name is 5, which is no text"),
+    ({"password": 5}, "password is neither text nor bytes"),
+    ({"record": 5}, "record takes the path of a file"),
+    ({"record": ""}, "record takes the path of a file"),
+    ({"allow_remote": "no"}, "allow_remote is 'no': it is True or False"),
+    ({"insecure": 1}, "insecure is 1: it is True or False"),
+    ({"version": 5}, "version is 5, which is no text: it is 3.1, 3.1.1 or 5.0"),
+    ({"patience": float("nan")}, "patience is nan"),
 ]
 STAND_IN: list[tuple[dict[str, Any], str]] = [
     ({"listen": None}, "listen is None"),
@@ -51,7 +75,202 @@ STAND_IN: list[tuple[dict[str, Any], str]] = [
     ({"patience": "x"}, "patience is 'x'"),
     ({"start": 5}, "start is 5"),
     ({"listen_key": "k.pem"}, "listen_key needs listen_cert"),
+    ({"clients": 5}, "clients is 5"),
+    ({"repeat": "no"}, "repeat is 'no': it is True or False"),
+    ({"websocket": 1}, "websocket is 1: it is True or False"),
+    ({"version": 3.1}, "version is 3.1, which is no text"),
+    ({"listen_cert": ""}, "listen_cert is '': it is the name of a file"),
 ]
+READING: list[tuple[dict[str, Any], str]] = [
+    ({"version": 5}, "version is 5, which is no text: it is 3.1, 3.1.1 or 5.0"),
+    ({"version": 5.0}, "version is 5.0, which is no text"),
+    ({"version": True}, "version is True"),
+    ({"version": b"5.0"}, "version is b'5.0'"),
+    ({"version": ""}, "'' is not an MQTT version"),
+    ({"version": "4"}, "'4' is not an MQTT version"),
+    ({"filter": 5}, "filter takes an expression as str"),
+    ({"keys": 5}, "keys takes the path of a file, as str or PathLike, not 5"),
+    ({"keys": ""}, "keys takes the path of a file, as str or PathLike, not ''"),
+    ({"ports": None}, "ports takes a list"),
+    ({"ports": "1884"}, "ports are a list"),
+    ({"ports": b"18"}, "ports takes a list"),
+    ({"ports": [0]}, "'0' is not a port"),
+    ({"ports": [65_536]}, "'65536' is not a port"),
+    ({"ports": [1884.5]}, "is not a port"),
+    ({"ports": [True]}, "'True' is not a port"),
+    ({"ports": {8080: "udp"}}, "'udp' is not one of mqtt, ws, tls"),
+    ({"deduplicate": "no"}, "deduplicate is 'no': it is True or False"),
+    ({"raise_errors": 1}, "raise_errors is 1: it is True or False"),
+    ({"show_secrets": "false"}, "show_secrets is 'false': it is True or False"),
+]
+"""What `open` and `lint` do not take."""
+OF_OPEN: list[tuple[dict[str, Any], str]] = [
+    ({"payload_limit": -1}, "payload_limit is a number of bytes"),
+    ({"payload_limit": "64"}, "payload_limit is a number of bytes"),
+    ({"payload_limit": True}, "payload_limit is a number of bytes"),
+]
+OF_LINT: list[tuple[dict[str, Any], str]] = [
+    ({"select": []}, r"select=\[\]: no rule is left"),
+    ({"select": 5}, "select takes a list"),
+    ({"ignore": ["PUB", 5]}, "ignore takes a list"),
+    ({"ignore": "ALL"}, "no rule is left to check with"),
+    ({"rules": 5}, "rules takes a list of classes or instances"),
+    ({"profile": 5}, "profile takes the path of a file"),
+    ({"profile": ""}, "profile takes the path of a file"),
+    ({"complete": "10.0.0.2:1883"}, "complete takes a list of servers"),
+    ({"complete": ["10.0.0.2"]}, "it is not HOST:PORT"),
+]
+OF_DECODE: list[tuple[dict[str, Any], str]] = [
+    ({"version": 4}, "version is 4, which is no text: it is 3.1, 3.1.1 or 5.0"),
+    ({"version": "4"}, "'4' is not an MQTT version"),
+    ({"sender": "broker"}, "'broker' is neither client nor server"),
+    ({"sender": ["client"]}, "is neither client nor server"),
+    ({"payload_limit": -1}, "payload_limit is a number of bytes"),
+    ({"show_secrets": "no"}, "show_secrets is 'no': it is True or False"),
+]
+OF_INGEST: list[tuple[dict[str, Any], str]] = [
+    ({"lake": None}, "lake takes the path of a folder, or a place in a store"),
+    ({"lake": ""}, "lake takes the path of a folder"),
+    ({"group": None}, "group is None, which is no text: it is the name of a site"),
+    ({"settings": "region"}, "settings is 'region': it is a mapping of texts"),
+    ({"settings": {"region": 5}}, "it is a mapping of texts"),
+    ({"lake_settings": [("region", "x")]}, "lake_settings is "),
+    ({"payload_limit": "64"}, "payload_limit is a number of bytes"),
+    ({"version": 5}, "version is 5, which is no text"),
+    ({"select": []}, r"select=\[\]: no rule is left"),
+]
+OF_LAKE: list[tuple[dict[str, Any], str]] = [
+    ({"path": None}, "path takes the path of a folder, or a place in a store"),
+    ({"path": ""}, "path takes the path of a folder"),
+    ({"path": b"lake"}, "path takes the path of a folder"),
+    ({"generation": "3"}, "generation is '3': it is a whole number$"),
+    ({"generation": True}, "generation is True"),
+    ({"generation": 1.0}, "generation is 1.0"),
+    ({"settings": 5}, "settings is 5: it is a mapping of texts"),
+]
+QUESTIONS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("packets", (5,), {}, "type is 5, which is no text: it is the name of a packet type"),
+    ("packets", (["publish"],), {}, r"type is \['publish'\]"),
+    ("packets", ("",), {}, "'' is no packet type"),
+    ("packets", (), {"topic": 5}, "topic is 5"),
+    ("packets", (), {"topic": "a/#/b"}, "is no Topic Filter"),
+    ("packets", (), {"payload": 5}, "payload is 5, which is neither bytes nor text"),
+    ("packets", (), {"direction": "up"}, "direction is 'up'"),
+    ("packets", (), {"client_identifier": 5}, "client_identifier is 5"),
+    ("packets", (), {"where": 5}, "where is 5, which is no function of a packet"),
+    ("expect", (), {"timeout": "5"}, "timeout is '5': it is a number of seconds from 0 on"),
+    ("expect", (), {"timeout": -1}, "timeout is -1"),
+    ("expect", (), {"timeout": float("nan")}, "timeout is nan"),
+    ("expect", (), {"timeout": float("inf")}, "timeout is inf"),
+    ("expect", (), {"timeout": None}, "timeout is None"),
+    ("expect", (), {"timeout": True}, "timeout is True"),
+    ("expect", (), {"count": "1"}, "count is '1': it is a whole number"),
+    ("expect", (), {"count": 1.0}, "count is 1.0"),
+    ("expect", (), {"count": True}, "count is True"),
+    ("expect", (), {"count": 0}, r"count is 0: absent\(\) is for"),
+    ("expect", (), {"count": -1}, "count is -1"),
+    ("absent", (5,), {}, "type is 5"),
+    ("never", (), {}, "needs the code, prefix or name of a rule"),
+    ("never", (5,), {}, "never takes a list of codes"),
+    ("assert_conformant", (), {"fail_on": "fatal"}, "fail_on is 'fatal'"),
+    ("assert_conformant", (), {"fail_on": ""}, "fail_on is ''"),
+    ("assert_conformant", (), {"min_confidence": 5}, "min_confidence is 5"),
+    ("assert_conformant", (), {"min_confidence": ""}, "min_confidence is ''"),
+    ("assert_conformant", (), {"ignore": 5}, "ignore takes a list"),
+    ("assert_conformant", (), {"require_packets": "5"}, "require_packets is '5': it is a whole number from 0 on"),
+    ("assert_conformant", (), {"require_packets": -1}, "require_packets is -1"),
+    ("assert_conformant", (), {"require_packets": float("nan")}, "require_packets is nan"),
+    ("assert_conformant", (), {"require_packets": None}, "require_packets is None"),
+]
+"""Questions about the traffic of a test that have no answer."""
+
+
+@each("options, said", [*READING, *OF_OPEN])
+def test_captures_are_not_opened_with_nonsense(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match=said):
+        mqttscope.open(QOS, **options)
+
+
+@each("options, said", [*READING, *OF_LINT])
+def test_nor_are_they_linted(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match=said):
+        mqttscope.lint(QOS, **options)
+
+
+@each("options, said", OF_DECODE)
+def test_nor_are_bytes_decoded(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match=said):
+        mqttscope.decode(b"\xc0\0", **options)
+
+
+@each("options, said", OF_INGEST)
+def test_nor_are_captures_ingested(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match=said):
+        mqttscope.lake.ingest(QOS, **{"lake": tmp_path / "lake", **options})
+    assert not list(tmp_path.iterdir())
+
+
+@each("options, said", OF_LAKE)
+def test_nor_are_lakes_opened(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match=said):
+        mqttscope.lake.open(**{"path": tmp_path, **options})
+
+
+@each("captures", [(5,), (None,), (b"a.pcap",), (["a.pcap", "b.pcap"],), (QOS, 5)])
+def test_captures_have_names(captures: tuple[Any, ...]) -> None:
+    for use in (mqttscope.open, mqttscope.lint, partial(mqttscope.lake.ingest, lake="lake")):
+        with pytest.raises(TypeError, match="captures are named by str or PathLike, not by "):
+            use(*captures)
+
+
+@each("name, words, options, said", QUESTIONS)
+def test_questions_about_traffic_are_checked(
+    name: str, words: tuple[Any, ...], options: dict[str, Any], said: str
+) -> None:
+    proxy = mqttscope.Proxy(URL)
+    for traffic in (mqttscope.Traffic(QOS), mqttscope.Traffic(proxy)):
+        with pytest.raises(mqttscope.ArgumentError, match=said):
+            getattr(traffic, name)(*words, **options)
+
+
+@each("source", [5, None, b"a.pcap", object()])
+def test_traffic_is_of_a_proxy_or_of_captures(source: Any) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match="it is a Proxy, a capture, or a list of captures"):
+        mqttscope.Traffic(source)
+
+
+@each("options, said", [one[2:] for one in QUESTIONS if one[0] == "assert_conformant" and "require" not in str(one[2])])
+def test_reports_of_a_proxy_are_checked(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match=said):
+        mqttscope.Proxy(URL).report(**options)
+
+
+@each("path", [5, None, "", b"x.pcapng"])
+def test_a_recording_is_written_to_a_path(path: Any) -> None:
+    with pytest.raises(mqttscope.ArgumentError, match="path takes the path of a file"):
+        mqttscope.Proxy(URL).write(path)
+
+
+@each("timeout", ["5", -1, float("nan"), float("inf"), True])
+def test_a_stand_in_is_waited_for_in_seconds(timeout: Any) -> None:
+    stand_in, other = mqttscope.StandIn(QOS), mqttscope.AsyncStandIn(QOS)
+    for ask in (stand_in.wait, stand_in.finish):
+        with pytest.raises(mqttscope.ArgumentError, match=f"timeout is {timeout!r}"):
+            ask(timeout)
+    for later in (other.wait, other.finish):
+        with pytest.raises(mqttscope.ArgumentError, match=f"timeout is {timeout!r}"):
+            asyncio.run(later(timeout))
+
+
+@each("columns, said", [(5, "columns is 5: it is a list"), ("topic", "columns are a list"), (["x"], "no column 'x'")])
+def test_columns_of_a_lake_are_a_list_of_names(columns: Any, said: str, tmp_path: Path) -> None:
+    mqttscope.lake.ingest(QOS, lake=tmp_path / "lake", ignore="ALL")
+    with mqttscope.lake.open(tmp_path / "lake") as lake:
+        for rows in (lake.packets, lake.session_activity):
+            with pytest.raises(mqttscope.ArgumentError, match=said):
+                rows.to_arrow(columns)
+        with pytest.raises(mqttscope.ArgumentError, match="query is 5, which is no text"):
+            lake.sql(5)  # type: ignore[arg-type]
 
 
 @each("options, said", PROXY)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +14,7 @@ from typing import Any
 import dpkt
 import pytest
 
+from tests import tools
 from tests.conftest import ROOT
 from tests.each import each
 
@@ -194,7 +194,7 @@ def test_the_derived_captures_are_what_their_script_makes_now() -> None:
 
 
 def test_each_capture_is_made_by_one_of_the_scripts() -> None:
-    pytest.importorskip("paho.mqtt.client")
+    tools.package("paho.mqtt.client")
     listed = subprocess.run(
         [sys.executable, str(CAPTURES / "record.py"), "--list"], capture_output=True, text=True, check=True
     )
@@ -233,8 +233,7 @@ TSHARK_IS_WRONG_ABOUT = {
 @pytest.mark.tshark
 @each_capture
 def test_tshark_counts_the_same_packets(folder: Path) -> None:
-    if shutil.which("tshark") is None:
-        pytest.skip("tshark is not installed")
+    tools.program("tshark")
     expect = about(folder)["expect"]
     if expect["transport"] != "tcp":
         pytest.skip(f"tshark sees no MQTT in {expect['transport']}")

@@ -25,6 +25,17 @@ def test_every_case_runs_and_those_that_fail_are_named() -> None:
     assert caught.value.__notes__ == ["in the case 2", "1 more fail: 4"]
 
 
+def test_a_test_of_which_every_case_is_skipped_is_skipped() -> None:
+    @each("number", [1, 2])
+    def at_most(number: int, most: int) -> None:
+        if number > most:
+            pytest.skip(f"{number} is more than {most}")
+
+    at_most(most=1)
+    with pytest.raises(pytest.skip.Exception, match="1 is more than 0"):
+        at_most(most=0)
+
+
 def test_several_arguments_and_fixtures() -> None:
     seen = []
 
@@ -74,10 +85,24 @@ def test_a_sample_and_the_others_are_tests_of_their_own() -> None:
         take(others.values[0], tmp_path=None)
     assert caught.value.__notes__ == ["in the case 3--3"]
 
-    @sampled("one", [])
-    def never(one: int) -> None: ...
+    with pytest.raises(ValueError, match="no case of one"):
+        sampled("one", [])
 
-    assert never.pytestmark[0].args[1] == []  # type: ignore[attr-defined]
+
+def test_cases_with_a_mark_are_sampled_by_themselves() -> None:
+    seen = []
+
+    @sampled("number", [*range(3), *(pytest.param(at, marks=pytest.mark.broker) for at in range(3, 6))], every=2)
+    def take(number: int) -> None:
+        seen.append(number)
+
+    (mark,) = take.pytestmark  # type: ignore[attr-defined]
+    parts = {part.id: part for part in mark.args[1]}
+    assert {name: [own.name for own in part.marks] for name, part in parts.items()} == {
+        "some": [], "others": ["long"], "broker-some": ["broker"], "broker-others": ["broker", "long"],
+    }  # fmt: skip
+    take(parts["broker-some"].values[0])
+    assert seen == [3, 5]
 
 
 def test_of_parameters_some_are_of_the_usual_tests() -> None:

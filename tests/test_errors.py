@@ -21,9 +21,21 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import Fault
 from mqttscope.net.frame import CaptureError
 from mqttscope.session.connection import Connection
+from tests import tools
 from tests.test_structure import FILES, name, text, tree
 
-NOT_INSTALLED = {"pyspark", "pyarrow", "pandas"}
+NOT_INSTALLED = {
+    "cbor2",
+    "deltalake",
+    "duckdb",
+    "google",
+    "msgpack",
+    "msgspec",
+    "pandas",
+    "pyarrow",
+    "pyspark",
+    "textual",
+}
 """What comes with extras."""
 
 
@@ -64,8 +76,7 @@ def test_their_names_end_in_error() -> None:
 
 
 def test_the_tree_of_the_docstring_is_that_of_the_classes() -> None:
-    pytest.importorskip("pyspark")
-    pytest.importorskip("pyarrow")
+    tools.package("pyspark", "pyarrow")
     rows = re.findall(r"^( +)(\w+Error)(?:  +(\S.*))?$", errors.__doc__ or "", re.M)
     shown: dict[str, str] = {}
     above: dict[int, str] = {}

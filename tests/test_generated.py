@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.cli.main import COMMANDS
 from mqttscope.dev import generate
@@ -56,12 +59,11 @@ def test_manual_pages_are_read_by_man(made: dict[Path, str], tmp_path: Path) -> 
 
     assert ".SH EXAMPLES" in text
     assert "mqttscope explain site.pcapng \\-\\-client 'pump\\-*'" in text
-    if shutil.which("groff") is None:
-        pytest.skip("groff is not installed")
+    groff = tools.program("groff")
     for path, page in made.items():
         if path.suffix == ".1":
             done = subprocess.run(
-                ["groff", "-man", "-Tascii", "-ww", "-b"], input=page, capture_output=True, text=True, check=False
+                [groff, "-man", "-Tascii", "-ww", "-b"], input=page, capture_output=True, text=True, check=False
             )
             assert done.stderr == "", path
 
@@ -124,8 +126,7 @@ def test_everything_is_fresh(
     ("shell", "name"), [("bash", "mqttscope.bash"), ("zsh", "_mqttscope"), ("fish", "mqttscope.fish")]
 )
 def test_a_shell_takes_its_completion(shell: str, name: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    tools.program(shell)
     script = (ROOT / "completions" / name).read_text("utf-8")
     done = subprocess.run(
         [shell, "-n", "/dev/stdin"], input=script, capture_output=True, text=True, timeout=60, check=False
@@ -135,8 +136,7 @@ def test_a_shell_takes_its_completion(shell: str, name: str) -> None:
 
 
 def test_bash_completes_with_it(tmp_path: Path) -> None:
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
+    tools.program("bash")
     program = tmp_path / "mqttscope"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
     program.chmod(0o755)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import mqttscope
+from tests import tools
 from tests.cli.running import environment
 from tests.conftest import ROOT
 
@@ -141,8 +142,7 @@ def test_the_examples_of_the_page_run(
     example: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if re.search("to_(arrow|pandas|polars)", example):
-        pytest.importorskip("pyarrow")
-        pytest.importorskip("pandas")
+        tools.package("pyarrow", "pandas")
     monkeypatch.chdir(ROOT)
     exec(compile(example, "library.md", "exec"), {"__name__": "__main__"})
 
@@ -200,7 +200,7 @@ mqttscope.decode(b"\\xc0\\0")
 
 
 def test_opening_a_lake_loads_what_is_asked_of_it(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
+    tools.package("pyarrow")
     from mqttscope.lake.writer import write_lake
 
     write_lake([ROOT / "captures" / "v5-qos" / "capture.pcapng"], tmp_path / "lake")

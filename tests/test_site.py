@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import tools
 from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
@@ -53,8 +53,7 @@ def test_links_stay_inside_the_documentation() -> None:
 
 @pytest.mark.long
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    if importlib.util.find_spec("zensical") is None:
-        pytest.skip("zensical is not installed: pip install zensical")
+    tools.package("zensical")
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copy(ROOT / "zensical.toml", tmp_path)
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict"]

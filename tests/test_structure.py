@@ -18,6 +18,7 @@ import pytest
 
 from mqttscope.cli.main import COMMANDS
 from mqttscope.cli.pipeline import COMMANDS as PIPELINE_COMMANDS
+from tests import tools
 from tests.conftest import ROOT
 
 SOURCE = ROOT / "mqttscope"
@@ -305,6 +306,9 @@ def test_no_module_keeps_a_struct_in_its_globals() -> None:
 
 def test_no_text_is_compared_by_identity() -> None:
     """Two texts of the same letters need not be one object: members of an enumeration are."""
+    tools.package("pyspark")
+    tools.package("msgspec")
+    tools.package("textual")
 
     def by_identity(path: Path) -> bool:
         for node in ast.walk(tree(path)):

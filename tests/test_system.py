@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 
 from mqttscope import system
 from mqttscope.capture import live
+from tests import tools
+from tests.broker_test.broken import broken_command
 from tests.cli.running import Done, capture, invoke
 from tests.each import each
 from tests.live import replace_dumpcap
 from tests.proxy.rig import free_port
 
-BROKEN = Path(__file__).parent / "broker_test" / "broken.py"
 ELSEWHERE = {system.PORTABLE: "1"}
 
 
@@ -43,6 +45,16 @@ def test_this_is_linux() -> None:
     assert system.terminal() is not None
     assert system.memory_file("test") is not None
     assert system.is_own(os.getuid())
+
+
+def test_words_are_quoted_for_the_shell_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["pip", "--upgrade", "mqttscope[lake]", "pandas>=2.2,<3", "/home/a b/c.whl", r"C:\venv\python.exe"]
+
+    assert shlex.split(" ".join(map(system.quote, words))) == words
+    monkeypatch.setenv(system.PORTABLE, "1")
+    assert [system.quote(word) for word in words] == [
+        "pip", "--upgrade", '"mqttscope[lake]"', '"pandas>=2.2,<3"', '"/home/a b/c.whl"', r"C:\venv\python.exe",
+    ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -116,6 +128,8 @@ def test_what_reads_files_is_the_same_everywhere(words: tuple[object, ...]) -> N
 
 
 def test_files_are_written_without_locks(tmp_path: Path) -> None:
+    for name in ("deltalake", "msgspec", "pyarrow"):
+        tools.package(name)
     made = tmp_path / "a.pcapng"
     done = run("mutate", capture("v5-qos"), "--write", made, "--mutation", "publish:qos-3")
     lake = run("pipeline", "ingest", capture("v5-qos"), "--lake", tmp_path / "lake", "--engine", "local")
@@ -129,7 +143,7 @@ def test_files_are_written_without_locks(tmp_path: Path) -> None:
 def test_a_broker_is_started_and_ended_without_sessions() -> None:
     port = free_port()
     words = ("mutate", capture("v311-qos"), "--broker", f"mqtt://127.0.0.1:{port}", "--mutation", "publish:qos-3")
-    done = run(*words, "--spawn", f"{sys.executable} {BROKEN} {port} none", "--wait", "0.1", "--jobs", "2")
+    done = run(*words, "--spawn", broken_command(port, "none"), "--wait", "0.1", "--jobs", "2")
     watched = run(*words, "--broker-pid", str(os.getpid()))
 
     assert done.code == 0, done.err

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import orjson
 
+from mqttscope import arguments
 from mqttscope import filter as filters
 from mqttscope.api.errors import optional_package
 from mqttscope.api.reading import (
@@ -54,6 +55,7 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.segment import NoteSkipped
 from mqttscope.report.base import View
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.public import public_event, with_decoded, with_public_names
@@ -270,6 +272,17 @@ class ConnectionSummary:
         return made
 
 
+def capture_names(captures: Iterable[Path]) -> list[str]:
+    """The names of captures as text; :class:`TypeError` for what does not name a capture."""
+    names = []
+    for capture in captures:
+        name = os.fspath(capture) if isinstance(capture, str | os.PathLike) else capture
+        if not isinstance(name, str):
+            raise TypeError(f"captures are named by str or PathLike, not by {type(name).__name__}")
+        names.append(name)
+    return names
+
+
 class Source:
     """Captures that were named, and how to read them; each reading begins at their first frame."""
 
@@ -285,11 +298,9 @@ class Source:
         payloads: Payloads = (),
         deduplicate: bool = False,
     ) -> None:
-        self.names = [os.fspath(one) for one in captures]
+        self.names = capture_names(captures)
         if not self.names:
             raise TypeError("name at least one capture, as open('a.pcapng')")
-        if not all(isinstance(one, str) for one in self.names):
-            raise TypeError("captures are named by str or PathLike, not by bytes")
         for one in find_captures([name for name in self.names if name != STDIN]):
             if isinstance(one, CaptureError) and one.message in NOTHING_THERE:
                 raise CaptureNotFoundError(f"{one.capture} {one.message}")
@@ -307,8 +318,8 @@ class Source:
         self._keys = read_path(keys, "keys")
         self._ports, self._version = read_ports(ports), read_version(version)
         self._was_read = False
-        self.deduplicate = deduplicate
-        self.raise_errors = raise_errors
+        self.deduplicate = arguments.flag("deduplicate", deduplicate)
+        self.raise_errors = arguments.flag("raise_errors", raise_errors)
         self.errors: list[CaptureError] = []
         """What could not be read, of the reading that began last."""
         self.notes: list[str] = []
@@ -352,11 +363,12 @@ class Source:
         reading: Reading,
         dissector: Dissector,
         feed: Callable[[Dissected], object] | None = None,
+        note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Dissected]:
         """All events, but those that ``feed`` gets from a fast path; errors are noted, or raised."""
         errors, notes = self.errors, self.notes
         fast_path = None if feed is None else FastPath(dissector, feed, order=reading.order)
-        segments = reading.segments(Counter(), fast_path=fast_path)
+        segments = reading.segments(Counter(), fast_path=fast_path, note_skipped=note_skipped)
         for event in dissect_segments(segments, dissector=dissector):
             if isinstance(event, CaptureError):
                 errors.append(event)
@@ -379,7 +391,7 @@ class Captures:
     def __init__(self, source: Source, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
         self._source = source
         self._payload_limit = read_limit(payload_limit)
-        self._show_secrets = show_secrets
+        self._show_secrets = arguments.flag("show_secrets", show_secrets)
         self._running: weakref.WeakSet[_Iteration[Any]] = weakref.WeakSet()
         self._closed = False
 
@@ -436,8 +448,8 @@ class Captures:
         """
         self._check_open()
         read_limit(payload_limit)
-        package = optional_package("pyarrow", "pip install 'mqttscope[lake]'")
-        optional_package("msgspec", "pip install 'mqttscope[lake]'")
+        package = optional_package("pyarrow", extra="lake")
+        optional_package("msgspec", extra="lake")
         from mqttscope.lake.options import LakeOptions
         from mqttscope.lake.schemas import TABLES
         from mqttscope.lake.tables import Collector
@@ -453,12 +465,12 @@ class Captures:
 
     def to_pandas(self, *, payload_limit: int = 0) -> pandas.DataFrame:
         """`to_arrow` as a `pandas.DataFrame`; `MissingPackageError` without pandas."""
-        optional_package("pandas", "pip install pandas")
+        optional_package("pandas")
         return self.to_arrow(payload_limit=payload_limit).to_pandas()
 
     def to_polars(self, *, payload_limit: int = 0) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
-        package = optional_package("polars", "pip install polars")
+        package = optional_package("polars")
         made: polars.DataFrame = package.from_arrow(self.to_arrow(payload_limit=payload_limit))
         return made
 

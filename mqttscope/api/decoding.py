@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mqttscope import arguments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
@@ -163,6 +164,7 @@ def decode(
         raise TypeError(f"decode takes bytes, not {type(data).__name__}; bytes.fromhex reads hexadecimal digits")
     if sender not in (None, CLIENT, SERVER):
         raise ArgumentError(f"{sender!r} is neither client nor server")
+    arguments.flag("show_secrets", show_secrets)
     sequence = Sequence(read_version(version), sender)
     views = Views(payload_limit=read_limit(payload_limit), show_secrets=show_secrets)
     found: list[Packet] = []

@@ -92,6 +92,8 @@ class Traffic:
         self.proxy: Proxy | None = source if isinstance(source, Proxy) else None
         """The proxy; ``None`` for captures."""
         names = [source] if isinstance(source, str | os.PathLike) else source
+        if not isinstance(names, Proxy | Sequence) or isinstance(names, bytes):
+            raise ArgumentError(f"source is {source!r}: it is a Proxy, a capture, or a list of captures")
         self._source = None if isinstance(names, Proxy) else Source(names)
         self._known: dict[tuple[str, ...], Findings] = {}
         """What was found last, by the rules that ran beside the usual ones."""
@@ -156,12 +158,12 @@ class Traffic:
         ``count``: how many there have to be, at least one unless given.  See `absent` for none at all.
         """
         __tracebackhide__ = True
-        if count is not None and count < 1:
+        if count is not None and arguments.whole("count", count, 0) < 1:
             raise ArgumentError(f"count is {count}: absent() is for packets that must not pass")
         asked = {
             "topic": topic, "payload": payload, "direction": direction, "client_identifier": client_identifier,
         }  # fmt: skip
-        end = time.monotonic() + timeout
+        end = time.monotonic() + arguments.seconds("timeout", timeout)
         while True:
             found = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
             if len(found) >= (count or 1) or self.proxy is None or time.monotonic() >= end:
@@ -204,7 +206,7 @@ class Traffic:
         if not rules:
             raise ArgumentError("never() needs the code, prefix or name of a rule")
         codes: set[str] = set()
-        for name in rules:
+        for name in names_of(rules, "never"):
             codes.update(self._codes(name))
         found = [one for one in self._findings_of(rules) if one.rule in codes]
         if found:
@@ -237,9 +239,11 @@ class Traffic:
                 fail_on=fail_on, min_confidence=min_confidence, ignore=ignore, require_packets=require_packets
             )
             return
-        ignored = {code for name in names_of(ignore) for code in expand(name)}
-        lowest = arguments.choice("fail_on", fail_on or "error", Severity).rank
-        surest = arguments.choice("min_confidence", min_confidence or "certain", Confidence).rank
+        arguments.whole("require_packets", require_packets, 0)
+        ignored = {code for name in names_of(ignore, "ignore") for code in expand(name)}
+        lowest = arguments.choice("fail_on", "error" if fail_on is None else fail_on, Severity).rank
+        confidence = "certain" if min_confidence is None else min_confidence
+        surest = arguments.choice("min_confidence", confidence, Confidence).rank
         found = [
             one
             for one in self.findings()
@@ -324,7 +328,7 @@ def _check(
 ) -> None:
     """`ArgumentError` for what no packet can have."""
     __tracebackhide__ = True
-    if type is not None and type not in TYPES:
+    if type is not None and arguments.text("type", type, "the name of a packet type, such as publish") not in TYPES:
         raise ArgumentError(f"{type!r} is no packet type: {', '.join(sorted(TYPES))}")
     if direction is not None:
         arguments.choice("direction", direction, Direction)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from os import fspath
 from pathlib import Path as FilePath
 
-from mqttscope.api.captures import Path, Ports
+from mqttscope import arguments
+from mqttscope.api.captures import Path, Ports, capture_names
 from mqttscope.api.errors import optional_package
-from mqttscope.api.lakes import EXTRA
 from mqttscope.api.reading import CaptureNotFoundError, read_limit, read_path, read_ports, read_servers, read_version
 from mqttscope.capture.files import NOTHING_THERE
 from mqttscope.dissect.options import Options
 from mqttscope.lake.store import place
-from mqttscope.lint.given_rules import chosen_rules, names_of
+from mqttscope.lint.given_rules import chosen_rules, names_of, selected_names
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import CaptureError
@@ -76,10 +75,14 @@ def ingest(
     """
     if not captures:
         raise TypeError("name at least one capture, as ingest('a.pcapng', lake='lake')")
-    names = [fspath(one) for one in captures]
+    names = capture_names(captures)
+    where = arguments.path("lake", lake, "a folder, or a place in a store")
+    arguments.text("group", group, "the name of a site")
+    of_captures = arguments.settings("settings", settings)
+    of_lake = arguments.settings("lake_settings", lake_settings) or of_captures
     read_limit(payload_limit)
     for package in ("pyarrow", "msgspec", "deltalake"):
-        optional_package(package, EXTRA)
+        optional_package(package, extra="lake")
     from mqttscope.capture.locations import NoCapturesError, find
     from mqttscope.lake.manifest import read_manifest
     from mqttscope.lake.options import LakeOptions, let_be_remembered
@@ -87,7 +90,7 @@ def ingest(
     from mqttscope.lake.writer import write_lake
 
     chosen = chosen_rules(
-        names_of(select, "select"), names_of(extend_select, "extend_select"), names_of(ignore, "ignore"), rules
+        selected_names(select), names_of(extend_select, "extend_select"), names_of(ignore, "ignore"), rules
     )
     limits = read_path(profile, "profile")
     chosen += () if limits is None else rules_of(load(limits, FilePath.cwd()))
@@ -99,7 +102,7 @@ def ingest(
         rules=tuple(chosen),
         complete=read_servers(complete),
     )
-    root = place(fspath(lake), lake_settings or settings or {})
+    root = place(where, of_lake)
     before = read_manifest(root)
     try:
         found = find(names, settings, before.objects)

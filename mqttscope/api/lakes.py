@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from mqttscope import arguments
 from mqttscope.analysis.columns import columns_of, table_names
 from mqttscope.api.errors import optional_package
 from mqttscope.errors import ArgumentError
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from mqttscope.analysis.local import LocalEngine
 
     Path = str | os.PathLike[str]
-
-EXTRA = "pip install 'mqttscope[lake]'"
 
 
 class Relation:
@@ -55,7 +54,7 @@ class Relation:
 
         `MissingPackageError` without pyarrow, `ArgumentError` for a column that there is not.
         """
-        optional_package("pyarrow", EXTRA)
+        optional_package("pyarrow", extra="lake")
         if self._is_table:
             self._known(columns)
             return self._lake._table(str(self._name), columns)
@@ -66,12 +65,12 @@ class Relation:
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """`to_arrow` as a `pandas.DataFrame`; `MissingPackageError` without pandas."""
-        optional_package("pandas", "pip install pandas")
+        optional_package("pandas")
         return self.to_arrow(columns).to_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
-        package = optional_package("polars", "pip install polars")
+        package = optional_package("polars")
         made: polars.DataFrame = package.from_arrow(self.to_arrow(columns))
         return made
 
@@ -97,6 +96,8 @@ class Relation:
     def _known(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
             raise ArgumentError(f"columns are a list, as [{columns!r}]")
+        if columns is not None and not isinstance(columns, Sequence):
+            raise ArgumentError(f"columns is {columns!r}: it is a list of names of columns")
         known = set(self.columns) if columns is not None else set()
         for one in columns or ():
             if one not in known:
@@ -114,10 +115,10 @@ class Lake:
         self._place = place(path, settings)
         self.path: str = str(self._place)
         if isinstance(self._place, StorePath):
-            optional_package("pyarrow", EXTRA)
+            optional_package("pyarrow", extra="lake")
         self._manifest = open_lake(self._place)
         if generation is not None and generation != self._manifest.generation:
-            optional_package("deltalake", EXTRA)
+            optional_package("deltalake", extra="lake")
             from mqttscope.lake.delta import earlier
 
             self._manifest = earlier(self._place, self._manifest, generation)
@@ -227,6 +228,7 @@ class Lake:
 
         `ArgumentError` for what is no query, or a wrong one.
         """
+        arguments.text("query", query, "a query in SQL")
         engine = self._asked()
         from mqttscope.analysis.query import prepare
 
@@ -268,7 +270,7 @@ class Lake:
     def _asked(self) -> LocalEngine:
         self._opened()
         if self._engine is None:
-            optional_package("duckdb", EXTRA)
+            optional_package("duckdb", extra="lake")
             from mqttscope.analysis.local import LocalEngine
 
             self._engine = LocalEngine(self._place, self._manifest)
@@ -316,7 +318,10 @@ def open(  # noqa: A001 - mqttscope.lake.open reads as gzip.open does
 
     `LakeError` where there is no lake, it is damaged, or the generation is not kept.
     """
-    return Lake(path, generation, settings or {})
+    arguments.path("path", path, "a folder, or a place in a store")
+    if generation is not None:
+        arguments.whole("generation", generation)
+    return Lake(path, generation, arguments.settings("settings", settings))
 
 
 __all__ = ["Lake", "LakeError", "Relation", "open"]

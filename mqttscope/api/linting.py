@@ -16,7 +16,7 @@ from mqttscope.api.reading import read_path, read_servers
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.given_rules import chosen_rules, names_of
+from mqttscope.lint.given_rules import chosen_rules, names_of, refuse_none, selected_names
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
@@ -116,17 +116,18 @@ def lint(
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
     which the captures hold every connection.  No configuration file is read.
 
-    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` for a rule of one's own that
-    lacks something, beside the errors of `open`.
+    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` when no rule is left and for a
+    rule of one's own that lacks something, beside the errors of `open`.
     """
     source = Source(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors,
         deduplicate=deduplicate,
     )  # fmt: skip
     limits = read_path(profile, "profile")
+    arguments.flag("show_secrets", show_secrets)
     return judge(
         source,
-        select=names_of(select, "select"),
+        select=selected_names(select),
         extend_select=names_of(extend_select, "extend_select"),
         ignore=names_of(ignore, "ignore"),
         given=rules,
@@ -149,11 +150,11 @@ def judge(
 ) -> Findings:
     """As `lint`; ``given`` are known to what selects and ignores, ``limits`` run in any case."""
     chosen = [*chosen_rules(select, extend_select, ignore, given), *limits]
+    refuse_none(chosen, select=select, extend_select=extend_select, ignore=ignore)
     reading = source.reading()
-    judging = _Judging(
-        Linter(chosen, complete=complete, together=source.deduplicate), source, show_secrets=show_secrets
-    )
-    for event in source.events(reading, source.dissector(reading), judging.feed):
+    linter = Linter(chosen, complete=complete, together=source.deduplicate, end_ns=reading.order.end_ns)
+    judging = _Judging(linter, source, show_secrets=show_secrets)
+    for event in source.events(reading, source.dissector(reading), judging.feed, linter.ledger.note_skipped):
         judging.feed(event)
     return Findings(judging.found, source.errors, judging.linter, judging.packets)
 

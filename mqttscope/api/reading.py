@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from mqttscope import arguments
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
 from mqttscope.dissect import CaptureOrder, FastPath, segments
@@ -18,9 +19,9 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, Malforme
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.fragments import Fragments
+from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
-from mqttscope.net.segment import Segment, read_endpoint
+from mqttscope.net.segment import NoteSkipped, Segment, read_endpoint
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
@@ -68,7 +69,7 @@ class Reading:
         keylog: str | None = None,
         via: tuple[str, ...] | None = None,
         stdin: BinaryIO | None = None,
-        fragments: Fragments | None = None,
+        fragments: FragmentTable | None = None,
         deduplicate: bool = False,
     ) -> None:
         """``keylog``: a file with keys of TLS sessions (format of NSS).
@@ -117,11 +118,16 @@ class Reading:
         return self.keys is None and self.via is None and not self.deduplicate
 
     def segments(
-        self, skipped: Counter[str], tap: Tap | None = None, fast_path: FastPath | None = None
+        self,
+        skipped: Counter[str],
+        tap: Tap | None = None,
+        fast_path: FastPath | None = None,
+        note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Segment | CaptureNotice | Plaintext]:
         """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well.
 
-        What ``fast_path`` takes of the frames does not come out here.
+        What ``fast_path`` takes of the frames does not come out here.  ``note_skipped`` is called with the capture, the
+        reason and the number of the frames that ``skipped`` counts.
         """
         if self.takes_fast_path:
             self._fast_path = fast_path
@@ -132,10 +138,11 @@ class Reading:
             except OSError as error:
                 raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
         frames, self.taps = self._frames(self._fast_path, self.seen)
-        items = self._segments(frames if tap is None else tap(frames), self.taps, skipped, self.fragments)
+        tapped = frames if tap is None else tap(frames)
+        items = self._segments(tapped, self.taps, skipped, self.fragments, note_skipped)
         found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
         several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
-        yield from self._compared(found) if several and not self.deduplicate else found
+        yield from self._compared(found) if (several or fast_path) and not self.deduplicate else found
 
     def _compared(
         self, items: Iterator[Segment | CaptureNotice | Plaintext]
@@ -152,22 +159,27 @@ class Reading:
         frames: Iterator[Frame | CaptureNotice],
         taps: Taps | None,
         skipped: Counter[str] | None = None,
-        fragments: Fragments | None = None,
+        fragments: FragmentTable | None = None,
+        note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Segment | CaptureNotice]:
         """The segments of frames, by the front end that was asked for."""
-        found = self._dissected(frames, skipped, fragments)
+        found = self._dissected(frames, skipped, fragments, note_skipped)
         return found if taps is None else taps.deduplication.under_one_key(found)
 
     def _dissected(
-        self, frames: Iterator[Frame | CaptureNotice], skipped: Counter[str] | None, fragments: Fragments | None
+        self,
+        frames: Iterator[Frame | CaptureNotice],
+        skipped: Counter[str] | None,
+        fragments: FragmentTable | None,
+        note_skipped: NoteSkipped | None,
     ) -> Iterator[Segment | CaptureNotice]:
         if self.via is None:
-            return segments(frames, skipped, fragments)
+            return segments(frames, skipped, fragments, note_skipped)
         from mqttscope.capture.via_tshark import Dissection
 
         waiting = STDIN in self.captures and self._spool is None
         try:
-            return Dissection(frames, self.via, skipped, waiting=waiting).segments()
+            return Dissection(frames, self.via, skipped, waiting=waiting, note_skipped=note_skipped).segments()
         except OSError as error:
             raise self.cannot_dissect(f"tshark cannot be started: {error.strerror or error}") from None
 
@@ -348,7 +360,7 @@ def read_ports(given: Mapping[int, str] | Iterable[int | str]) -> dict[int, str]
     """Ports with what is spoken there: of a mapping, or of entries as `read_port` takes them."""
     if isinstance(given, str | int):
         raise ArgumentError(f"ports are a list, as [{given!r}]")
-    if not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
         raise ArgumentError(f'ports takes a list, as [1884, "8080:ws"], or a mapping, as {{8080: "ws"}}, not {given!r}')
     entries = (f"{port}:{spoken}" for port, spoken in given.items()) if isinstance(given, Mapping) else map(str, given)
     return dict(map(read_port, entries))
@@ -375,20 +387,15 @@ def read_limit(given: int, name: str = "payload_limit") -> int:
 
 
 def read_path(given: str | os.PathLike[str] | None, name: str) -> str | None:
-    """The path of a file; `ArgumentError`, which names the argument, for what is none."""
-    if given is None:
-        return None
-    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if not isinstance(path, str):
-        raise ArgumentError(f"{name} takes the path of a file, as str or PathLike, not {given!r}")
-    return path
+    """The path of a file, or ``None``; `ArgumentError`, which names the argument, for anything else."""
+    return None if given is None else arguments.path(name, given)
 
 
 def read_version(text: str | None) -> ProtocolVersion | None:
-    """``3.1``, ``3.1.1`` or ``5.0``; ``None`` and ``auto`` leave it open."""
+    """``3.1``, ``3.1.1`` or ``5.0``; ``None`` and ``auto`` leave it open.  `ArgumentError` for anything else."""
     if text is None or text == "auto":
         return None
     try:
-        return ProtocolVersion.from_text(str(text))
+        return ProtocolVersion.from_text(arguments.text("version", text, "3.1, 3.1.1 or 5.0"))
     except ValueError as error:
         raise ArgumentError(str(error)) from None

@@ -201,6 +201,8 @@ def read_pace(pace: str | float) -> tuple[float | None, bool]:
     if pace == RECORDED:
         return 1.0, False
     try:
+        if isinstance(pace, bool) or not isinstance(pace, str | int | float):
+            raise ValueError
         speed = float(pace.removesuffix("x") if isinstance(pace, str) else pace)
     except ValueError:
         raise ArgumentError(f"{pace!r} is not recorded, asap, causal, or a factor such as 2.0") from None

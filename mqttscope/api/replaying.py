@@ -10,13 +10,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope import arguments
 from mqttscope.api.captures import Nowhere, Path, Ports, Source
+from mqttscope.api.reading import read_path
 from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, read_recorded
 from mqttscope.errors import ArgumentError, InvalidStateError
 from mqttscope.net.frame import CaptureError
@@ -102,9 +102,13 @@ class _Clients:
         self._speed, self._causal = read_pace(pace)
         self._pace = pace if isinstance(pace, str) else f"{pace:g}x"
         source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
+        if user_name is not None:
+            arguments.text("user_name", user_name, "the User Name of a CONNECT")
+        if not isinstance(password, str | bytes | None):
+            raise ArgumentError("password is neither text nor bytes")
         user_name = user_name or self._target.user_name
         wanted = Wanted(
-            clients=(clients,) if isinstance(clients, str) else tuple(clients),
+            clients=arguments.texts("clients", clients, "globs of Client Identifiers"),
             start=read_moment("start", start),
             end=read_moment("end", end),
             credentials=user_name is not None or password is not None,
@@ -115,7 +119,8 @@ class _Clients:
         self._errors = source.errors
         self._credentials = user_name, password.encode() if isinstance(password, str) else password
         self._patience = arguments.seconds("patience", patience)
-        self._record, self._allow_remote = record, allow_remote
+        self._record = read_path(record, "record")
+        self._allow_remote = arguments.flag("allow_remote", allow_remote)
 
     async def _play(self) -> Replayed:
         addresses = await resolve(self._target)
@@ -123,7 +128,7 @@ class _Clients:
             raise ArgumentError(f"{self._target} is another host: allow_remote=True allows sending to it")
         self._goal.addresses = addresses
         recorded, (user_name, password) = self._recorded, self._credentials
-        recording = None if self._record is None else Recording("replay", path=os.fspath(self._record))
+        recording = None if self._record is None else Recording("replay", path=self._record)
         playing = Playing(
             recorded.scripts,
             self._goal,

@@ -95,12 +95,14 @@ class _Recording:
         speed, causal = read_pace(pace)
         matching = arguments.choice("match", match, Match)
         otherwise = arguments.choice("unexpected", unexpected, Unexpected)
+        arguments.flag("repeat", repeat)
+        arguments.flag("websocket", websocket)
         patience_ns = int(arguments.seconds("patience", patience) * 1e9)
         arguments.tls_pair("listen_cert", "listen_key", (listen_cert, listen_key))
         tls = None if listen_cert is None else listen_context(listen_cert, listen_key)
         source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
         wanted = Wanted(
-            clients=(clients,) if isinstance(clients, str) else tuple(clients),
+            clients=arguments.texts("clients", clients, "globs of Client Identifiers"),
             start=read_moment("start", start),
             end=read_moment("end", end),
         )
@@ -225,7 +227,8 @@ class StandIn(_Recording):
 
         ``timeout``: seconds, ``None`` for as long as it takes.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        limit = arguments.patience("timeout", timeout)
+        end = None if limit is None else time.monotonic() + limit
         while not self.complete and self._thread is not None and self._thread.is_alive():
             if end is not None and time.monotonic() >= end:
                 break
@@ -246,7 +249,7 @@ class StandIn(_Recording):
 
     def finish(self, timeout: float = 10.0) -> Served:
         """`wait`, then `close`; returns what devices did.  ``timeout``: seconds."""
-        self.wait(timeout)
+        self.wait(arguments.patience("timeout", timeout))
         self.close()
         return self.served
 
@@ -278,7 +281,7 @@ class AsyncStandIn(_Recording):
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until every recorded connection has been played to its end; returns whether that is so."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(arguments.patience("timeout", timeout)):
                 while not self.complete:
                     await asyncio.sleep(LOOK_S)
         return self.complete
@@ -291,6 +294,6 @@ class AsyncStandIn(_Recording):
 
     async def finish(self, timeout: float = 10.0) -> Served:
         """`wait`, then `close`; returns what devices did.  ``timeout``: seconds."""
-        await self.wait(timeout)
+        await self.wait(arguments.patience("timeout", timeout))
         await self.close()
         return self.served

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 from bisect import bisect_left, bisect_right
@@ -31,7 +30,7 @@ from mqttscope.browse.details import (
     said_lines,
 )
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
-from mqttscope.browse.exporting import exported
+from mqttscope.browse.exporting import exported, fault_of_name
 from mqttscope.browse.following import Followed, Following, partner
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines
@@ -186,7 +185,7 @@ class Browser(App[None]):
         self._started = time.monotonic()
         self._said = ""
         self._search: Search | None = None
-        self._seen_done = self._fitting = False
+        self._seen_done = self._fitting = self._is_shown = False
         self._height = 0
         self.title_line, self.status_line = Static("", id="title", markup=False), Static("", id="status", markup=False)
         self.connections = LinePane("connections", id="connections")
@@ -285,6 +284,7 @@ class Browser(App[None]):
 
     def _tick(self) -> None:
         """Look what has come meanwhile."""
+        is_complete = self.builder.done and self.selection.is_complete
         following = self.opened.live and not self.paused and self.packets.cursor >= self.packets.count - 1
         grown = not self.paused and self.packets.grow()
         if grown and following:
@@ -303,6 +303,7 @@ class Browser(App[None]):
             self._show_detail(force=True)
         self._show_title()
         self._show_status()
+        self._is_shown = is_complete
 
     def _show_title(self) -> None:
         index, builder = self.index, self.builder
@@ -394,7 +395,7 @@ class Browser(App[None]):
         self.selection = Selection(
             self.index, wanted=self.wanted, connection=self.connection, found=self.only_found, rows=rows
         )
-        self._seek = before
+        self._is_shown, self._seek = False, before
         self._search = None
         self._said = ""
         self._show_rows(0 if before is None or not self.selection.everything else before)
@@ -495,7 +496,8 @@ class Browser(App[None]):
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left to read, to look through or to show."""
-        return self.builder.done and self.selection.is_complete and self._seek is None and self._timer is None
+        is_busy = any(worker.group != "scan" and not worker.is_finished for worker in self.workers)
+        return self._is_shown and self._seek is None and self._timer is None and not self._fitting and not is_busy
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -734,20 +736,9 @@ class Browser(App[None]):
         told = counted(len(rows), "marked packet") if self.marks else "this packet"
         without = self.opened.no_frames if self.opened.write_frames is None else ""
         self.push_screen(
-            ExportScreen(told, self._fault_of_name, without_frames=without), lambda chosen: self._write(rows, chosen)
+            ExportScreen(told, lambda name: fault_of_name(name, self.index.captures), without_frames=without),
+            lambda chosen: self._write(rows, chosen),
         )
-
-    def _fault_of_name(self, name: str) -> str:
-        if not name.strip() or "\0" in name:
-            return "the name of the file is empty"
-        directory = os.path.dirname(os.path.abspath(name))
-        if not os.path.isdir(directory):
-            return f"{escape(utf8(directory))} is not a directory"
-        if os.path.isdir(name):
-            return "is a directory"
-        if any(_same(name, capture) for capture in self.index.captures):
-            return "is a capture that is looked at"
-        return "exists; Enter again replaces it" if os.path.exists(name) else ""
 
     def _write(self, rows: list[int], chosen: tuple[str, str] | None) -> None:
         if chosen is None:
@@ -781,13 +772,6 @@ def _put(line: Static, text: str) -> None:
     """Show a text in a line whose place stays the same."""
     if line.content != text:
         line.update(text, layout=False)
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):
-        return False
 
 
 def browse(opened: Opened) -> int:

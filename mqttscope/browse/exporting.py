@@ -1,7 +1,11 @@
-"""What marked packets are exported as: JSON Lines, hexadecimal, and lines for a shell that send them again."""
+"""What marked packets are exported as: JSON Lines, hexadecimal, and lines for a shell that send them again.
+
+`fault_of_name` says why a file cannot be written under a name, before anything is exported.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -12,7 +16,7 @@ from mqttscope.browse.selection import as_shown
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.view import without_topic
+from mqttscope.mqtt.view import utf8, without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.escape import escape
@@ -124,3 +128,24 @@ def _properties(packet: Publish) -> list[str]:
 def _place(endpoint: str) -> tuple[str, int]:
     host, _, port = endpoint.rpartition(":")
     return host.strip("[]"), int(port) if port.isdecimal() else 1883
+
+
+def fault_of_name(name: str, captures: Iterable[str]) -> str:
+    """Why a file of this name is not written, or not yet; empty where it is.  ``captures``: those that are read."""
+    if not name.strip() or "\0" in name:
+        return "the name of the file is empty"
+    directory = os.path.dirname(os.path.abspath(name))
+    if not os.path.isdir(directory):
+        return f"{escape(utf8(directory))} is not a directory"
+    if os.path.isdir(name):
+        return "is a directory"
+    if any(_is_same_file(name, capture) for capture in captures):
+        return "is a capture that is looked at"
+    return "exists; Enter again replaces it" if os.path.exists(name) else ""
+
+
+def _is_same_file(name: str, capture: str) -> bool:
+    try:
+        return os.path.samefile(name, capture)
+    except (OSError, ValueError):
+        return False

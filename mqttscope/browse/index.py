@@ -41,7 +41,6 @@ from mqttscope.session.inflight import Exchange, Side
 C2S: Final = Direction.CLIENT_TO_SERVER
 S2C: Final = Direction.SERVER_TO_CLIENT
 VERSIONS: Final = tuple(ProtocolVersion)
-NO_ROW: Final = MAX_COUNT
 MAX_FINDINGS: Final = 200_000
 """Findings that are remembered; further ones are counted."""
 MAX_SHOWN: Final = 512

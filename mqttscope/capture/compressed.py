@@ -57,8 +57,8 @@ class ByteSource:
             try:
                 chunk = self._given_back or next(self._chunks, None)
                 self._given_back = b""
-            except DamagedError as damage:
-                self.fault = str(damage)
+            except DamagedError as error:
+                self.fault = str(error)
                 break
             except OSError as error:
                 self.fault = f"cannot be read any further: {error.strerror or error}"

@@ -1,10 +1,9 @@
 """Captures frames of a live interface with Wireshark's dumpcap.
 
-dumpcap is found as pyshark finds it, and is the only program that needs the privilege to capture.  It writes pcapng to
-a pipe, which is read like any other capture.  On a quiet interface the reader is still called several times a second,
-so that stop conditions, files and idle flows do not wait for the next frame.  What dumpcap prints on standard error
-becomes an exception before the first frame and a :class:`CaptureError` after it; `explain` adds the cause and the
-remedy to both.
+dumpcap is the only program that needs the privilege to capture.  It writes pcapng to a pipe, which is read like any
+other capture.  On a quiet interface the reader is still called several times a second, so that stop conditions, files
+and idle flows do not wait for the next frame.  What dumpcap prints on standard error becomes an exception before the
+first frame and a :class:`CaptureError` after it; `explain` adds the cause and the remedy to both.
 
 dumpcap reports dropped frames only when it ends.  A process that may inspect dumpcap (root, on Linux) can ask the
 kernel earlier: `DropCounter` copies dumpcap's packet sockets (``pidfd_getfd``) and reads their counters.  Reading

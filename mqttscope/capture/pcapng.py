@@ -10,15 +10,12 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.pcap import FRAME_LIMIT, Interface, ReaderState
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.frame import COMPILED, CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
 
 PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
 """The first four bytes of a pcapng file, the same in both byte orders."""
@@ -92,7 +89,6 @@ def read_pcapng(
     section = _Section("<") if memory is None else _Section(memory.order, memory.interfaces)
     interfaces = section.interfaces
     unpack, unpack_length = _unpackers(section.order)
-    little = section.order == "<"
     known = upper = since = link_type = multiplier = -1  # of the interface seen last
     steady = False
     interface: Interface
@@ -111,10 +107,7 @@ def read_pcapng(
                 if direct is not None:
                     direct.base = base
             if position + _ENHANCED_HEADER_SIZE <= end:
-                if COMPILED:
-                    kind, length, interface_id, high, low, captured, original = _header(buffer, position, little)
-                else:
-                    kind, length, interface_id, high, low, captured, original = unpack(buffer, position)
+                kind, length, interface_id, high, low, captured, original = unpack(buffer, position)
                 stop = position + length
                 # Everything but an ordinary, whole, consistent Enhanced Packet Block takes the way below.
                 if (
@@ -124,7 +117,7 @@ def read_pcapng(
                     and captured + _ENHANCED_OVERHEAD <= length
                     and not length & 3
                     and captured <= frame_limit
-                    and (_u32(buffer, stop - 4, little) if COMPILED else unpack_length(buffer, stop - 4)[0]) == length
+                    and unpack_length(buffer, stop - 4)[0] == length
                 ):
                     start = position + _ENHANCED_HEADER_SIZE
                     data_end = start + captured
@@ -143,7 +136,7 @@ def read_pcapng(
                             and _is_near(interface.time(high << 32 | 0xFFFFFFFF))
                         )
                     if steady:
-                        timestamp = _moment(since, low, multiplier) if COMPILED else since + low * multiplier
+                        timestamp = since + low * multiplier
                     else:
                         timestamp = interface.time(high << 32 | low)
                         if not _is_near(timestamp):
@@ -197,7 +190,6 @@ def read_pcapng(
                 section = _Section(order)
                 interfaces = section.interfaces
                 unpack, unpack_length = _unpackers(order)
-                little = order == "<"
                 known = -1
             elif kind == _INTERFACE_DESCRIPTION:
                 interfaces.append(_interface(body, order))
@@ -237,35 +229,6 @@ def read_pcapng(
 def _unpackers(order: str) -> tuple[Callable[..., tuple[int, ...]], Callable[..., tuple[int, ...]]]:
     """Readers of the header of an Enhanced Packet Block, and of the length after it."""
     return struct.Struct(order + "IIIIIII").unpack_from, struct.Struct(order + "I").unpack_from
-
-
-def _u32(data: bytes, at: i64, little: bool) -> i64:
-    """Four bytes, by themselves: see `COMPILED`."""
-    first: i64 = data[at]
-    second: i64 = data[at + 1]
-    third: i64 = data[at + 2]
-    fourth: i64 = data[at + 3]
-    if little:
-        return first | second << 8 | third << 16 | fourth << 24
-    return fourth | third << 8 | second << 16 | first << 24
-
-
-def _header(data: bytes, at: i64, little: bool) -> tuple[int, int, int, int, int, int, int]:
-    """The header of an Enhanced Packet Block, as `_unpackers` read it."""
-    return (
-        _u32(data, at, little),
-        _u32(data, at + 4, little),
-        _u32(data, at + 8, little),
-        _u32(data, at + 12, little),
-        _u32(data, at + 16, little),
-        _u32(data, at + 20, little),
-        _u32(data, at + 24, little),
-    )
-
-
-def _moment(since: i64, low: i64, multiplier: i64) -> i64:
-    """A time between two that 64 bits hold; a product of this size is one of objects where its type is `int`."""
-    return since + low * multiplier
 
 
 def _is_near(timestamp: int) -> bool:

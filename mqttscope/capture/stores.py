@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mqttscope.capture.files import MISSING
+from mqttscope.installation import package_command
 from mqttscope.redact.addresses import public_name
 
 ANONYMOUS = "anonymous"
@@ -208,7 +209,9 @@ class Azure:
                     **given,
                 )
             except TypeError:
-                raise OSError(None, "this pyarrow knows no shared access signatures: pip install -U pyarrow") from None
+                raise OSError(
+                    None, f"this pyarrow has no shared access signatures: {package_command('--upgrade', 'pyarrow')}"
+                ) from None
 
     @property
     def _uri(self) -> str:

@@ -1,9 +1,9 @@
 """Looking into TLS with the keys of its sessions: tshark decrypts, our decoder reads.
 
-tshark is found as pyshark finds it and is asked for the content of each record as an exported PDU: a frame of link
-type 252 (https://www.tcpdump.org/linktypes/LINKTYPE_WIRESHARK_UPPER_PDU.html) with the number of the frame that
-completed the record.  Nothing is lost where several records or several MQTT packets share a frame, as equal layers of
-a frame are in tshark's JSON.
+tshark is asked for the content of each record as an exported PDU: a frame of link type 252
+(https://www.tcpdump.org/linktypes/LINKTYPE_WIRESHARK_UPPER_PDU.html) with the number of the frame that completed the
+record.  Nothing is lost where several records or several MQTT packets share a frame, as equal layers of a frame are in
+tshark's JSON.
 
 The captures are read twice: first the frames of TLS flows are copied to a temporary capture, so that tshark can decrypt
 whatever `open_capture` can read, sessions that run over several files included; then its plaintexts are joined with the

@@ -8,6 +8,7 @@ once.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -40,23 +41,23 @@ class MissingToolError(MqttscopeError):
 
 
 def find_tool(name: str, purpose: str) -> str:
-    """Path of one of Wireshark's programs, as pyshark finds it; `MissingToolError` where there is none.
+    """Path of one of Wireshark's programs: in the folders of ``PATH``, or where its installer puts it.
 
-    ``purpose``: what it is needed for, as in "to decrypt TLS".
+    `MissingToolError` when there is none.  ``purpose``: what it is needed for, as in "to decrypt TLS".
     """
-    from pyshark.tshark.tshark import TSharkNotFoundException, get_process_path
-
-    try:
-        return str(get_process_path(process_name=name))
-    except TSharkNotFoundException:
-        raise MissingToolError(
-            f"{name} is needed {purpose} and was not found; install it (Debian: apt-get install tshark, "
-            "macOS: brew install wireshark) or name its path in pyshark's config.ini"
-        ) from None
+    # One that this user may not run is found, too: starting it says why, and Debian's dumpcap is for a group alone.
+    for folder in (None, *system.wireshark_folders()):
+        path = shutil.which(name, os.F_OK, folder)
+        if path is not None:
+            return path
+    raise MissingToolError(
+        f"{name} is needed {purpose} and was not found; install it (Debian: apt-get install tshark, "
+        "macOS: brew install wireshark) or add its folder to PATH"
+    )
 
 
 def find_tshark() -> str:
-    """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
+    """Path of tshark; `MissingToolError` when there is none."""
     return find_tool("tshark", "to decrypt TLS")
 
 

@@ -11,12 +11,13 @@ side waits for the other: at most `MAX_AHEAD` frames are on the way.
 
 from __future__ import annotations
 
+import importlib
 import select
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mqttscope.capture.tshark import TsharkProcess, find_tool
+from mqttscope.capture.tshark import MissingToolError, TsharkProcess, find_tool
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import (
     MARK_GENEVE,
@@ -31,11 +32,13 @@ from mqttscope.net.headers import (
     walk,
 )
 from mqttscope.net.links import SERVICE_MARK
-from mqttscope.net.segment import RST, NotSegment, Segment, direction_key
+from mqttscope.net.segment import RST, NoteSkipped, NotSegment, Segment, direction_key
 
 if TYPE_CHECKING:
     from pyshark.packet.layers.xml_layer import XmlLayer
 
+PACKAGES = "pip install pyshark lxml"
+"""How to install the packages that nothing else needs."""
 MAX_AHEAD = 512
 """Frames that tshark was given and has not answered."""
 MAX_FRAME_BYTES = 262_144
@@ -85,7 +88,9 @@ class Dissection:
         skipped: Counter[str] | None = None,
         *,
         waiting: bool = False,
+        note_skipped: NoteSkipped | None = None,
     ) -> None:
+        """``note_skipped`` is called with capture, reason and number for the frames that ``skipped`` counts."""
         tshark = find_tshark()
         self.fault: str | None = None
         """What tshark failed at."""
@@ -94,6 +99,7 @@ class Dissection:
         self._items = iter(items)
         self._most_ahead = 1 if waiting else MAX_AHEAD
         self._skipped: Counter[str] = Counter() if skipped is None else skipped
+        self._note_skipped = note_skipped
         self._ahead: deque[Frame | CaptureNotice] = deque()
         self._frames_ahead = 0
         self._capture = ""
@@ -207,10 +213,11 @@ class Dissection:
     def _count(self, frame: Frame) -> None:
         """Count a frame without TCP by the reason that our own walk sees; what belongs to a datagram is no reason."""
         why = walk(frame)
-        if isinstance(why, NotSegment):
-            self._skipped[why.reason] += 1
-        elif isinstance(why, Segment):
-            self._skipped["not_tcp"] += 1
+        if isinstance(why, NotSegment | Segment):
+            reason = why.reason if isinstance(why, NotSegment) else "not_tcp"
+            self._skipped[reason] += 1
+            if self._note_skipped is not None:
+                self._note_skipped(frame.capture, reason, 1)
 
     def _rest(self) -> Iterator[CaptureNotice]:
         """The notices that are left, and what went wrong."""
@@ -231,7 +238,12 @@ class Dissection:
 
 
 def find_tshark() -> str:
-    """Path of tshark, as pyshark finds it; `MissingToolError` where there is none."""
+    """Path of tshark; `MissingToolError` when it or a package that reads its output is missing."""
+    try:
+        for name in ("lxml.etree", "pyshark.packet.layers.xml_layer"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise MissingToolError(f"--via tshark needs what is not installed ({error}): {PACKAGES}") from None
     return find_tool("tshark", "to read captures with --via tshark")
 
 

@@ -70,7 +70,12 @@ def for_the_owner() -> Iterator[None]:
 def opener(path: str, flags: int) -> int:
     """For ``open``: a new file is for its owner alone."""
     with for_the_owner():
-        return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+        return open_shared(path, flags)
+
+
+def open_shared(path: str, flags: int) -> int:
+    """For ``open``: a new file has the mode that the umask leaves."""
+    return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:

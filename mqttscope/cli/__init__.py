@@ -36,10 +36,10 @@ def run() -> None:
 
 def _said_version() -> bool:
     """Print the version: scripts ask for it in loops, and it must not wait for click.  Where this fails, click does."""
-    from mqttscope import version_told
+    from mqttscope import __version__
 
     try:
-        sys.stdout.write(f"mqttscope {version_told()}\n")
+        sys.stdout.write(f"mqttscope {__version__}\n")
         sys.stdout.flush()
     except OSError:
         return False

@@ -97,16 +97,19 @@ def discarded(dissector: OfConnections) -> str | None:
     )
 
 
-def of_connections(dissector: Dissector, *, deduplicates: bool = True) -> Iterator[str]:
+def of_connections(dissector: Dissector, *, deduplicates: bool = True, one_sided: bool = True) -> Iterator[str]:
     """The messages about the connections of a run: ports, discarded segments, copies, single directions, overlaps.
 
-    ``deduplicates``: copies are left out already, or cannot be.
+    ``deduplicates``: copies are left out already, or cannot be.  ``one_sided``: whether single directions are among
+    them.
     """
     yield from named_otherwise(dissector)
-    yield from counted_of_connections(dissector, deduplicates=deduplicates)
+    yield from counted_of_connections(dissector, deduplicates=deduplicates, one_sided=one_sided)
 
 
-def counted_of_connections(dissector: OfConnections, *, deduplicates: bool = True) -> Iterator[str]:
+def counted_of_connections(
+    dissector: OfConnections, *, deduplicates: bool = True, one_sided: bool = True
+) -> Iterator[str]:
     """The same without the ports."""
     lost = discarded(dissector)
     if lost is not None:
@@ -118,7 +121,7 @@ def counted_of_connections(dissector: OfConnections, *, deduplicates: bool = Tru
         )
         copied = counted(dissector.copied_segments, "segment")
         yield f"{copied} {were} captured twice (two taps or a mirrored port?){more}"
-    if dissector.one_sided:
+    if dissector.one_sided and one_sided:
         have = "has" if dissector.one_sided == 1 else "have"
         yield f"{counted(dissector.one_sided, 'connection')} {have} one direction only in the capture"
     if dissector.overlaps:

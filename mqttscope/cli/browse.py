@@ -24,14 +24,14 @@ from mqttscope.cli.options import (
     compile_filter,
     profile_option,
 )
-from mqttscope.cli.pipeline.common import LAKE_EXTRA, lake_place, pairs
+from mqttscope.cli.pipeline.common import lake_place, pairs
 from mqttscope.errors import MqttscopeError
+from mqttscope.installation import extra_command
 
 if TYPE_CHECKING:
     from mqttscope.cli.browsing import Looking
     from mqttscope.cli.linting_settings import Settings
 
-EXTRA = "pip install 'mqttscope[browse]'"
 OF_RULES = {"--no-lint": "no_lint", "--select": "select", "--ignore": "ignore", "--profile": "profile"}
 """Options that say how to lint, and their parameters."""
 
@@ -116,7 +116,7 @@ class BrowseOptions:
         from mqttscope.cli.linting_settings import resolve
 
         judging = JudgingOptions(rules=self.rules, profile=self.profile, configuration=self.configuration)
-        return resolve(judging, protocol=self.protocol)
+        return resolve(judging, protocol=self.protocol, may_be_none=True)
 
 
 @make_command(
@@ -161,7 +161,7 @@ def command(given: BrowseOptions) -> int:
     try:
         import textual  # noqa: F401 - to see whether it is there
     except ImportError:
-        raise CannotBrowseError(f"browse needs textual, which is not installed: {EXTRA}") from None
+        raise CannotBrowseError(f"browse needs textual, which is not installed: {extra_command('browse')}") from None
     from mqttscope.cli.browsing import Looking, run_captures, run_live
 
     connection = given.selection.connection[0] if given.selection.connection else None
@@ -183,7 +183,7 @@ def _lake(given: BrowseOptions, looking: Looking) -> int:
 
     for name in ("duckdb", "pyarrow"):
         if find_spec(name) is None:
-            raise CannotBrowseError(f"a lake needs {name}, which is not installed: {LAKE_EXTRA}")
+            raise CannotBrowseError(f"a lake needs {name}, which is not installed: {extra_command('lake')}")
     from mqttscope.cli.browsing import run_lake
     from mqttscope.lake.manifest import LakeError
 

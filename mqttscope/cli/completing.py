@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 import click
+from click import shell_completion
 
 from mqttscope.errors import MqttscopeError
 
@@ -32,6 +33,25 @@ _QUOTED = {"'": re.compile(r"[^'\\*?\[\x00-\x1f\x7f]+"), '"': re.compile(r"[^\"$
 """Words that mean themselves inside of quotes, also where the script of the shell looks for files of their names."""
 
 Words = Callable[[click.Context, str], Iterable[str]]
+
+
+class BashComplete(shell_completion.BashComplete):
+    """Completion for bash that offers files beside words; click's own drops the words where there are files."""
+
+    source_template = shell_completion.BashComplete.source_template.replace(
+        """\
+        elif [[ $type == 'file' ]]; then
+            COMPREPLY=()
+            compopt -o default
+""",
+        """\
+        elif [[ $type == 'file' && ${#COMPREPLY[@]} == 0 ]]; then
+            compopt -o default
+        elif [[ $type == 'file' ]]; then
+            compopt -o filenames
+            mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
+""",
+    )
 
 
 def words(context: click.Context, options: Iterable[str], incomplete: str) -> list[str] | None:

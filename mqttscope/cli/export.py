@@ -413,33 +413,29 @@ class Export:
         return f"{self.target} lacks {counted(self.left_out, 'frame')} of what is shown: more than can be remembered"
 
 
-class _Parts:
+class _Parts(FragmentTable):
     """A table of IP fragments that remembers which frames a datagram came in."""
 
     def __init__(self) -> None:
-        self._table = FragmentTable()
+        super().__init__()
         self.whole: tuple[tuple[str, int], ...] = ()
         """The frames before the last one of the datagram that became a segment just now."""
         self._places: dict[bytes, list[tuple[str, int]]] = {}
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
         """As `FragmentTable.feed`."""
-        found = self._table.feed(fragment)
+        found = super().feed(fragment)
         if found is None:
-            if fragment.key in self._table.datagrams:
+            if fragment.key in self.datagrams:
                 places = self._places.setdefault(fragment.key, [])
                 if len(places) < MAX_FRAMES_OF_A_DATAGRAM:
                     places.append((fragment.capture, fragment.frame))
-            if len(self._places) > 2 * self._table.max_datagrams:
-                self._places = {key: places for key, places in self._places.items() if key in self._table.datagrams}
+            if len(self._places) > 2 * self.max_datagrams:
+                self._places = {key: places for key, places in self._places.items() if key in self.datagrams}
             return None
         parts = self._places.pop(fragment.key, ())
         self.whole = tuple(parts) if isinstance(found, Segment) else ()
         return found
-
-    def incomplete(self) -> int:
-        """As `FragmentTable.incomplete`."""
-        return self._table.incomplete()
 
 
 class _Copied:

@@ -84,7 +84,11 @@ class LintOptions:
     )
     require_packets: int | None = option(
         FAILING, "--require-packets", type=click.IntRange(0), metavar="N", envvar="MQTTSCOPE_REQUIRE_PACKETS",
-        help="Exit with code 3 when there are fewer MQTT packets. [default: 1]",
+        help="Exit with code 3 when a capture has fewer MQTT packets. [default: 1]",
+    )  # fmt: skip
+    require_quality: str | None = option(
+        FAILING, "--require-quality", type=click.Choice(["usable", "complete"]), envvar="MQTTSCOPE_REQUIRE_QUALITY",
+        help="Exit with code 3 when a capture lacks something (docs/lint.md).",
     )  # fmt: skip
     form: str | None = format_option()
     outputs: tuple[str, ...] = outputs_option()
@@ -109,7 +113,7 @@ class LintOptions:
 
         return resolve(
             self.judging, form=self.form, outputs=self.outputs, require_packets=self.require_packets,
-            protocol=self.protocol,
+            require_quality=self.require_quality, protocol=self.protocol,
         )  # fmt: skip
 
 
@@ -122,8 +126,8 @@ Examples:
   mqttscope lint site.pcapng --client 'pump-*' --min-severity warning
   mqttscope lint site.pcapng --output findings.html
 
-Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end, or
-holds no MQTT packet to judge.
+Exit code 1 when a finding counts (--fail-on, --fail-confidence), 3 when a capture could not be read to its end, holds
+no MQTT packet to judge, or is not of the quality that --require-quality demands.
 """,
 )
 def command(given: LintOptions) -> int:
@@ -132,14 +136,12 @@ def command(given: LintOptions) -> int:
     CAPTURE is a file, a glob, a directory, or - for standard input. mqttscope rules lists the rules.
     """
     from mqttscope.cli.linting import LintRun, SparkRun
-    from mqttscope.cli.output import Output, refuse_terminal, warn
+    from mqttscope.cli.output import Output, refuse_terminal
     from mqttscope.cli.reading import Reading
     from mqttscope.lint.finding import Finding
     from mqttscope.lint.gate import Selection
 
     settings = given.settings()
-    if not settings.rules:
-        warn("no rule is selected, so nothing can be found")
     if given.show_settings:
         sink = Output()
         sink.write(settings.shown())
@@ -189,5 +191,5 @@ def project_settings(
     )
     return resolve(
         replace(found.judging, configuration=configuration), form=found.form, require_packets=found.require_packets,
-        start=start, beside=beside,
+        start=start, beside=beside, may_be_none=True,
     )  # fmt: skip

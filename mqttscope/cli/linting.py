@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.capture.files import STDIN
+from mqttscope.capture.files import STDIN, find_captures
 from mqttscope.capture.write import write_file
 from mqttscope.cli import advice
 from mqttscope.cli.linting_settings import Settings
@@ -32,18 +32,19 @@ from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.installation import extra_command
 from mqttscope.lint.context import WIDE
-from mqttscope.lint.engine import Linter, Relay
+from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, BaselineError, Gate, Selection, Verdict, client_key
-from mqttscope.lint.quality import is_whole_packet
+from mqttscope.lint.quality import QualityLevel, Shortfall, is_whole_packet
 from mqttscope.lint.rule import Needs
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice
 from mqttscope.redact.addresses import public_name
 from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import Sink, View
-from mqttscope.report.findings.base import Summary, covers, no_packet_in
+from mqttscope.report.findings.base import Summary, covers, no_packet_in, shortfall_sentences, too_little
 from mqttscope.report.findings.base import counted as count_findings
 from mqttscope.report.findings.shown import Entrance, make_reporter
 
@@ -82,18 +83,20 @@ class LintRun:
             updating=update_baseline,
             name=partial(client_name, hiding=Hiding(settings.secret_length)),
         )
-        self.linter = Linter(settings.rules, complete=settings.complete, together=reading.deduplicate)
+        self.linter = Linter(
+            settings.rules, complete=settings.complete, together=reading.deduplicate, end_ns=reading.order.end_ns
+        )
         settings.options.decrypting = reading.decrypting
         self.dissector = Dissector(settings.options)
         self.watch = Watch(progress=True)
         self.clients: set[str] = set()
-        self.packets = 0
-        """MQTT packets that were judged."""
-        self.understood = False
-        """Whether one of them is well formed."""
-        self.spoken: set[str] = set()
-        """Captures that hold some."""
+        self.spoken: Counter[str] = Counter()
+        """MQTT packets that were judged, by capture; where a part is selected, those of all of it."""
+        self.understood: set[str] = set()
+        """Captures in which one of them is well formed."""
         self._spoken_last = ""
+        self.read: list[str] = []
+        """Captures that were found under the names that the user gave, once they were read."""
         self.cut = 0
         """Packets that never came to their end."""
         self.files: list[FileSink] = []
@@ -114,6 +117,16 @@ class LintRun:
         """Findings so far that make the run fail."""
         return self.gate.failing.total()
 
+    @property
+    def packets(self) -> int:
+        """MQTT packets that were judged."""
+        return self.spoken.total() if self.selection is None else self.selection.packets
+
+    @property
+    def required_quality(self) -> QualityLevel | None:
+        """What ``--require-quality`` demands of captures; live traffic has no end that it could be judged by."""
+        return None if self.sink is not None else self.settings.require_quality
+
     def execute(self) -> int:
         """Lint the captures; returns the exit code."""
         try:
@@ -126,55 +139,53 @@ class LintRun:
         self._tell()
         if self.watch.errors or self.linter.internal_errors:
             return EXIT_UNREADABLE
-        if self.nothing() and not self.settings.exit_zero:
+        if (self.nothing() or self.shortfalls()) and not self.settings.exit_zero:
             return EXIT_UNREADABLE
         failed = self.failing and not self.settings.exit_zero and not self.update_baseline
         return EXIT_FINDINGS if failed else EXIT_CLEAN
 
     def _judge(self) -> None:
         """Read the captures, take what is found."""
-        reading, relay = self.reading, Relay(self.linter, self._hear)
-        # A selection wants to see every packet.
-        feed = relay.feed if self.selection is None else self.feed
-        fast_path = FastPath(self.dissector, feed, order=reading.order, passing=self.selection is None)
-        segments = self.watch.follow(reading).segments(self.watch.skipped, fast_path=fast_path)
+        reading = self.reading
+        # A selection keeps events.
+        fast_path = FastPath(self.dissector, self.feed, order=reading.order, passing=self.selection is None)
+        segments = self.watch.follow(reading).segments(
+            self.watch.skipped, fast_path=fast_path, note_skipped=self.linter.ledger.note_skipped
+        )
         try:
             for event in self.watch.events(dissect_segments(segments, dissector=self.dissector)):
-                feed(event)
+                self.feed(event)
         finally:
-            self.packets += relay.packets
+            self.read = [name for name in find_captures(self.captures) if isinstance(name, str)]
+            self.read += [STDIN] if STDIN in self.captures else []
 
     def feed(self, event: Event) -> None:
         """Lint one event, which may come from a run that others drive."""
-        self._hear(event, self.linter.feed(event))
-
-    def _hear(self, event: Event, found: list[Finding]) -> None:
-        """Take an event with what was found in it."""
+        findings = self.linter.feed(event)
         selection = self.selection
         if selection is not None:
-            found = selection.take(event, found)
-            self.packets = selection.packets
+            findings = selection.take(event, findings)
         elif type(event) is PacketEvent:
-            self.packets += 1
+            self.spoken[event.capture] += 1
             if event.capture is not self._spoken_last:
                 self._spoken_last = event.capture
-                self.spoken.add(event.capture)
-                self.understood = True
-        if found:
-            for finding in found:
-                self._take(finding)
-        if type(event) is not PacketEvent and self._seen(event) and selection is None:
-            self.packets += 1
+                self.understood.add(event.capture)
+        for finding in findings:
+            self._take(finding)
+        if type(event) is not PacketEvent:
+            self._seen(event)
 
     def nothing(self) -> str:
         """Why there is nothing to judge, or too little, where that is so."""
         required, packets = self.settings.require_packets, self.packets
-        if required is not None and 0 < packets < required:
-            return f"too little to judge: {counted(packets, 'MQTT packet')}, {required:,} are required"
         if required == 0 or (required is None and self.failing):
             return ""
         if packets and self.selection is None and not self.understood and required is None:
             return "nothing to judge: no MQTT packet in what was read is well formed"
+        if packets and self.selection is None:
+            return too_little(self._too_short(required), required, alone=len(self.captures) == 1)
+        if packets and required is not None and packets < required:
+            return too_little({"": packets}, required, alone=True)
         if packets:
             return ""
         selection = self.selection
@@ -188,35 +199,56 @@ class LintRun:
 
     def idle(self) -> list[str]:
         """Captures that the user named and that hold no packet, where others do."""
-        if self.selection is not None or not self.spoken:
+        return [] if self.selection is not None or not self.spoken else [*self._too_short(1)]
+
+    def shortfalls(self) -> list[Shortfall]:
+        """The captures that are not as good as ``--require-quality`` demands."""
+        level = self.required_quality
+        if level is None:
             return []
-        spoken = self._heard()
-        bad = self.linter.quality.errors
-        return [
-            one
-            for one in map(public_name, self.captures)
-            if not any(covers(one, known) for known in spoken) and not any(covers(one, known) for known in bad)
-        ]
+        silent: list[str] = []
+        if self.settings.require_packets != 0 and self.selection is None:
+            # Each file of a directory or a pattern counts by itself here.
+            known = {*self._heard(), *self.linter.quality.errors}
+            silent = [name for name in map(public_name, self.read) if name not in known]
+        return self.linter.ledger.shortfalls(level, silent)
 
-    def _heard(self) -> set[str]:
-        """Captures that hold packets, also where those were read from another tap."""
+    def _too_short(self, required: int | None) -> dict[str, int]:
+        """Captures that the user named and that hold fewer packets, with their number.
+
+        Those that could not be read are left out.  ``None`` requires one packet, which has to be well formed.
+        """
+        heard, bad = self._heard(), self.linter.quality.errors
+        numbers = heard if required is not None else {name: heard[name] for name in self.understood | self._copied()}
+        short = {}
+        for name in map(public_name, self.captures):
+            packets = numbers.get(name) or sum(number for known, number in numbers.items() if covers(name, known))
+            if packets < (required or 1) and (packets or not any(covers(name, known) for known in bad)):
+                short[name] = packets
+        return short
+
+    def _copied(self) -> set[str]:
+        """Captures whose packets were read from another tap."""
         taps = self.reading.taps
-        return self.spoken if taps is None or not self.spoken else self.spoken | taps.copied()
+        return set() if taps is None or not self.spoken else taps.copied()
 
-    def _seen(self, event: Event) -> bool:
-        """Take note of an event that is no good packet; whether it is a malformed one."""
+    def _heard(self) -> dict[str, int]:
+        """Packets by capture; those of a tap whose packets were read from another one count as those of the other."""
+        return {**dict.fromkeys(self._copied(), self.spoken.total()), **self.spoken}
+
+    def _seen(self, event: Event) -> None:
+        """Take note of an event that is not a well-formed packet."""
         if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
             connection = event.connection
             self.clients.add(client_key(connection.client_identifier))
             if connection.connect_packet != 0:
                 self.clients.add(client_key(None))
-        malformed = isinstance(event, MalformedEvent) and is_whole_packet(event)
-        if malformed:
-            self.spoken.add(event.capture)
-        elif isinstance(event, MalformedEvent):
-            history = event.connection.history
-            self.cut += history is None or not history.foreign
-        return malformed
+        if isinstance(event, MalformedEvent):
+            if is_whole_packet(event):
+                self.spoken[event.capture] += 1
+            else:
+                history = event.connection.history
+                self.cut += history is None or not history.foreign
 
     def _take(self, finding: Finding) -> None:
         if self.closed:
@@ -249,6 +281,7 @@ class LintRun:
         linter, gate = self.linter, self.gate
         for finding, verdict in gate.summed_up():
             self._show(finding, verdict)
+        nothing = self.nothing()
         summary = Summary(
             rules=linter.rules,
             captures=[public_name(one) for one in self.captures],
@@ -258,9 +291,11 @@ class LintRun:
             hidden_failing=gate.hidden_failing,
             suppressed=gate.suppressed,
             packets=self.packets,
-            spoken=self._heard() if self.selection is None else self.selection.spoken,
-            idle=self.idle(),
-            nothing=self.nothing(),
+            spoken={*self._heard()} if self.selection is None else self.selection.spoken,
+            idle=[] if nothing else self.idle(),
+            nothing=nothing,
+            required_quality=self.required_quality,
+            shortfalls=self.shortfalls(),
             required=bool(self.settings.require_packets),
             withheld=linter.withheld,
             quality=linter.quality,
@@ -307,7 +342,7 @@ class LintRun:
         for _, path in outputs:
             refuse_inputs(path, self.captures, settings.inputs())
         for name, path in outputs:
-            sink = FileSink(path, self.captures)
+            sink = FileSink(path, self.captures, private=False)
             self.files.append(sink)
             made.append(
                 make_statistics(name, sink, plain)
@@ -326,6 +361,9 @@ class LintRun:
             return
         if not self.packets and self.nothing():
             warn(f"baseline {path}: not written, since there was nothing to judge")
+            return
+        if self.shortfalls():
+            warn(f"baseline {path}: not written, since the captures are not {self.required_quality}")
             return
         known, found = self.gate.baseline, self.gate.made
         made = known.updated(found, self._complete(), self.clients)
@@ -353,7 +391,10 @@ class LintRun:
             warn(f"nothing to judge: {told}" if nothing else told)
         elif nothing and not self.watch.errors and not (self.stdout is not None and self._human and is_terminal()):
             warn(nothing)  # unless it has just been said on the same terminal
-        for told in filter(None, (no_packet_in(self.idle()), self.linter.quality.unheard)):
+        level = self.required_quality
+        short = [] if level is None else shortfall_sentences(level, self.shortfalls())
+        idle = "" if nothing else no_packet_in(self.idle())
+        for told in filter(None, (idle, self.linter.quality.unheard, *short)):
             if not (self.stdout is not None and self._human and is_terminal()):
                 warn(told)
         if self.selection is not None and self.selection.left_out:
@@ -407,7 +448,7 @@ class SparkRun(LintRun):
             file.close()
 
     def _judge(self) -> None:
-        from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, for_captures, session, task_progress
+        from mqttscope.cli.spark_session import PipelineFailedError, for_captures, session, task_progress
 
         try:
             from mqttscope.capture.locations import NoCapturesError, find
@@ -415,7 +456,9 @@ class SparkRun(LintRun):
             from mqttscope.spark.linting import judge
             from mqttscope.spark.session import followed
         except ImportError as error:
-            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(
+                f"Spark needs what is not installed ({error}): {extra_command('spark')}"
+            ) from None
         given = self.settings
         options = LakeOptions(
             dissect=given.options, rules=tuple(given.rules), complete=given.complete, secret_length=given.secret_length
@@ -433,6 +476,8 @@ class SparkRun(LintRun):
             for finding in judged.findings:
                 self._take(finding)
         self.watch.skipped.update(judged.skipped)
+        for (capture, reason), frames in judged.skipped_by_capture.items():
+            self.linter.ledger.note_skipped(capture, reason, frames)
         self._tell_notices(judged.notices)
         self._count(judged.sums, [one.name for one in found])
 
@@ -446,18 +491,17 @@ class SparkRun(LintRun):
         from mqttscope.lint.failures import Failures
 
         linter, dissector = self.linter, self.dissector
-        linter.quality.add(sums.quality)
+        linter.ledger.add(sums.ledger)
         linter.withheld.update(sums.withheld)
         failures = Failures.together([sums.failures], captures)
         linter.failures.update(failures.counts)
         linter.internal_errors += failures.errors
         linter.met |= sums.met
         self.clients |= sums.clients
-        self.packets, self.understood, self.spoken = sums.packets, bool(sums.well_formed), sums.spoken
+        self.spoken, self.understood, self.read = Counter(sums.spoken), sums.understood, list(captures)
         if self.selection is not None:
             self.selection.events, self.selection.packets = sums.chosen_events, sums.chosen_packets
             self.selection.spoken, self.selection.left_out = sums.chosen_spoken, sums.left_out
-            self.packets = sums.chosen_packets
         dissector.connections = sums.connections
         dissector.flows.opened_flows = sums.opened_flows
         dissector.cut_bytes, dissector.closed_bytes = sums.cut_bytes, sums.kept_bytes
@@ -536,11 +580,9 @@ class Findings:
         self._reporters: list[_Report] = []
         outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
         for name, path in outputs:
-            sink = FileSink(path)
+            sink = FileSink(path, private=False)
             self._files.append(sink)
             self._reporters.append(_Report(name in _HELD, self._make(name, sink, plain)))
-        if not settings.rules:
-            warn("no rule is selected, so nothing can be found")
 
     def show_in(self, sink: Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""

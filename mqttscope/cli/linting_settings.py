@@ -23,6 +23,7 @@ from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy, Suppressions
+from mqttscope.lint.quality import QualityLevel
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
@@ -47,7 +48,10 @@ class Settings:
     min_confidence: Confidence = Confidence.HEURISTIC
     min_severity: Severity = Severity.INFO
     require_packets: int | None = None
-    """Fewer packets than these are too few to judge; ``None``: at least one, unless something is found anyway."""
+    """Fewer packets in a capture than these are too few to judge; ``None``: at least one, unless something is found
+    anyway."""
+    require_quality: QualityLevel | None = None
+    """Captures that are not as good as this are no basis for a verdict."""
     format: str = "full"
     output: str | None = None
     """Where the format goes; ``None`` is standard output."""
@@ -66,6 +70,8 @@ class Settings:
     """The configuration file."""
     profile_file: Path | None = None
     """Where the profile was read, if it is none of those that come with the program."""
+    no_rule: str = ""
+    """When no rule is left, the sentence that names the options and keys which leave none."""
 
     @property
     def secret_length(self) -> int:
@@ -100,6 +106,7 @@ class Settings:
             "min_confidence": self.min_confidence,
             "min_severity": self.min_severity,
             "require_packets": self.require_packets,
+            "require_quality": self.require_quality,
             "format": self.format,
             "output": _path(self.output),
             "more": [{"format": name, "output": _path(path)} for name, path in self.more],
@@ -138,6 +145,7 @@ class Settings:
             f"min-confidence: {self.min_confidence}",
             f"min-severity: {self.min_severity}",
             f"require-packets: {1 if self.require_packets is None else self.require_packets}",
+            f"require-quality: {self.require_quality or 'none'}",
             f"format: {self.format}{f' to {self.output}' if self.output else ''}",
             *(f"also: {name} to {path}" for name, path in self.more),
             f"baseline: {self.baseline or 'none'}",
@@ -163,19 +171,25 @@ def resolve(
     form: str | None = None,
     outputs: tuple[str, ...] = (),
     require_packets: int | None = None,
+    require_quality: str | None = None,
     protocol: ProtocolOptions | None = None,
     start: Path | None = None,
     beside: Mapping[str, type[Rule]] | None = None,
+    may_be_none: bool = False,
 ) -> Settings:
     """Settings from the options of a command and the configuration; usage errors for what cannot be.
 
     The configuration is searched from ``start`` upwards, which is the working directory unless given.  ``form``,
-    ``outputs`` and ``require_packets`` are ``--format``, ``--output`` and ``--require-packets``.  ``beside``: rules by
-    code that the caller adds, so that their names are known; they are not among the rules of the settings.
+    ``outputs``, ``require_packets`` and ``require_quality`` are the options of these names.  ``beside``: rules by code
+    that the caller adds, so that their names are known; they are not among the rules of the settings.
+    ``may_be_none``: there need not be a rule, which is a usage error else.
     """
     source, search = _source(given.configuration, start), not given.configuration.no_config
     read = read_configuration(source, own=search)
     rules, profile = _rules(given, read, source, beside or {})
+    no_rule = "" if rules else _no_rule(given, read, source)
+    if no_rule and not may_be_none:
+        raise click.UsageError(no_rule)
     output, more = read_outputs(outputs)
     for one, path in ((form, output), *more):
         if one is not None:
@@ -196,6 +210,7 @@ def resolve(
         Confidence(given.min_confidence or read.min_confidence or "heuristic"),
         Severity(given.min_severity or read.min_severity or "info"),
         read.require_packets if require_packets is None else require_packets,
+        None if (level := require_quality or read.require_quality) is None else QualityLevel(level),
         form,
         output,
         more,
@@ -208,6 +223,7 @@ def resolve(
         given.every,
         source,
         None if profile is None else profile.path,
+        no_rule,
     )
 
 
@@ -246,6 +262,16 @@ def _rules(
     except ProfileError as error:
         raise click.UsageError(str(error)) from None
     return [*rules, *rules_of(profile)], profile
+
+
+def _no_rule(given: JudgingOptions, read: Config, source: Path | None) -> str:
+    """The sentence about the options and keys that leave no rule."""
+    asked, names = given.rules, ("select", "extend_select", "ignore")
+    told = [f"--{name.replace('_', '-')} {','.join(codes)}" for name in names if (codes := getattr(asked, name))]
+    if not asked.select:  # which takes the place of all three keys
+        keys = [(name.replace("_", "-"), list(getattr(read, name))) for name in names]
+        told += [f"{key} = {codes} of {source}" for key, codes in keys if codes]
+    return f"{' and '.join(told)}: no rule is left to check with"
 
 
 def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]:

@@ -7,6 +7,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -17,10 +18,11 @@ from typing import Any
 
 import click
 
-from mqttscope import version_told
+from mqttscope import __version__
 from mqttscope.system import signals
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "triage": ("mqttscope.cli.triage:command", "Show what a capture holds, what broke, and what to type next."),
     "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
     "browse": ("mqttscope.cli.browse:command", "Look through captures in an interactive screen."),
     "sniff": ("mqttscope.cli.sniff:command", "Show the MQTT packets of interfaces as they come."),
@@ -38,6 +40,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pipeline": ("mqttscope.cli.pipeline:command", "Build tables from collections of captures."),
 }
 """Command name -> its place in the notation of entry points, and its line in the overview."""
+
+DEFAULT = "triage"
+"""The command for a command line that begins with a capture."""
+_CAPTURE = re.compile(r"\.(?:pcap|pcapng|cap|dmp|ntar)[-_.\w]*\Z", re.IGNORECASE)
+"""How captures are called, rotated and compressed ones too."""
 
 COMPLETE = "_MQTTSCOPE_COMPLETE"
 """Set by the shell when it asks what could complete a command line."""
@@ -69,6 +76,9 @@ class LazyGroup(click.Group):
     ``table`` is of the form of `COMMANDS`.
     """
 
+    unknown = "No such command '{}'"
+    """What is said of a word that is not a command."""
+
     def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.table = table
@@ -99,7 +109,7 @@ class LazyGroup(click.Group):
             name = args[0] if args[0].isprintable() else repr(args[0])[1:-1]
             close = get_close_matches(args[0].lower(), self.table, 3, 0.6)
             hint = f" Did you mean {' or '.join(close)}?" if close else f" There are {', '.join(self.table)}."
-            ctx.fail(f"No such command '{name[:100]}'.{hint}")
+            ctx.fail(f"{self.unknown.format(name[:100])}.{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -108,12 +118,60 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
 
 
+class CaptureGroup(LazyGroup):
+    """The program: a capture in the place of a command is looked at by `DEFAULT`."""
+
+    unknown = "'{}' is neither a command nor a file"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options that only `DEFAULT` has may come before the capture."""
+        name = args[0].partition("=")[0] if args else ""
+        if name.startswith("-") and name not in ("-", "--") and not _is_option(self, ctx, name):
+            command = self.get_command(ctx, DEFAULT)
+            if command is not None and _is_option(command, ctx, name):
+                args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command; a command goes before a file of its name."""
+        if args and args[0] not in self.table and is_capture(args[0]):
+            # What begins like an option came after `--`.
+            return super().resolve_command(ctx, [DEFAULT, *(["--"] if args[0][0] == "-" != args[0] else []), *args])
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Commands and files."""
+        from click.shell_completion import CompletionItem
+
+        files = [] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")]
+        return [*super().shell_complete(ctx, incomplete), *files]
+
+
+def _is_option(command: click.Command, context: click.Context, name: str) -> bool:
+    return any(name in (*option.opts, *option.secondary_opts) for option in command.get_params(context))
+
+
+def is_capture(word: str) -> bool:
+    """Whether a word means a capture: standard input, what exists, a pattern that matches, or a name like one."""
+    if word == "-" or (word and os.path.lexists(word)):
+        return True
+    if any(mark in word for mark in "*?["):
+        from glob import glob
+
+        return bool(glob(word)) or bool(_CAPTURE.search(word))
+    return any(sep in word for sep in (os.sep, os.altsep) if sep) or bool(_CAPTURE.search(word))
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=CaptureGroup,
     table=COMMANDS,
+    subcommand_metavar="COMMAND|CAPTURE...",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Examples:
+  mqttscope capture.pcapng
   mqttscope inspect capture.pcapng
   mqttscope decode 32 07 00 03 61 2f 62 00 0a
 
@@ -121,9 +179,12 @@ Exit codes: 0 clean, 1 findings, 2 usage or output that cannot be written, 3 inp
 so far are printed).
 """,
 )
-@click.version_option(version_told(), "-V", "--version", message="mqttscope %(version)s")
+@click.version_option(__version__, "-V", "--version", message="mqttscope %(version)s")
 def group() -> None:
-    """See, check and replay MQTT traffic as it really crossed the wire."""
+    """See, check and replay MQTT traffic as it really crossed the wire.
+
+    Begin with mqttscope CAPTURE: what a capture holds, what broke in it, and what to type next.
+    """
 
 
 def main() -> None:
@@ -223,6 +284,11 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
 
 def _run() -> object:
     if COMPLETE in os.environ:
+        from click.shell_completion import add_completion_class
+
+        from mqttscope.cli.completing import BashComplete
+
+        add_completion_class(BashComplete)
         group.main(prog_name="mqttscope", complete_var=COMPLETE)
     # Not `group.main`: that turns a broken pipe into exit code 1, which stands for findings here.
     try:

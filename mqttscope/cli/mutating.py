@@ -174,7 +174,9 @@ def _page(given: MutateOptions) -> Page:
 
 
 def _sink(given: MutateOptions) -> Any:
-    return Output() if given.output is None else FileSink(given.output, given.captures)
+    if given.output is None:
+        return Output()
+    return FileSink(given.output, given.captures, private=given.show_secrets)
 
 
 def _list(given: MutateOptions) -> int:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 import click
 
 from mqttscope.capture.files import find_captures, is_source
-from mqttscope.capture.write import opener
+from mqttscope.capture.write import open_shared, opener
 from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, limited, printable
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
@@ -363,13 +363,18 @@ class Watch:
 
 def describe(error: CaptureError) -> str:
     """A capture error as one line: file, place, what is wrong, what was saved."""
+    return f"{utf8(error.capture)}: {describe_fault(error)}"
+
+
+def describe_fault(error: CaptureError) -> str:
+    """The same without the file."""
     where = f" at offset {error.offset:,}" if error.offset else ""
     kept = (
         f" ({error.frames:,} {'frame before it was' if error.frames == 1 else 'frames before it were'} read)"
         if error.frames
         else ""
     )
-    return f"{utf8(error.capture)}: {error.message}{where}{kept}"
+    return f"{error.message}{where}{kept}"
 
 
 STDIN = "-"
@@ -473,8 +478,12 @@ def _is_stdin(target: str) -> bool:
     return stat.S_ISREG(given.st_mode) and os.path.samestat(given, os.stat(target))
 
 
-def _as_it_is(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return opener(path, flags & ~os.O_TRUNC)
+
+
+def _open_shared(path: str, flags: int) -> int:
+    return open_shared(path, flags & ~os.O_TRUNC)
 
 
 class FileSink:
@@ -483,14 +492,17 @@ class FileSink:
     What was in it stays until something is written; a new one goes again when the command fails before that.
 
     A new file that a pattern of ``captures`` finds as soon as it exists is refused, and removed again.
+
+    ``private``: a new file is for its owner alone. Reports that hide all secrets are not: another user than the one in
+    a container reads them, and other programs of continuous integration write theirs with the umask too.
     """
 
-    def __init__(self, path: str, captures: Sequence[str] = ()) -> None:
+    def __init__(self, path: str, captures: Sequence[str] = (), *, private: bool = True) -> None:
         self.path = path
         self._fresh = not os.path.exists(path)
         self._begun = False
         try:
-            self.file = open(path, "wb", opener=_as_it_is)  # noqa: SIM115 - open as long as the run
+            self.file = open(path, "wb", opener=_open_private if private else _open_shared)  # noqa: SIM115 - open as long as the run
         except (OSError, ValueError) as error:
             raise self._failed(error) from None
         if self._fresh and is_source(path, captures):

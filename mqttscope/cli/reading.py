@@ -13,7 +13,7 @@ from mqttscope.api.reading import ReadingError
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions
 from mqttscope.cli.output import warn
-from mqttscope.net.fragments import Fragments
+from mqttscope.net.fragments import FragmentTable
 
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
@@ -42,7 +42,7 @@ class Reading(reading.Reading):
         captures: Sequence[str],
         files: FileOptions | None = None,
         stdin: BinaryIO | None = None,
-        fragments: Fragments | None = None,
+        fragments: FragmentTable | None = None,
     ) -> None:
         super().__init__(
             captures,

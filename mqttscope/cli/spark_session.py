@@ -17,8 +17,7 @@ import click
 
 from mqttscope.cli.main import EXIT_FAILED, interruption, leaving, limit_ending
 from mqttscope.errors import MqttscopeError
-
-EXTRA = "pip install 'mqttscope[spark]'"
+from mqttscope.installation import extra_command
 
 
 class PipelineFailedError(MqttscopeError, click.ClickException):
@@ -60,7 +59,7 @@ def session(
         from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
         from mqttscope.spark.session import SparkUnavailableError, cancelling, kill_java, running_session, spark_session
     except ImportError as error:
-        raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+        raise PipelineFailedError(f"Spark needs what is not installed ({error}): {extra_command('spark')}") from None
 
     hush()
     wanted = configuration if master is None else {**configuration, "spark.master": master}

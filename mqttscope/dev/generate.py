@@ -19,20 +19,18 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-import pyarrow as pa
-from click.shell_completion import BashComplete as _BashComplete
 from click.shell_completion import FishComplete, ZshComplete
 
 from mqttscope import __version__
 from mqttscope.analysis.columns import FILE
+from mqttscope.cli import completing
 from mqttscope.cli.main import LazyGroup, group
-from mqttscope.dev import reference, schemas
+from mqttscope.dev import reference
 from mqttscope.dev.reference import toml
 from mqttscope.dissect import flow_state
-from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
 from mqttscope.lint.examples import Conversation
 from mqttscope.lint.rule import Rule
@@ -41,6 +39,9 @@ from mqttscope.report.base import View
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, markdown, needs, switched, versions
 from mqttscope.report.rules_text import render
 from mqttscope.session import connection, inflight
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STATES_PAGE = PurePosixPath("docs/states.md")
 FOLDER = PurePosixPath("docs/rules")
@@ -303,8 +304,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _WIDTH = 100
 
 
-class BashComplete(_BashComplete):
-    """click's completion for bash, without asking the bash of this machine for its version."""
+class BashComplete(completing.BashComplete):
+    """The completion for bash, without asking the bash of this machine for its version."""
 
     @staticmethod
     def _check_version() -> None:
@@ -400,13 +401,16 @@ def _examples(epilog: str) -> str:
 
 
 _TYPES = {
-    pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.int16(): "SMALLINT", pa.bool_(): "BOOLEAN",
-    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE", pa.binary(): "BLOB",
+    "string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "int16": "SMALLINT", "bool": "BOOLEAN",
+    "timestamp[us, tz=UTC]": "TIMESTAMP WITH TIME ZONE", "binary": "BLOB",
 }  # fmt: skip
 
 
 def list_of_columns() -> str:
     """Tables and their columns as JSON, a line for each column."""
+    # What tests of commands use of this module needs no pyarrow.
+    from mqttscope.lake.schemas import TABLES
+
     tables = []
     for table in TABLES.values():
         rows = ",\n".join(
@@ -418,17 +422,21 @@ def list_of_columns() -> str:
 
 def duck_type(kind: pa.DataType) -> str:
     """A type of Arrow as DuckDB writes it."""
+    import pyarrow as pa
+
     if pa.types.is_list(kind):
         return f"{duck_type(kind.value_type)}[]"
     if pa.types.is_struct(kind):
         fields = (kind.field(place) for place in range(kind.num_fields))
         told = ", ".join(f"{json.dumps(one.name)} {duck_type(one.type)}" for one in fields)
         return f"STRUCT({told})"
-    return _TYPES[kind]
+    return _TYPES[str(kind)]
 
 
 def generated() -> dict[Path, str]:
     """All generated files by path."""
+    from mqttscope.dev import schemas
+
     rules = {ROOT / path: text for path, text in pages().items()}
     return {
         **completions(),
@@ -448,6 +456,8 @@ def generated() -> dict[Path, str]:
 
 def orphans(files: dict[Path, str]) -> list[Path]:
     """Pages of rules and schemas that are gone."""
+    from mqttscope.dev import schemas
+
     return sorted(
         path for folder in (FOLDER, schemas.FOLDER) for path in (ROOT / folder).glob("*") if path not in files
     )

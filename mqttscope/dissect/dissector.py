@@ -51,11 +51,11 @@ from mqttscope.net.flow import (
     StreamOverlap,
 )
 from mqttscope.net.flows import Ending, FlowTable, acknowledged, delivered
-from mqttscope.net.fragments import Fragments, FragmentTable
+from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.segment import RST, Fragment, NotSegment, Segment, plain_key
+from mqttscope.net.segment import RST, Fragment, NoteSkipped, NotSegment, Segment, plain_key
 from mqttscope.session.connection import Connection
 
 MAX_RESETS: Final = 1_024
@@ -608,12 +608,14 @@ def dissect_segments(
 def segments(
     frames: Iterable[Frame | CaptureNotice],
     skipped: Counter[str] | None = None,
-    fragments: Fragments | None = None,
+    fragments: FragmentTable | None = None,
+    note_skipped: NoteSkipped | None = None,
 ) -> Iterator[Segment | CaptureNotice]:
     """Frames to segments; notices pass through.
 
     IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
     be read is a `CaptureError` once per capture.  ``fragments`` is a table whose counts somebody wants to see.
+    ``note_skipped`` is called with the capture, the reason and the number of the frames that ``skipped`` counts.
     """
     table = FragmentTable() if fragments is None else fragments
     counted: Counter[str] = skipped if skipped is not None else Counter()
@@ -631,11 +633,15 @@ def segments(
             yield whole
         elif isinstance(whole, NotSegment):
             counted[whole.reason] += 1
+            if note_skipped is not None:
+                note_skipped(frame.capture, whole.reason, 1)
             if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
                 told.add((frame.capture, whole.detail))
                 yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
-    if incomplete := table.incomplete():
+    for capture, incomplete in table.incomplete_by_capture().items():
         counted["incomplete_fragments"] += incomplete
+        if note_skipped is not None:
+            note_skipped(capture, "incomplete_fragments", incomplete)
 
 
 def dissect(

@@ -19,7 +19,6 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.flows import acknowledged
-from mqttscope.net.frame import FrameSink
 from mqttscope.net.usual_frames import locate
 from mqttscope.session.connection import Connection
 
@@ -30,22 +29,30 @@ _new_publish: Final = Publish.__new__
 
 
 class CaptureOrder:
-    """Notes captures that overlap in time with one that was read before."""
+    """The times at which captures end, and which of them overlap in time with one that was read before."""
 
     def __init__(self) -> None:
         self.overlapping: list[str] = []
         """Captures that begin before the end of an earlier one."""
+        self._ends: dict[str, int] = {}
+        """Latest segment of each capture but the one at hand."""
         self._capture = ""
-        self._latest_ns = -1 << 63
+        self._end_ns = self._latest_ns = -1 << 63
 
     def see(self, capture: str, timestamp_ns: int) -> None:
         """Take the time of the next segment."""
         if capture != self._capture:
+            self._latest_ns = max(self._latest_ns, self._end_ns)
             if timestamp_ns < self._latest_ns - OVERLAP_NS:
                 self.overlapping.append(capture)
-            self._capture = capture
-        if timestamp_ns > self._latest_ns:
-            self._latest_ns = timestamp_ns
+            self._ends[self._capture] = self._end_ns
+            self._capture, self._end_ns = capture, self._ends.get(capture, timestamp_ns)
+        if timestamp_ns > self._end_ns:
+            self._end_ns = timestamp_ns
+
+    def end_ns(self, capture: str) -> int | None:
+        """Time of the latest segment of a capture so far."""
+        return self._end_ns if capture == self._capture else self._ends.get(capture)
 
 
 class FrameCounts:
@@ -60,8 +67,8 @@ class FrameCounts:
         self.last_ns = timestamp_ns
 
 
-class FastPath(FrameSink):
-    """Takes frames of known connections, for a dissector whose other events are those of `dissect_segments`."""
+class FastPath:
+    """Takes frames of known connections (`FrameSink`), for a dissector that `dissect_segments` gives all others."""
 
     def __init__(
         self,
@@ -80,6 +87,8 @@ class FastPath(FrameSink):
         ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps no event, so that
         one serves for all packets.  ``reusing``: it keeps no packet either, and knows none by its identity.
         """
+        self.base = 0
+        """As `FrameSink.base`."""
         self.counts: dict[str, FrameCounts] = {}
         """Frames that were taken, by capture."""
         self.closed = False

@@ -53,6 +53,24 @@ class Delivery:
 
 
 @dataclass(slots=True)
+class Loss:
+    """A message that did not reach a client, or a request that the broker refused."""
+
+    client: str
+    connection: int
+    """Of the client, when the message was published or the request was sent."""
+    fate: Fate
+    topic: str
+    """Topic Name of the message or Topic Filter of the subscription, as on the wire: not to be shown."""
+    text: str
+    """What happened, without secrets."""
+    frame: int
+    """Of the message or the request."""
+    timestamp_ns: int
+    capture: str
+
+
+@dataclass(slots=True)
 class Wanted:
     """A subscription."""
 
@@ -93,6 +111,8 @@ class Subscriber:
     """Time and frame of the ends of its connections, by their numbers."""
     keeps: bool = False
     """Whether its session survives the connection."""
+    was_cut: bool = False
+    """Whether its last connection ended without DISCONNECT."""
     returns: list[tuple[int, int, bool, int]] = field(default_factory=list)
     """Its later connections: time, frame, session present, number."""
     gaps: list[int] = field(default_factory=list)
@@ -113,6 +133,8 @@ class Held:
     one_sided: bool = False
     keeps: bool = False
     """Whether the session had survived the end of its connection, where the client was away."""
+    was_cut: bool = False
+    """Whether that connection had ended without DISCONNECT."""
     left_ns: int = 0
     left_frame: int = 0
     """When that connection had ended."""
@@ -136,6 +158,8 @@ class Published:
     capture: str
     key: tuple[str, str]
     """Of the publisher."""
+    is_whole: bool = True
+    """Whether the capture has all of its bytes."""
     code: int | None = None
     """Of its acknowledgement."""
     answer: Evidence | None = None

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Protocol
 
 from mqttscope.events import ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.fates import Delivery, Fate, Held, MessageFate, Published, Subscriber, Trace, Wanted
+from mqttscope.explain.fates import Delivery, Fate, Held, Loss, MessageFate, Published, Subscriber, Trace, Wanted
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection
+from mqttscope.session.matching import FAILURE, FilterIndex
 
 C2S = Direction.CLIENT_TO_SERVER
 MAX_MESSAGES = 1_000
@@ -83,8 +84,8 @@ class MessageWatch:
         self._pending: OrderedDict[tuple[int, int], Published] = OrderedDict()
         self._filters: dict[str, dict[tuple[str, str], None]] = {}
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
-        self._found: dict[str, list[str]] = {}
-        """Matching filters by topic, as long as no filter is added."""
+        self._index = FilterIndex()
+        """The same filters, found by the topics that they match."""
         self.uncompared = 0
         """Topics beyond `MAX_COMPARED`."""
         self._near: dict[str, dict[str, tuple[float, str]]] = {}
@@ -96,9 +97,15 @@ class MessageWatch:
         """Numbers of messages by server, topic and checksum of the payload."""
         self._complete: dict[int, None] = {}
         """Numbers of messages that went to all who wanted them."""
+        self.unwanted = 0
+        """Messages that no captured client had a subscription for, and that had to make room for others."""
+        self._unwanted: dict[int, None] = {}
+        """Numbers of such messages that are still followed."""
+        self._now_ns = 0
 
     def feed(self, event: Event) -> None:
         """Take one event."""
+        self._now_ns = max(self._now_ns, getattr(event, "timestamp_ns", 0))
         if isinstance(event, PacketEvent):
             self._packet(event)
         elif isinstance(event, GapEvent):
@@ -116,6 +123,7 @@ class MessageWatch:
                 version = event.connection.version
                 kept = bool(interval) if version == ProtocolVersion.V5 else event.connection.clean_start is False
                 known.connection, known.keeps = None, kept
+                known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
 
@@ -221,7 +229,7 @@ class MessageWatch:
                     known.complete = False
                     continue
                 self._filters[plain] = {}
-                self._found.clear()
+                self._index.add(plain, plain)
             self._filters[plain][_key(event.connection)] = None
             known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, share is not None, row.maximum_qos,
@@ -249,7 +257,7 @@ class MessageWatch:
             publisher.name, connection.number, key[0], event.topic or "", found.qos, bool(found.retain),
             len(found.raw) + found.missing, zlib.crc32(found.payload),
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
-            key,
+            key, is_whole=not found.missing,
         )  # fmt: skip
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
@@ -272,16 +280,22 @@ class MessageWatch:
                 continue
             self._held += 1
             made.held[other] = held
+        if not made.held:
+            self._unwanted[self._count] = None
 
     def _make_room(self) -> None:
-        """Let go of the oldest message that went to all who wanted it, else of the oldest one."""
+        """Let go of the oldest message that went to all who wanted it, else of one nobody wanted, else of any."""
         if self._complete:
             number = next(iter(self._complete))
-            del self._complete[number]
             self.good += 1
+        elif self._unwanted:
+            number = next(iter(self._unwanted))
+            self.unwanted += 1
         else:
             number = next(iter(self.published))
             self.beyond += 1
+        self._complete.pop(number, None)
+        self._unwanted.pop(number, None)
         one = self.published.pop(number)
         self._held -= len(one.held)
         place = one.server, one.topic, one.checksum
@@ -291,12 +305,7 @@ class MessageWatch:
 
     def _matching(self, topic: str) -> Iterable[tuple[str, str]]:
         """Clients that have, or had, a filter which matches a topic."""
-        known = self._found.get(topic)
-        if known is None:
-            if len(self._found) >= MAX_MESSAGES:
-                self._found.clear()
-            known = self._found[topic] = [one for one in self._filters if matches(one, topic, shared=False)]
-        return dict.fromkeys(key for one in known for key in self._filters[one])
+        return dict.fromkeys(key for plain in self._index.match(topic) for key in self._filters[plain])
 
     def _acknowledged(self, event: PacketEvent) -> None:
         identifier = getattr(event.packet, "packet_identifier", None) or 0
@@ -327,8 +336,9 @@ class MessageWatch:
                 one.shares.add(share)
             if _is_complete(one):
                 self._complete[number] = None
+                self._unwanted.pop(number, None)
             return
-        if self.good or self.beyond:
+        if self.good or self.unwanted or self.beyond:
             return  # it may be one of those that had to make room
         if not found.dup and len(self.unknown) < MAX_MESSAGES:
             retained = ", as a retained message" if found.retain else ""
@@ -344,9 +354,12 @@ class MessageWatch:
     ) -> tuple[int | None, str | None]:
         """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
 
-        Of a message a share gets one copy, whoever of its members, and a client one for its other subscriptions.
+        Messages for which the client had a subscription go before those from before it had one.  Of a message a share
+        gets one copy, whoever of its members, and a client one for its other subscriptions.
         """
         alike = [(number, self.published[number]) for number in numbers]
+        if len(alike) > 1:
+            alike.sort(key=lambda pair: key not in pair[1].held)
         matching = [one for one in known.filters.values() if matches(one.plain_filter, topic, shared=False)]
         shares = [one.topic_filter for one in matching if one.shared]
         if not shares or any(not one.shared and one.ended_ns is None for one in matching):
@@ -387,10 +400,11 @@ class MessageWatch:
         shape = describe.name(self.topic_filter)
         if fates:
             good = len(fates) - len(troubled) - len(idle) + self.good
+            total = len(fates) + self.good + self.unwanted
             told.append(
-                f"{counted(len(fates) + self.good, 'message')} to {shape} in the capture: {good:,} went to every"
-                f" captured client that wanted them, {len(troubled):,} did not, {len(idle):,} were delivered to no"
-                " captured client."
+                f"{counted(total, 'message')} to {shape} in the capture: {good:,} went to every captured client that"
+                f" wanted them, {len(troubled):,} did not, {len(idle) + self.unwanted:,} were delivered to no captured"
+                " client."
             )
         elif not self.unknown:
             told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
@@ -524,6 +538,8 @@ class MessageWatch:
             )  # fmt: skip
         if held.one_sided or any(now >= one.timestamp_ns - SECOND for now in client.gaps):
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
+        if not one.is_whole:
+            return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
         if held.full:
             return made(
                 Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
@@ -535,7 +551,7 @@ class MessageWatch:
             back = next((each for each in client.returns if each[0] >= end_ns), None)
             ended = f"its connection ended {after} after the message was published"
             place = {"frame": end_frame, "now": end_ns}
-            if back is not None and back[2] and min(one.qos, wanted.qos):
+            if back is not None and back[2] and min(one.qos, wanted.qos) and self._now_ns >= back[0] + SECOND:
                 return made(
                     Fate.NOT_SENT,
                     f"{ended}; it resumed its session as #{back[3]}, and the broker did not send the message in this"
@@ -543,6 +559,8 @@ class MessageWatch:
                 )  # fmt: skip
             return made(Fate.CONNECTION_ENDED, ended, **place)
         until = f"before its connection ended {after} later" if end_ns > one.timestamp_ns else "in this capture"
+        if end_ns <= one.timestamp_ns and self._now_ns < one.timestamp_ns + SECOND:
+            return made(Fate.NOT_CAPTURED, self._ends_after(one.timestamp_ns, "the message"))
         return made(
             Fate.NOT_SENT,
             f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
@@ -580,11 +598,53 @@ _KEEP, **place,
                 Fate.EXPIRED, f"{was} for longer than the message was to live ({one.expiry} s)",
                 "Raise the Message Expiry Interval of the publisher.", **place,
             )  # fmt: skip
+        if self._now_ns < back[0] + SECOND:
+            return made(Fate.NOT_CAPTURED, f"{was}; {self._ends_after(back[0], f'it came back as #{back[3]}')}")
         return made(
             Fate.NOT_SENT,
             f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
             "Look at the limit of the broker's queue for clients that are away.", **place,
         )  # fmt: skip
+
+    def _ends_after(self, moment_ns: int, moment: str) -> str:
+        after = describe.span(self._now_ns - moment_ns)
+        return f"the capture ends {after} after {moment}: the message may have come later"
+
+    def losses(self) -> Iterator[Loss]:
+        """What clients asked for and did not get, as far as the capture shows it; call it when the capture has ended.
+
+        A message that a client missed because it was not meant to be connected is not among them, and neither is one
+        whose topic had the same payload more than once: nobody can tell which of them did not arrive.
+        """
+        for client in self.clients.values():
+            for wanted in client.filters.values():
+                if (wanted.code or 0) >= FAILURE:
+                    text = f"the broker refused its subscription to {describe.name(wanted.topic_filter)}"
+                    yield Loss(
+                        client.name, wanted.connection, Fate.SUBSCRIPTION_REFUSED, wanted.topic_filter,
+                        f"{text} ({describe.code(wanted.code or 0)})", wanted.frame, wanted.asked_ns, wanted.capture,
+                    )  # fmt: skip
+        for message in self.published.values():
+            place = message.frame, message.timestamp_ns, message.capture
+            if (message.code or 0) >= FAILURE:
+                text = f"the broker refused its message to {describe.name(message.topic)}"
+                yield Loss(
+                    message.client, message.connection, Fate.MESSAGE_REFUSED, message.topic,
+                    f"{text} ({describe.code(message.code or 0)})", *place,
+                )  # fmt: skip
+                continue
+            if len(self._expected[message.server, message.topic, message.checksum]) > 1:
+                continue
+            for key, held in message.held.items():
+                reader = self.clients.get(key)
+                if reader is None or key in message.got:
+                    continue
+                delivery = self._delivery(message, key, reader)
+                if delivery is not None and _is_loss(delivery.fate, message, held, reader):
+                    text = f"did not get the message to {describe.name(message.topic)} of {message.client}"
+                    yield Loss(
+                        reader.name, held.number, delivery.fate, message.topic, f"{text}: {delivery.said}", *place
+                    )
 
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
@@ -663,7 +723,7 @@ def _held(client: Subscriber, topic: str) -> Held | None:
     if connection is None:
         return Held(
             found, online=False, number=client.number, keeps=client.keeps, left_ns=client.left_ns,
-            left_frame=client.left_frame,
+            left_frame=client.left_frame, was_cut=client.was_cut,
         )  # fmt: skip
     full = connection.server_side.in_flight >= connection.client_side.receive_maximum
     return Held(
@@ -694,6 +754,18 @@ def _is_complete(one: Published) -> bool:
         if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
             return False
     return True
+
+
+def _is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> bool:
+    """Whether a client that did not get a message had reason to expect it.
+
+    Where it was away, it has to have come back: as a session that was kept, or after it was cut off.
+    """
+    if fate in (Fate.NOT_SENT, Fate.EXPIRED, Fate.TOO_LARGE):
+        return True
+    if fate not in (Fate.SESSION_GONE, Fate.OFFLINE) or not (held.keeps or held.was_cut):
+        return False
+    return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
 
 
 def _rank(one: Wanted) -> tuple[bool, bool, int]:

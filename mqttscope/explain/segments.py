@@ -73,7 +73,6 @@ class Half:
     """The last segments, resets aside."""
     ttls: dict[int, int] = field(default_factory=dict)
     """How often each TTL was seen, resets aside."""
-    windows_of_zero: int = 0
 
     @property
     def outstanding(self) -> int:
@@ -253,8 +252,6 @@ def _take(own: Half, other: Half, seen: Seen) -> None:
     _keep(own.recent, seen)
     if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):
         own.ttls[seen.ttl] = own.ttls.get(seen.ttl, 0) + 1
-    if not seen.window:
-        own.windows_of_zero += 1
     other.probes = 0
     if not own.begun:
         own.begun, own.end = True, seen.sequence

@@ -8,7 +8,7 @@ state      what a flow remembers between two ingests, as bytes (`state`)
 lake       a folder of tables with a record of what was ingested (`writer`)
 =========  ================================================================================================
 
-Tables need pyarrow, state msgspec, commits deltalake (``pip install 'mqttscope[lake]'``).
+Tables need pyarrow, state msgspec, commits deltalake: the extra ``lake``.
 
 `ingest` makes a lake and `open` reads it.  Both are parts of the library (docs/library.md), loaded when they are asked
 for.

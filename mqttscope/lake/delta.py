@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from mqttscope.capture.write import for_the_owner, make_folder
+from mqttscope.installation import extra_command
 from mqttscope.lake.manifest import LakeError, Manifest, check_files
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, opened, place
@@ -75,7 +76,7 @@ def require(root: Place) -> None:
     try:
         import deltalake  # noqa: F401
     except ImportError as error:
-        raise LakeError(f"a lake needs what is not installed ({error}): pip install 'mqttscope[lake]'") from None
+        raise LakeError(f"a lake needs what is not installed ({error}): {extra_command('lake')}") from None
 
 
 def check(root: Place, manifest: Manifest) -> None:

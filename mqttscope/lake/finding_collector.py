@@ -22,7 +22,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Selection, client_key
-from mqttscope.lint.quality import Quality, is_whole_packet
+from mqttscope.lint.quality import Quality, QualityLedger, is_whole_packet
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 100_000
@@ -40,15 +40,14 @@ OF_CONNECTIONS: Final = ("discarded_segments", "discarded_bytes", "copied_segmen
 class Sums:
     """What tasks count, beside what they find.  Plain data."""
 
-    quality: Quality = field(default_factory=Quality)
+    ledger: QualityLedger = field(default_factory=QualityLedger)
     withheld: dict[str, int] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
     clients: set[str] = field(default_factory=set)
-    packets: int = 0
-    well_formed: int = 0
-    """Those of them that are."""
-    spoken: set[str] = field(default_factory=set)
-    """Captures that hold packets."""
+    spoken: dict[str, int] = field(default_factory=dict)
+    """Packets by capture."""
+    understood: set[str] = field(default_factory=set)
+    """Captures in which one of them is well formed."""
     met: set[str] = field(default_factory=set)
     """Servers seen of those whose connections are all captured."""
     connections: int = 0
@@ -67,6 +66,16 @@ class Sums:
     chosen_spoken: set[str] = field(default_factory=set)
     left_out: int = 0
 
+    @property
+    def packets(self) -> int:
+        """Packets of all captures."""
+        return sum(self.spoken.values())
+
+    @property
+    def quality(self) -> Quality:
+        """How good all captures together are."""
+        return self.ledger.total()
+
     def take_chosen(self, events: int, packets: int, spoken: set[str], left_out: int) -> None:
         """Add what is in a selection."""
         self.chosen_events += events
@@ -77,7 +86,7 @@ class Sums:
     def take_linter(self, linter: Linter, *, quality: bool, but: Collection[str] = ()) -> None:
         """Add what a linter counted; ``but``: codes of rules whose failures another one reports."""
         if quality:
-            self.quality.add(linter.quality)
+            self.ledger.add(linter.ledger)
         _add(self.withheld, linter.withheld)
         self.failures.take(linter, but=but)
         self.met |= linter.met
@@ -95,17 +104,15 @@ class Sums:
 
     def add(self, other: Sums) -> None:
         """Add what another task counted."""
-        self.quality.add(other.quality)
-        for name in ("withheld", "other_tls", "named_otherwise"):
+        self.ledger.add(other.ledger)
+        for name in ("withheld", "spoken", "other_tls", "named_otherwise"):
             _add(getattr(self, name), getattr(other, name))
         self.failures.add(other.failures)
         self.clients |= other.clients
-        self.spoken |= other.spoken
+        self.understood |= other.understood
         self.met |= other.met
         self.take_chosen(other.chosen_events, other.chosen_packets, other.chosen_spoken, other.left_out)
         for name in (
-            "packets",
-            "well_formed",
             "connections",
             "opened_flows",
             "cut_bytes",
@@ -204,9 +211,9 @@ class Judge(Collector):
             place = self.position.place()
             self.packets.append((*place, event.number, event.frame, event.timestamp_ns, event.capture))
             if is_whole_packet(event):
-                self.sums.packets += 1
-                self.sums.well_formed += isinstance(event, PacketEvent)
-                self.sums.spoken.add(event.capture)
+                _add(self.sums.spoken, {event.capture: 1})
+                if isinstance(event, PacketEvent):
+                    self.sums.understood.add(event.capture)
         elif isinstance(event, ConnectionOpened):
             place = self.position.place()
             self.seen.append((self._tracker(event.connection).connection_id, *place))

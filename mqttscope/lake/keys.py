@@ -18,17 +18,8 @@ from typing import NamedTuple, cast
 
 from mqttscope.lint.context import ConnectionKey, is_of_one
 from mqttscope.lint.finding import Scope
-from mqttscope.mqtt.constants import Direction
 from mqttscope.net.segment import flow_key
 from mqttscope.session.connection import Connection
-
-
-class PacketKey(NamedTuple):
-    """Names a packet."""
-
-    connection_id: str
-    direction: str
-    stream_offset: int
 
 
 def connection_id(connection: Connection, group: str = "") -> str:
@@ -73,11 +64,6 @@ def stage_key(key: tuple[Hashable, ...], widest: Scope, group: str = "") -> str:
         # What is not UTF-8 becomes \\xff, and a backslash two: another one stands before no Client Identifier.
         told = str(name).replace("\\", "\\\\")
     return f"{server} {told.encode('utf-8', 'surrogateescape').decode('utf-8', 'backslashreplace')}"
-
-
-def packet_key(connection: Connection, direction: Direction, stream_offset: int, group: str = "") -> PacketKey:
-    """The name of a packet."""
-    return PacketKey(connection_id(connection, group), str(direction), stream_offset)
 
 
 AT_THE_END = (1 << 63) - 1

@@ -25,13 +25,13 @@ import re
 import time
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from mqttscope.capture.write import opener, replace_file
-from mqttscope.errors import MqttscopeError
+from mqttscope.errors import MqttscopeError, schema_fault
 from mqttscope.lake.store import Lake, Place, Status, StorePath, place
 from mqttscope.system import sync_folder
 
@@ -39,6 +39,8 @@ FORMAT = 3
 NAME = "manifest.json"
 PENDING = "pending.json"
 """The manifest that counts as soon as all tables have what it names (`lake.commit`)."""
+SCHEMA = 2
+"""Version of the schemas of its tables (`lake.schemas`)."""
 EARLIER = 2
 """The format of lakes whose tables are no Delta tables yet; it is read, and `lake.convert` makes it one of today."""
 CHECKED_BYTES = 1 << 30
@@ -145,19 +147,25 @@ def load_manifest(written: bytes, path: Place) -> Manifest:
     version = data.pop("format", None) if isinstance(data, dict) else None
     if not isinstance(version, int):
         raise LakeError(f"{path} is not the manifest of a lake, or is damaged")
-    if version not in (FORMAT, EARLIER):
-        raise LakeError(f"{path} has format {str(version)[:20]}, this program reads {FORMAT}")
+    if version != EARLIER and (fault := schema_fault(version, FORMAT, "format")):
+        raise LakeError(f"{path}: {fault}")
     checksum = data.pop(_CHECKSUM, None)
     if checksum is not None and checksum != _checksum(data):
         raise LakeError(f"{path} is not what was written (its checksum differs): the lake is damaged")
+    if version == EARLIER:
+        data.pop("retired", None)
+    unknown = data.keys() - {column.name for column in fields(Manifest)}
+    if checksum is not None and unknown:
+        names = ", ".join(sorted(unknown))[:60]
+        raise LakeError(f"{path}: a later version of mqttscope wrote it (it has {names}): update mqttscope")
     try:
-        if version == EARLIER:
-            data.pop("retired", None)
         found = Manifest(**data)
     except TypeError:
         raise LakeError(f"{path} is not the manifest of a lake") from None
     if not _is_well_formed(found):
         raise LakeError(f"{path} is not the manifest of a lake, or is damaged")
+    if found.schema > SCHEMA:
+        raise LakeError(f"{path}: {schema_fault(found.schema, SCHEMA, 'schema of its tables')}")
     return found
 
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from mqttscope.dissect.dissector import COUNTERS
 from mqttscope.lake.declared import NOT_UTF8, OTHER_PROPERTIES, packet_columns
+from mqttscope.lake.manifest import SCHEMA
 
-VERSION = 2
+VERSION = SCHEMA
 """Version of all schemas."""
 RENAMED = {"connections": {"closed_how": "how", "closed_by": "by"}}
 """Columns by their table and name of today, and how they were called in version 1, which is still read."""

@@ -20,6 +20,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from mqttscope.installation import extra_command
 from mqttscope.lake import delta
 from mqttscope.lake.files import writing
 from mqttscope.lake.manifest import NAME, PENDING, LakeError, Manifest, dump_manifest, load_manifest
@@ -69,7 +70,7 @@ def _require_conditions(root: StorePath) -> None:
         import boto3  # noqa: F401
     except ImportError as error:
         raise LakeError(
-            f"writing a lake in S3 needs what is not installed ({error}): pip install 'mqttscope[s3]'; {_ADVICE}"
+            f"writing a lake in S3 needs what is not installed ({error}): {extra_command('s3')}; {_ADVICE}"
         ) from None
     with writing(root):
         if not root.store.is_conditional():

@@ -34,7 +34,6 @@ from typing import Any, Final
 import msgspec
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.lint.compiling import mypyc_attr
 
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
@@ -49,12 +48,10 @@ DAMAGE: Final = (
 """What reading hostile bytes may raise."""
 
 
-@mypyc_attr(native_class=False)
 class StateError(MqttscopeError, ValueError):
     """State that cannot be read: damaged, of another version, or not of this program."""
 
 
-@mypyc_attr(native_class=False)
 class NotSerializableError(MqttscopeError, TypeError):
     """A value that is no plain data."""
 

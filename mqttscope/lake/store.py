@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mqttscope.capture.stores import ANONYMOUS, azure, endpoint_of, file_system, one_line, shown_uri
+from mqttscope.installation import extra_command
 
 PROBE = ".conditional-writes"
 """An object that shows, by not being written again, that a store has conditional writes."""
@@ -139,7 +140,7 @@ class Store:
         try:
             return file_system(self.uri, self.settings)
         except ImportError as error:
-            raise OSError(None, f"{error}: pip install 'mqttscope[lake]'") from None
+            raise OSError(None, f"{error}: {extra_command('lake')}") from None
 
     @property
     def system(self) -> Any:

@@ -402,10 +402,3 @@ def event_batch(name: str, found: pa.RecordBatch, schema: pa.Schema | None = Non
         else:
             arrays.append(pa.nulls(count, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def table_batch(found: pa.RecordBatch) -> tuple[str, pa.RecordBatch]:
-    """What `event_batch` made, as it was: the kind and the rows of its table."""
-    kind: str = found.column("kind")[0].as_py()
-    table = kind.removeprefix(OPEN)
-    return kind, pa.RecordBatch.from_arrays(found.column(table).flatten(), schema=_SCHEMAS[table])

@@ -290,14 +290,20 @@ def option_words(options: LakeOptions) -> dict[str, str]:
         "detection on every port": "on" if reading.detect else "off",
         "decryption": "on" if reading.decrypting else "off",
         "--deduplicate": "on" if options.deduplicate else "off",
-        "version of the tables": f"{SCHEMA_VERSION}.{STATE_VERSION}",
+        _VERSION: _version(),
         _RULES: "\n".join(_rule_words(rule) for rule in options.rules),
     }
 
 
 _RULES = "rules"
+_VERSION = "version of the tables"
 _TOLD_RULES = 5
 """Rules that the message about a difference names."""
+
+
+def _version() -> str:
+    """Version of the tables and of the state that flows and rules leave for the next ingest."""
+    return f"{SCHEMA_VERSION}.{STATE_VERSION}"
 
 
 def _rule_words(rule: Rule) -> str:
@@ -341,6 +347,12 @@ def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
     check_tables(root, before, _READ)
     if before.group != options.group:
         raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
+    written = before.options.get(_VERSION, _version())
+    if written != _version():
+        raise LakeError(
+            f"{root}: another version of mqttscope wrote this lake (tables {written}, this version writes "
+            f"{_version()}): reports and questions read it; ingest into another folder"
+        )
     if before.settings != settings_digest(options):
         told = _differences(before.options, option_words(options))
         if told:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import EXPECT_NS, NARROW, Expected, Messages, fits
@@ -31,7 +30,6 @@ class Timers:
     """Number of the last message that was judged."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class AwaitingRule(Rule):
     """A rule about messages that did not come, with a setting ``timeout`` in seconds."""
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mqttscope.events import GapEvent
-from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.model import Model
@@ -47,7 +46,6 @@ TORN_NS = 600 * SECOND_NS
 """How long after bytes were missing a packet of another client may have been in them."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Watch(Model):
     """The connections of one server."""
@@ -207,7 +205,6 @@ class Watch(Model):
                 self.unanswered.pop((at.key, one.packet_identifier), None)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class BrokerRule(Rule):
     """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
 

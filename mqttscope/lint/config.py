@@ -34,6 +34,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Pattern
+from mqttscope.lint.quality import QualityLevel
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 from mqttscope.net.segment import read_endpoint
@@ -62,6 +63,7 @@ class Config:
     min_confidence: str | None = None
     min_severity: str | None = None
     require_packets: int | None = None
+    require_quality: str | None = None
     format: str | None = None
     baseline: str | None = None
     """Path, relative to the file."""
@@ -83,6 +85,7 @@ _WORDS: dict[str, tuple[str, ...] | None] = {
     "fail-confidence": tuple(Confidence),
     "min-confidence": tuple(Confidence),
     "min-severity": tuple(Severity),
+    "require-quality": tuple(QualityLevel),
     "format": None,
     "baseline": None,
     "profile": None,

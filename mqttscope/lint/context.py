@@ -36,10 +36,10 @@ WIDE = (Scope.SESSION, Scope.BROKER)
 Kept = dict[tuple[Hashable, ...], dict[str, Any]]
 """What rules keep, by the key of their scope and their code."""
 M = TypeVar("M")
-ConnectionKey = tuple[Any, ...]
+ConnectionKey = tuple[bytes | str, int, int]
 """What distinguishes a connection from all others, also in a later run: its flow (bytes), when it began, and the
 initial sequence number of its initiator.  Where there is no flow, since it was not captured: its capture, its number,
-and 0.  Without a length in its type it stays one object once it is compiled, as a key of tables should."""
+and 0."""
 _BROKER: Final = Scope.BROKER
 _SESSION: Final = Scope.SESSION
 
@@ -62,17 +62,6 @@ class Elsewhere(Protocol):
         """Give an open connection to the engine (`Linter.adopt`), where it is there."""
 
 
-class Whose:
-    """Whose memory that of a rule or model is, read from its class once: each packet asks for it."""
-
-    __slots__ = ("code", "is_broker", "is_session")
-
-    def __init__(self, rule: KeepsState) -> None:
-        self.code = rule.code
-        self.is_broker = rule.scope is _BROKER
-        self.is_session = rule.scope is _SESSION
-
-
 class Memories:
     """The memories of all rules of one engine."""
 
@@ -83,8 +72,8 @@ class Memories:
         """All captures are those of taps of the same traffic."""
         self.open: dict[ConnectionKey, Connection] = {}
         """Connections that were seen and have not ended."""
-        self.elsewhere: Any = None
-        """Asked for what is not here: an `Elsewhere`, of a class that is not compiled."""
+        self.elsewhere: Elsewhere | None = None
+        """Asked for what is not here."""
         self._kept: Kept = {}
         self._last_key: tuple[Hashable, ...] = ()
         self._last: dict[str, Any] = {}
@@ -93,7 +82,6 @@ class Memories:
         self._of_last_broker: dict[str, Any] = {}
         """Of the server that was: packets of many sessions are all of one."""
         self._brokers: dict[str, tuple[Hashable, ...]] = {}
-        self._whose: dict[KeepsState, Whose] = {}
 
     @property
     def kept(self) -> Kept:
@@ -114,18 +102,15 @@ class Memories:
 
     def of(self, rule: KeepsState, at: RuleContext) -> Any:
         """What a rule keeps for the key of its scope."""
-        whose = self._whose.get(rule)
-        if whose is None:
-            whose = self._whose[rule] = Whose(rule)
-        code = whose.code
-        if not (whose.is_broker or whose.is_session):
+        scope, code = rule.scope, rule.code
+        if scope is not _BROKER and scope is not _SESSION:
             memories = at.history.memories
             memory = memories.get(code)
         else:
-            memories = self._of_server(at.broker) if whose.is_broker else self._of_session(at.connection)
+            memories = self._of_server(at.broker) if scope is _BROKER else self._of_session(at.connection)
             memory = memories.get(code)
             if memory is None and self.elsewhere is not None:
-                key = at.broker if whose.is_broker else scope_key(rule.scope, at.connection)
+                key = at.broker if scope is _BROKER else scope_key(scope, at.connection)
                 self.elsewhere.bring_memories(key, code)
                 memory = memories.get(code)
         if memory is None:

@@ -4,8 +4,7 @@
 is in the state before the packet, as rules expect.  Rules of every scope run here; what they remember belongs to the
 key of their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
 
-The engine completes what rules report.  `place_of` locates the field in the packet, and `foreign_protocol` recognises
-by its first bytes a protocol that is met in the place of MQTT.
+The engine completes what rules report: `place_of` locates the field in the packet.
 
 Rules remember texts of packets and quote them in findings about others: the Authentication Method of a CONNECT, a
 topic.  Where the layout of a packet is broken, such a text may hold a password.  The messages of rules are therefore
@@ -37,8 +36,9 @@ from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.context import WIDE, BothSides, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.dispatch import Asked, Check, Group, Planned, checks_named, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
+from mqttscope.lint.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
 from mqttscope.lint.model import Model
-from mqttscope.lint.quality import Quality
+from mqttscope.lint.quality import Quality, QualityLedger
 from mqttscope.lint.rule import Findings, Needs, Rule, reports_of, told_failure
 from mqttscope.lint.signs import signs_of
 from mqttscope.mqtt.codec import SpanIndex
@@ -93,11 +93,13 @@ class Linter:
         complete: frozenset[str] = frozenset(),
         thorough: bool = False,
         together: bool = False,
+        end_ns: Callable[[str], int | None] | None = None,
     ) -> None:
         """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts.
 
         ``thorough``: ask rules about every packet, also where nothing can come of it, for tests.
         ``together``: the captures are those of several taps, read as one.
+        ``end_ns`` returns the time of the latest segment of a capture, as far as it was read.
         """
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
@@ -110,7 +112,9 @@ class Linter:
         """Those of them that connections were seen of."""
         self.strict = strict
         """Let exceptions of rules through, for tests."""
-        self.quality = Quality()
+        self.ledger = QualityLedger()
+        """What each capture lacks."""
+        self.end_ns = end_ns
         self.internal_errors: list[InternalError] = []
         self.failures: Counter[str] = Counter()
         """How often each rule failed."""
@@ -158,6 +162,11 @@ class Linter:
         return told
 
     @property
+    def quality(self) -> Quality:
+        """How good all captures together are, as far as they were read."""
+        return self.ledger.total()
+
+    @property
     def forgotten_keys(self) -> int:
         """Sessions and servers whose memories had to make room."""
         return self.memories.forgotten
@@ -198,7 +207,10 @@ class Linter:
         return findings
 
     def _other(self, event: Event) -> list[Finding]:
-        self.quality.feed(event)
+        if isinstance(event, ConnectionClosed):
+            self.ledger.close(event, None if self.end_ns is None else self.end_ns(event.capture))
+        elif not isinstance(event, UnparsedEvent):
+            self.ledger.feed(event)
         if isinstance(event, CaptureDrops) and event.dropped:
             self.dropping.add(event.capture)
         findings: list[Finding] = []
@@ -213,6 +225,8 @@ class Linter:
                 self._due(at, findings)
                 self._run(self._closes, at, findings, event.connection)
                 self._follow("closed", event.connection, at)
+            elif at.history.greeting:
+                self._after_greeting(at, findings)
             at.history.looked_at = None
             self._withheld.forget(event.connection)
             self.memories.closed(at)
@@ -232,6 +246,7 @@ class Linter:
         elif isinstance(event, UnparsedEvent):
             at = self._move(event, event.connection, event.direction)
             if not self._is_foreign(event.unparsed.raw, at, findings):
+                self.ledger.feed(event)
                 self._run(self._leftovers, at, findings, event.unparsed)
                 self._follow("unparsed", event.unparsed, at)
         return findings
@@ -249,6 +264,8 @@ class Linter:
                 packet, at.version, at.sender, at.receiver, at.from_client,
                 event.number, event.frame, event.timestamp_ns, event.topic,
             )  # fmt: skip
+        elif history.greeting and at.from_client:
+            self._after_greeting(at, findings)
         return findings
 
     def _malformed(self, event: MalformedEvent) -> list[Finding]:
@@ -289,17 +306,28 @@ class Linter:
         """Whether the connection speaks another protocol, or these bytes stand before its MQTT: nothing is judged."""
         history = at.history
         if history.foreign:
+            if history.greeting and at.from_client:
+                self._after_greeting(at, findings)
             return True
         if not at.connection.handshake_seen or at.sender.packets or at.connection.gaps:
             return False
-        protocol = foreign_protocol(raw)
+        protocol = foreign_protocol(raw, is_answer=not at.from_client)
         if protocol not in PREFACES:
             # A server may answer MQTT in another protocol; a client does not switch to one.
             if not protocol or (at.receiver.packets and at.from_client):
                 return False
             history.foreign = protocol
+            if not at.from_client and not at.receiver.packets:
+                # Whether the client expects a broker, only its own bytes tell.
+                history.greeting = raw[:MAX_SIGNATURE]
+                return True
         self._run(self._foreign, at, findings, protocol)
         return True
+
+    def _after_greeting(self, at: RuleContext, findings: list[Finding]) -> None:
+        """Report the other protocol in which a server greeted its client, after the client did something."""
+        self._run(self._foreign, at, findings, at.history.foreign)
+        at.history.greeting = b""
 
     def _move(
         self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None
@@ -594,28 +622,6 @@ class Linter:
             )
 
 
-class Relay:
-    """Feeds a linter, and passes on what others have to know of: findings, and events that are no good packets."""
-
-    def __init__(self, linter: Linter, tell: Callable[[Event, list[Finding]], object]) -> None:
-        """``tell`` takes an event with what was found in it."""
-        self.packets = 0
-        """Good packets that nothing was found in and that were not passed on: all but the first one of a capture."""
-        self._linter = linter
-        self._tell = tell
-        self._capture = ""
-
-    def feed(self, event: Event) -> None:
-        """Lint one event."""
-        found = self._linter.feed(event)
-        if type(event) is PacketEvent:
-            if not found and event.capture is self._capture:
-                self.packets += 1
-                return
-            self._capture = event.capture
-        self._tell(event, found)
-
-
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:
     """Rules that are not selected but whose findings selected rules need."""
     if any(rule.reads_findings for rule in rules):
@@ -692,32 +698,6 @@ def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[in
         if span.start <= start < span.end and (span.field == fault.field or not fault.field):
             return span.start, span.end - span.start
     return start, min(1, len(raw) - start)
-
-
-PROXY = "a PROXY protocol header"
-PREFACES = frozenset({PROXY})
-"""What a load balancer puts before the MQTT of a connection."""
-
-_HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
-_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"\x16\x03[\x00-\x04]"), "TLS"),
-    (re.compile(rb"\x15\x03[\x00-\x04]\x00"), "TLS"),  # an alert, which answers what is no TLS
-    (re.compile(rb"(?:" + _HTTP_METHODS + rb") [!-~]"), "HTTP"),
-    (re.compile(rb"HTTP/\d"), "HTTP"),
-    (re.compile(rb"SSH-[12]\."), "SSH"),
-    (re.compile(rb"AMQP[\x00-\x03]"), "AMQP"),
-    (re.compile(rb"\x03\x00\x00.[\x02-\x40]\xe0", re.DOTALL), "RDP"),
-    (re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)"), PROXY),
-    (re.compile(rb"\r\n\r\n\x00\r\nQUIT\n"), PROXY),
-)
-
-
-def foreign_protocol(head: bytes) -> str:
-    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or are unknown."""
-    for signature, name in _SIGNATURES:
-        if signature.match(head):
-            return name
-    return ""
 
 
 MAX_WITHHELD = 10_000

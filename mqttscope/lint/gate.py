@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase, translate
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from mqttscope.errors import MqttscopeError
+from mqttscope.errors import MqttscopeError, schema_fault
 from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.finding import Confidence, Finding, Severity, client_shape, fingerprint, topic_shape
 from mqttscope.lint.grouping import Group, client_of
@@ -212,10 +212,13 @@ class Baseline:
             raise BaselineError("not a baseline: nested too deeply") from None
         except ValueError as error:
             raise BaselineError(f"not JSON: {error}") from None
-        if not isinstance(document, dict) or not isinstance(document.get("findings"), list):
+        if not isinstance(document, dict):
             raise BaselineError("not a baseline: it has no list of findings")
-        if document.get("schema") != SCHEMA:
-            raise BaselineError(f"schema {document.get('schema')!r} is not {SCHEMA}: written by another version")
+        fault = schema_fault(document.get("schema", SCHEMA), SCHEMA)
+        if fault:
+            raise BaselineError(f"{fault}, or remove the file and write it again with --update-baseline")
+        if "schema" not in document or not isinstance(document.get("findings"), list):
+            raise BaselineError("not a baseline: it has no list of findings")
         made = cls()
         for row in document["findings"]:
             entry = _entry(row)

@@ -65,6 +65,21 @@ def _faults_of_settings(rule: Rule) -> Iterator[str]:
             yield f"the setting {name} {fault}"
 
 
+def refuse_none(rules: Sequence[Rule], **names: Sequence[str]) -> None:
+    """`ArgumentError` when no rule is left, with the arguments that name rules."""
+    if not rules:
+        told = " and ".join(f"{argument}={list(given)}" for argument, given in names.items() if given)
+        raise ArgumentError(f"{told}: no rule is left to check with")
+
+
+def selected_names(select: Iterable[str], argument: str = "select") -> tuple[str, ...]:
+    """As `names_of`; `ArgumentError` for an empty list, which would select the usual rules."""
+    names = names_of(select, argument)
+    if not names and not isinstance(select, tuple):
+        raise ArgumentError(f"{argument}=[]: no rule is left to check with; leave {argument} out for the usual rules")
+    return names
+
+
 def names_of(given: Iterable[str], argument: str = "") -> tuple[str, ...]:
     """Names of rules; a text alone is one.
 

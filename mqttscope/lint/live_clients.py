@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from mqttscope.lint.broker_watch import C2S, SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
-from mqttscope.lint.model import Model, declare_model
+from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection
@@ -59,6 +59,10 @@ class Unnamed:
 @dataclass(slots=True)
 class LiveClients(Model):
     """The clients of a server."""
+
+    code = "live_clients"
+    scope = Scope.BROKER
+    looks_at = (Connack,)
 
     names: dict[str, InUse] = field(default_factory=dict)
     """By Client Identifier."""
@@ -111,14 +115,6 @@ class LiveClients(Model):
             self.names.clear()
             self.unnamed.clear()
         self.now_ns = now_ns
-
-
-declare_model(
-    LiveClients,
-    "live_clients",
-    Scope.BROKER,
-    (Connack,),
-)
 
 
 def _kept_seconds(at: RuleContext) -> int:

@@ -19,7 +19,6 @@ from mqttscope.events import GapEvent
 from mqttscope.lint.broker_watch import SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Scope
-from mqttscope.lint.model import declare_model
 from mqttscope.lint.subscriber_table import MAX_HOLDERS, Held, KnownSession, SubscriberTable, plain_filter
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
@@ -199,6 +198,10 @@ class Pairing:
 @dataclass(slots=True)
 class Messages(Watch):
     """The messages that pass one server."""
+
+    code = "messages"
+    scope = Scope.BROKER
+    looks_at = (Publish, Puback, Pubrec, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Connect, Connack)
 
     table: SubscriberTable = field(default_factory=SubscriberTable)
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -675,14 +678,6 @@ class Messages(Watch):
         """Whether all that happened to its topic since is known."""
         known = self.topics.get(one.sent.topic)
         return known is not None and known.number == one.topic_number and not one.sent.refused
-
-
-declare_model(
-    Messages,
-    "messages",
-    Scope.BROKER,
-    (Publish, Puback, Pubrec, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Connect, Connack),
-)
 
 
 def is_doubtful(packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> bool:

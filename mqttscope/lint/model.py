@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.finding import Scope
 
 if TYPE_CHECKING:
@@ -20,13 +19,8 @@ if TYPE_CHECKING:
     from mqttscope.session.connection import Connection
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Model:
-    """State of one key.  Subclasses are dataclasses of plain data, bounded, and begin with defaults alone.
-
-    What they are to the engine may stand in the class or be given by `declare_model`: a compiled dataclass takes all
-    that is annotated in it for fields.
-    """
+    """State of one key.  Subclasses are dataclasses of plain data, bounded, and begin with defaults alone."""
 
     code: ClassVar[str]
     """A word that no other model has; codes of rules are no words."""
@@ -66,14 +60,3 @@ class Model:
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection has ended."""
-
-
-def declare_model(
-    cls: type[Model],
-    code: str,
-    scope: Scope,
-    looks_at: tuple[type[ControlPacket], ...],
-    when: dict[type[ControlPacket], str] | None = None,
-) -> None:
-    """Say what a model is to the engine; for the arguments see `Model`."""
-    cls.code, cls.scope, cls.looks_at, cls.when = code, scope, looks_at, when or {}

@@ -1,26 +1,112 @@
-"""How good the captures are: what findings can and cannot be made from them."""
+"""Quality of captures: what a capture lacks, and whether that is good enough for a verdict.
+
+There is one ledger.  `Quality` counts what is missing, of one capture or of all captures of a run.  `QualityLedger`
+keeps one `Quality` for each capture.  The line about quality in reports, the JSON form and ``--require-quality`` all
+read these counts, so that they cannot contradict each other.
+
+A lack is *outside* when it is before or after the capture: a connection that was joined in the middle, or one that had
+not ended when the capture did.  Such a capture is usable.  Bytes, frames or a direction that are missing *inside* the
+capture make it unusable, since a fault may be in them.  What a device sent and nobody can understand is a fault of the
+*sender*, for which the capture is good enough.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from enum import Enum, StrEnum, auto
+from typing import Any, Final
 
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionOpened,
+    DiscardedEvent,
     Event,
     GapEvent,
     MalformedEvent,
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.constants import MalformedReason
+from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.segment import INCOMPLETE_FRAGMENTS, MALFORMED, TRUNCATED, UNREAD
+from mqttscope.session.connection import Connection
+
+CONNACK_WAIT_NS: Final = 5_000_000_000
+"""Time from a CONNECT after which a capture without a CONNACK lacks it.
+
+Brokers answer within milliseconds, and mobile networks take up to two seconds.  A capture that ends before this time
+has ended too early for a CONNACK."""
+
+_OPEN_ENDS: Final = frozenset(("capture_end", "idle", "evicted"))
+"""How a connection ends for the reader alone (`Connection.closed_how`), and reasons for unparsed bytes of its last
+packet."""
+_NOTHING_MISSING: Final = frozenset(("proxy_header", "reset", "port_reused"))
+"""Reasons for unparsed bytes that lack nothing: their sender sent no more of the packet, or they are not MQTT."""
+_UNREAD: Final = frozenset(("too_large", "websocket", "tls", "capture_changed"))
+"""Reasons for unparsed bytes for which no rule blames anybody."""
+_UNTAKEN: Final = "out_of_window"
+"""Reason for discarded segments whose bytes a receiver may have read."""
+_BEFORE: Final = "before_start"
+"""Reason for discarded segments from before the first byte that was read."""
+_DAMAGED: Final = {
+    INCOMPLETE_FRAGMENTS: "incomplete_fragments",
+    MALFORMED: "malformed_frames",
+    TRUNCATED: "truncated_frames",
+}
+"""Counts of frames that the capture does not have as they were sent, by the reason why they hold no segment."""
+
+
+class QualityLevel(StrEnum):
+    """What ``--require-quality`` asks for."""
+
+    USABLE = "usable"
+    """Nothing is missing between the beginning and the end of the capture."""
+    COMPLETE = "complete"
+    """Nothing is missing, and all connections begin and end in the capture."""
+
+
+class LackPlace(Enum):
+    """Where something is missing."""
+
+    INSIDE = auto()
+    """Between the beginning and the end of the capture, or of what this program can read of it."""
+    OUTSIDE = auto()
+    """Before the beginning or after the end."""
+    END = auto()
+    """After the end, and no finding depends on it: connections that continue."""
+    SENDER = auto()
+    """In what was sent: the capture has all of it."""
+
+
+@dataclass(slots=True, frozen=True)
+class Lack:
+    """One thing that a capture lacks."""
+
+    text: str
+    place: LackPlace
+
+
+_REFUSED: Final = {
+    QualityLevel.USABLE: (LackPlace.INSIDE,),
+    QualityLevel.COMPLETE: (LackPlace.INSIDE, LackPlace.OUTSIDE, LackPlace.END),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Shortfall:
+    """A capture that is not as good as required."""
+
+    capture: str
+    causes: tuple[str, ...]
+
+    def sentence(self, level: QualityLevel) -> str:
+        """``a.pcapng is not usable: 40 frames dropped by the capture``."""
+        return f"{self.capture} is not {level}: {'; '.join(self.causes)}"
 
 
 @dataclass(slots=True)
 class Quality:
-    """Counts over all captures of a run."""
+    """Counts of one capture, or of all captures of a run."""
 
     connections: int = 0
     joined: int = 0
@@ -31,57 +117,103 @@ class Quality:
     """Connections of which the capture has segments of one side alone."""
     unanswered: int = 0
     """Connections whose CONNECT was captured and that got no CONNACK, although the capture has both sides."""
+    unawaited: int = 0
+    """Those of them for whose CONNACK the capture ended too early."""
     answered: int = 0
     """Connections of which packets of the server were captured."""
     gapped: int = 0
     """Connections of which bytes are missing."""
+    ambiguous: int = 0
+    """Connections of which bytes came again with other content."""
+    open_ended: int = 0
+    """Connections that did not end in the capture."""
     encrypted: int = 0
     """TLS connections: nothing of them can be checked."""
     lost_bytes: int = 0
     cut_bytes: int = 0
     """Lost bytes that the snap length cut off."""
     unparsed_bytes: int = 0
+    unread_bytes: int = 0
+    """Unparsed bytes that this program could not read, for which no rule blames anybody."""
+    outside_bytes: int = 0
+    """Unparsed bytes of packets that began before the capture or ended after it."""
+    discarded_segments: int = 0
+    """Segments with data that no connection took, although their receiver may have read them."""
+    early_segments: int = 0
+    """Segments with data from before the first byte that was read of their connection."""
     dropped_frames: int = 0
     """Frames that the capture itself reports as dropped."""
+    incomplete_fragments: int = 0
+    """IP fragments of TCP whose other fragments are missing."""
+    malformed_frames: int = 0
+    """Frames with malformed headers."""
+    truncated_frames: int = 0
+    """Frames that the snap length cut inside their headers."""
     errors: list[str] = field(default_factory=list)
     """Captures that could not be read to their end."""
 
     def feed(self, event: Event) -> None:
-        """Count one event that is no packet."""
+        """Count one event that is not a well-formed packet."""
         if isinstance(event, ConnectionOpened):
             self.connections += 1
         elif isinstance(event, ConnectionClosed):
-            self._closed(event)
+            self.note_beginning(event.connection, event.timestamp_ns)
+            self.note_end(event.connection)
         elif isinstance(event, GapEvent):
+            self.gapped += event.connection.gaps == 1 and not _is_encrypted(event.connection)
             self.lost_bytes += event.length
             self.cut_bytes += event.length if event.reason == "cut" else 0
         elif isinstance(event, UnparsedEvent):
-            self.unparsed_bytes += 0 if event.unparsed.reason == "proxy_header" else event.unparsed.length
+            self._unparsed(event)
+        elif isinstance(event, DiscardedEvent):
+            self.discarded_segments += event.reason == _UNTAKEN
+            self.early_segments += event.reason == _BEFORE
         elif isinstance(event, CaptureDrops):
             self.dropped_frames += event.dropped
         elif isinstance(event, CaptureError):
             self.errors.append(event.capture)
 
-    def _closed(self, event: ConnectionClosed) -> None:
-        connection = event.connection
-        if connection.transport == "tls" and not connection.decrypted:
+    def _unparsed(self, event: UnparsedEvent) -> None:
+        reason, length, connection = event.unparsed.reason, event.unparsed.length, event.connection
+        if reason in _NOTHING_MISSING:
+            return
+        self.unparsed_bytes += length
+        self.unread_bytes += length if reason in _UNREAD else 0
+        if reason in _OPEN_ENDS or (reason == "resynchronised" and _is_joined(connection) and not connection.gaps):
+            self.outside_bytes += length
+
+    def note_beginning(self, connection: Connection, end_ns: int) -> None:
+        """Count what is missing of the beginning of a connection that is over, or of all of it.
+
+        ``end_ns``: time up to which the capture of its last frame goes.
+        """
+        if _is_encrypted(connection):
             self.encrypted += 1
             return
         packets = connection.client_side.packets, connection.server_side.packets
         spoken = any(packets) or connection.gaps > 0
-        no_connect = connection.connect_packet is None and not connection.version_known
-        self.joined += no_connect and not connection.handshake_seen
+        self.joined += _is_joined(connection)
         self.version_assumed += spoken and not connection.version_known
         self.one_sided += connection.one_sided is not None
         self.answered += packets[1] > 0
-        asked = connection.connect_packet is not None and connection.connack_packet is None
-        self.unanswered += asked and connection.one_sided is None and not connection.gaps
-        self.gapped += connection.gaps > 0
+        is_whole = not connection.gaps and not connection.unseen_bytes and connection.one_sided is None
+        if is_whole and _lacks_connack(connection):
+            self.unanswered += 1
+            self.unawaited += _ended_early(connection, end_ns)
+
+    def note_end(self, connection: Connection) -> None:
+        """Count what is missing of the end of a connection that is over."""
+        if _is_encrypted(connection):
+            return
+        self.gapped += connection.unseen_bytes > 0 and not connection.gaps
+        self.lost_bytes += connection.unseen_bytes
+        self.ambiguous += _has_overlaps(connection)
+        self.open_ended += connection.closed_how in _OPEN_ENDS and connection.disconnect_by is None
 
     def add(self, other: Quality) -> None:
-        """Add the counts of another run over other connections."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        """Add the counts of other connections or another capture."""
+        for count in fields(self):
+            setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
 
     @property
     def unheard(self) -> str:
@@ -97,56 +229,151 @@ class Quality:
     @property
     def clean(self) -> bool:
         """Whether nothing is missing that a finding could depend on."""
-        return not (
-            self.joined
-            or self.version_assumed
-            or self.one_sided
-            or self.unanswered
-            or self.gapped
-            or self.encrypted
-            or self.unparsed_bytes
-            or self.dropped_frames
-            or self.errors
-        )
+        return not self.sentences()
 
-    def sentences(self) -> list[str]:
-        """What is missing, for people; empty when the capture is complete."""
-        told = [
-            (self.joined, "{} joined after the CONNECT"),
-            (self.version_assumed, "{} with an assumed version"),
-            (self.one_sided, "{} with one direction only"),
-            (self.unanswered, "{} without CONNACK"),
-            (self.gapped, "{} with lost bytes"),
-            (self.encrypted, "{} inside TLS, not checked"),
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing is missing inside the captures."""
+        return not self.causes(QualityLevel.USABLE)
+
+    def lacks(self) -> list[Lack]:
+        """What is missing; empty when the capture is complete."""
+        cut = f", {self.cut_bytes:,} of them cut by the snap length" if self.cut_bytes else ""
+        strange_bytes = self.unparsed_bytes - self.unread_bytes - self.outside_bytes
+        inside, outside = LackPlace.INSIDE, LackPlace.OUTSIDE
+        rows: list[tuple[int, str, str, LackPlace]] = [
+            (self.joined, "connection", "joined after the CONNECT", outside),
+            # Joined, or of a version that does not exist.
+            (self.version_assumed, "connection", "with an assumed version", LackPlace.SENDER),
+            (self.one_sided, "connection", "with one direction only", inside),
+            (self.unanswered - self.unawaited, "connection", "without CONNACK", inside),
+            (self.unawaited, "connection", "without CONNACK when the capture ended", outside),
+            (self.gapped, "connection", "with lost bytes", inside),
+            (self.ambiguous, "connection", "with bytes that came again with other content", inside),
+            (self.encrypted, "connection", "inside TLS, not checked", inside),
+            (self.open_ended, "connection", "without an end in the capture", LackPlace.END),
+            (self.lost_bytes, "byte", f"lost{cut}", inside),
+            (self.unread_bytes, "byte", "not read", inside),
+            (self.outside_bytes, "byte", "of packets that begin or end outside the capture", outside),
+            (strange_bytes, "byte", "not understood", LackPlace.SENDER),
+            (self.discarded_segments, "segment", "that no connection took", inside),
+            (self.early_segments, "segment", "from before the first byte that was read", outside),
+            (self.dropped_frames, "frame", "dropped by the capture", inside),
+            *((getattr(self, name), "frame", UNREAD[reason].words, inside) for reason, name in _DAMAGED.items()),
+            (len(self.errors), "capture", "not read to the end", inside),
         ]
-        said = [form.format(_count(number, "connection")) for number, form in told if number]
-        if self.lost_bytes:
-            cut = f", {self.cut_bytes:,} of them cut by the snap length" if self.cut_bytes else ""
-            said.append(f"{_count(self.lost_bytes, 'byte')} lost{cut}")
-        if self.unparsed_bytes:
-            said.append(f"{_count(self.unparsed_bytes, 'byte')} not understood")
-        if self.dropped_frames:
-            said.append(f"{_count(self.dropped_frames, 'frame')} dropped by the capture")
-        if self.errors:
-            said.append(f"{_count(len(self.errors), 'capture')} not read to the end")
-        return said
+        return [Lack(f"{_count(number, noun)} {what}", place) for number, noun, what, place in rows if number]
+
+    def sentences(self, level: QualityLevel | None = None) -> list[str]:
+        """What is missing, for people.
+
+        Most captures end while devices stay connected, which is named only when a ``level`` requires complete captures.
+        """
+        is_named = {*LackPlace} if level is QualityLevel.COMPLETE else {*LackPlace} - {LackPlace.END}
+        return [lack.text for lack in self.lacks() if lack.place in is_named]
+
+    def causes(self, level: QualityLevel) -> tuple[str, ...]:
+        """What keeps one capture from being as good as ``level``; empty when nothing does."""
+        return tuple(lack.text for lack in self.lacks() if lack.place in _REFUSED[level])
 
     def as_json(self) -> dict[str, Any]:
         """The counts by name."""
-        return {
-            "connections": self.connections,
-            "joined": self.joined,
-            "version_assumed": self.version_assumed,
-            "one_sided": self.one_sided,
-            "unanswered": self.unanswered,
-            "gapped": self.gapped,
-            "encrypted": self.encrypted,
-            "lost_bytes": self.lost_bytes,
-            "cut_bytes": self.cut_bytes,
-            "unparsed_bytes": self.unparsed_bytes,
-            "dropped_frames": self.dropped_frames,
-            "capture_errors": len(self.errors),
-        }
+        counts = {count.name: getattr(self, count.name) for count in fields(self) if count.name != "errors"}
+        return {**counts, "capture_errors": len(self.errors)}
+
+
+@dataclass(slots=True)
+class QualityLedger:
+    """What each capture of a run lacks.  Feed it all events except well-formed packets.  Plain data."""
+
+    by_capture: dict[str, Quality] = field(default_factory=dict)
+
+    def of(self, capture: str) -> Quality:
+        """The counts of a capture."""
+        quality = self.by_capture.get(capture)
+        if quality is None:
+            quality = self.by_capture[capture] = Quality()
+        return quality
+
+    def total(self) -> Quality:
+        """The counts of all captures together."""
+        total = Quality()
+        for quality in self.by_capture.values():
+            total.add(quality)
+        return total
+
+    def add(self, other: QualityLedger) -> None:
+        """Add the counts of another run over other connections."""
+        for capture, quality in other.by_capture.items():
+            self.of(capture).add(quality)
+
+    def note_skipped(self, capture: str, reason: str, frames: int) -> None:
+        """Count frames without a TCP segment, as far as they are damaged (`net.segment.NoteSkipped`)."""
+        name = _DAMAGED.get(reason)
+        if name is not None:
+            quality = self.of(capture)
+            setattr(quality, name, getattr(quality, name) + frames)
+
+    def feed(self, event: Event) -> None:
+        """Count one event."""
+        if isinstance(event, ConnectionClosed):
+            self.close(event)
+        else:
+            self.of(event.capture).feed(event)
+
+    def close(self, event: ConnectionClosed, end_ns: int | None = None) -> None:
+        """Count the end of a connection; ``end_ns``: time of the latest segment of the capture.
+
+        What is true of the whole connection belongs to the capture in which the connection began.
+        """
+        latest_ns = event.timestamp_ns if end_ns is None else max(event.timestamp_ns, end_ns)
+        self.of(event.connection.capture).note_beginning(event.connection, latest_ns)
+        self.of(event.capture).note_end(event.connection)
+
+    def shortfalls(self, level: QualityLevel, silent: list[str]) -> list[Shortfall]:
+        """The captures that are not as good as ``level``; ``silent`` are those without an MQTT packet."""
+        shortfalls = []
+        for capture in sorted({*self.by_capture, *silent}):
+            causes = self.of(capture).causes(level) if capture in self.by_capture else ()
+            if capture in silent:
+                causes = (*causes, "no MQTT packet to judge")
+            if causes:
+                shortfalls.append(Shortfall(capture, causes))
+        return shortfalls
+
+
+def _is_encrypted(connection: Connection) -> bool:
+    return connection.transport == "tls" and not connection.decrypted
+
+
+def _is_joined(connection: Connection) -> bool:
+    """Whether a connection began before its capture."""
+    if connection.connect_packet is not None or connection.handshake_seen:
+        return False
+    # A damaged CONNECT is no packet of the connection, but has said its version.
+    return not connection.version_known or connection.version_evidence == "given"
+
+
+def _lacks_connack(connection: Connection) -> bool:
+    """Whether a CONNECT was captured and nothing that answers it."""
+    if connection.connect_packet is None or connection.connack_packet is not None:
+        return False
+    history = connection.history
+    return history is None or (history.connack_malformed is None and not history.server.counts[PacketType.AUTH])
+
+
+def _ended_early(connection: Connection, end_ns: int) -> bool:
+    """Whether the capture ended before a CONNACK was due."""
+    history, sent_ns = connection.history, connection.connect_timestamp_ns
+    if sent_ns is None or connection.closed_how not in _OPEN_ENDS or (history is not None and history.foreign):
+        return False
+    return end_ns < sent_ns + CONNACK_WAIT_NS
+
+
+def _has_overlaps(connection: Connection) -> bool:
+    """Whether a side sent bytes again with other content."""
+    counters = connection.details.get("tcp")
+    return isinstance(counters, dict) and any(side["overlaps"] for side in counters.values())
 
 
 def is_whole_packet(event: Event) -> bool:

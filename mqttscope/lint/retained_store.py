@@ -10,14 +10,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
-from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
-from mqttscope.lint.model import declare_model
 from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import (
     Connack,
     Connect,
@@ -163,6 +162,11 @@ class Vain:
 @dataclass(slots=True)
 class RetainedStore(Watch):
     """Retained messages of a server, and who waits for which."""
+
+    code = "retained_store"
+    scope = Scope.BROKER
+    looks_at = (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack)
+    when: ClassVar[dict[type[ControlPacket], str]] = {Publish: "retain", Pubrec: "reason_code"}
 
     kept: dict[str, Kept] = field(default_factory=dict)
     waiting: dict[ConnectionKey, dict[str, Expected]] = field(default_factory=dict)
@@ -454,16 +458,6 @@ class RetainedStore(Watch):
         return Vain(topic, one, kept, subscribed, reader)
 
 
-declare_model(
-    RetainedStore,
-    "retained_store",
-    Scope.BROKER,
-    (Publish, Subscribe, Puback, Pubrec, Pubcomp, Connect, Connack),
-    {Publish: "retain", Pubrec: "reason_code"},
-)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Judged:
     """How far a rule has looked at what each connection waits for."""
@@ -472,7 +466,6 @@ class Judged:
     """What was asked for up to then."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingRule(Rule):
     """A rule about retained messages that are asked for and do not come in time (its setting ``timeout``).
 

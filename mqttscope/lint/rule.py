@@ -15,7 +15,6 @@ import reprlib
 import traceback
 from collections.abc import Iterable, Iterator
 from enum import Flag, auto
-from functools import cache
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -258,27 +257,7 @@ class Rule:
     @classmethod
     def paragraphs(cls) -> list[str]:
         """The docstring by paragraphs, each on one line: what, why, what instead."""
-        text = cls.__doc__ or _written(cls.__module__, cls.__name__)
-        return [re.sub(r"\s+", " ", part).strip() for part in text.split("\n\n")]
-
-
-@cache
-def _written(where: str, name: str) -> str:
-    """The docstring of a compiled rule: its library does not hold it, but the Python beside that does."""
-    import ast
-    from importlib.resources import files
-
-    if not where.startswith(_HOME):
-        return ""
-    package, _, module = where.rpartition(".")
-    try:
-        source = files(package).joinpath(f"{module}.py").read_text("utf-8")
-    except OSError:
-        return ""
-    for one in ast.parse(source).body:
-        if isinstance(one, ast.ClassDef) and one.name == name:
-            return ast.get_docstring(one) or ""
-    return ""
+        return [re.sub(r"\s+", " ", part).strip() for part in (cls.__doc__ or "").split("\n\n")]
 
 
 def _applies(where: str, sender: str, packet_type: str | None, field: str) -> bool:

@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
-from mqttscope.lint.model import Model, declare_model
+from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS, History
@@ -102,6 +102,12 @@ Unanswered = dict[int, Carried]
 @dataclass(slots=True)
 class SessionModel(Model):
     """The session of one Client Identifier on one server."""
+
+    code = "session"
+    scope = Scope.SESSION
+    looks_at = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Unsuback, Disconnect)
+    # Acknowledgments matter only where messages came from an earlier connection.
+    when: ClassVar[dict[type[ControlPacket], str]] = dict.fromkeys((Puback, Pubrec, Pubrel, Pubcomp), "carries")
 
     owner: ConnectionKey | None = None
     """The connection that has the session, or had it last."""
@@ -381,16 +387,6 @@ class SessionModel(Model):
         self.filters_known = self.filters_known and sure and table.complete and not table.unread_answers
 
 
-declare_model(
-    SessionModel,
-    "session",
-    Scope.SESSION,
-    (Connack, Puback, Pubrec, Pubrel, Pubcomp, Unsuback, Disconnect),
-    # Acknowledgments matter only where messages came from an earlier connection.
-    dict.fromkeys((Puback, Pubrec, Pubrel, Pubcomp), "carries"),
-)
-
-
 def _carried(exchange: Exchange, history: History, direction: Direction, *, sure: bool) -> Carried:
     party, identifier = history.party(direction), exchange.packet_identifier
     seconds = party.expiries.get(identifier)
@@ -452,7 +448,6 @@ def doubted(*, apart: bool) -> dict[str, Any]:
     return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC} if apart else {}
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class ResumptionRule(Rule):
     """A rule about what has to be sent again when a session continues, and was not when ``timeout`` seconds are over.
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from mqttscope.lint.compiling import mypyc_attr
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Related, Report, Severity
 from mqttscope.lint.rule import Findings, Rule
@@ -99,7 +98,6 @@ class Overdue:
     """What it belongs to, where this connection began it."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class AnswerRule(Rule):
     """A rule about packets that are to be answered within ``timeout`` seconds; its ``Memory`` is `Waiting`."""
 

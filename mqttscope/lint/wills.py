@@ -15,7 +15,6 @@ from typing import Any
 from mqttscope.lint.broker_watch import SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
-from mqttscope.lint.model import declare_model
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.parts import Will
@@ -86,6 +85,10 @@ class StoredWill:
 @dataclass(slots=True)
 class Wills(Watch):
     """The wills of a server."""
+
+    code = "wills"
+    scope = Scope.BROKER
+    looks_at = (Publish, Connect, Connack)
 
     armed: dict[ConnectionKey, StoredWill] = field(default_factory=dict)
     ended: dict[ConnectionKey, StoredWill] = field(default_factory=dict)
@@ -291,14 +294,6 @@ class Wills(Watch):
                 table.pop(will.topic, None)
         if self.by_client.get(will.client) == key:
             del self.by_client[will.client]
-
-
-declare_model(
-    Wills,
-    "wills",
-    Scope.BROKER,
-    (Publish, Connect, Connack),
-)
 
 
 def summaries(block: Properties | None) -> dict[str, int]:

@@ -76,27 +76,11 @@ class Malformed:
     missing: int = 0
     """Bytes of the packet that never came (``truncated``)."""
 
-    @property
-    def reason_code(self) -> int:
-        """That of 5.0 for such a packet."""
-        return 0x81
-
-
-class Layout:
-    """What `declare` gives a packet class: apart from its fields, since a compiled dataclass takes all for fields."""
-
-    __slots__ = ()
-
-    packet_type: ClassVar[PacketType]
-    fixed_flags: ClassVar[int] = 0
-    """Bits 3-0 of byte 1 that the specification demands (5.0 2.1.3); PUBLISH has fields there instead."""
-    declaration: ClassVar[tuple[Declared, ...]] = ()
-    byte_of: ClassVar[dict[str, str]] = {}
-    """Computed attributes, with the field whose byte holds their bits."""
+    reason_code: ClassVar[int] = 0x81
 
 
 @dataclass(slots=True)
-class ControlPacket(Layout):
+class ControlPacket:
     """What all packets have."""
 
     raw: bytes = field(default=b"", kw_only=True, repr=False, compare=False)
@@ -105,6 +89,13 @@ class ControlPacket(Layout):
     """Bits 3-0 of byte 1 where they differ from the table of fixed header flags."""
     missing: int = field(default=0, kw_only=True, repr=False, compare=False)
     """Bytes of the payload that the capture does not have."""
+
+    packet_type: ClassVar[PacketType]
+    fixed_flags: ClassVar[int] = 0
+    """Bits 3-0 of byte 1 that the specification demands (5.0 2.1.3); PUBLISH has fields there instead."""
+    declaration: ClassVar[tuple[Declared, ...]] = ()
+    byte_of: ClassVar[dict[str, str]] = {}
+    """Computed attributes, with the field whose byte holds their bits."""
 
     def known(self, name: str) -> Any:
         """A field by its name, of a packet that may be damaged: ``None`` where reading stopped before it."""
@@ -145,10 +136,8 @@ class Declared:
         return self.since <= version <= self.until
 
     def of_bits(self, bits: int) -> Any:
-        """The value of a flag; no conditional expression, which would be an int in both cases once it is compiled."""
-        if self.boolean:
-            return bits == 1
-        return bits
+        """Value of a flag field with these bits."""
+        return bits == 1 if self.boolean else bits
 
     def wire_in(self, version: ProtocolVersion) -> Wire[Any]:
         """Data type of the field in this version."""
@@ -205,15 +194,18 @@ def declaration_of(cls: type) -> tuple[Declared, ...]:
 
 PACKETS: Final[dict[int, type[ControlPacket]]] = {}
 """Packet class by type, filled by `declare`."""
+C = TypeVar("C", bound=ControlPacket)
 
 
-def declare(
-    cls: type[ControlPacket], packet_type: PacketType, fixed_flags: int = 0, byte_of: dict[str, str] | None = None
-) -> None:
-    """Make a class with declared fields the class of a packet type; for the arguments see `Layout`."""
-    cls.packet_type, cls.fixed_flags, cls.declaration = packet_type, fixed_flags, declaration_of(cls)
-    cls.byte_of = byte_of or {}
-    PACKETS[packet_type] = cls
+def declare(packet_type: PacketType, fixed_flags: int = 0) -> Callable[[type[C]], type[C]]:
+    """Make a dataclass with declared fields the class of a packet type."""
+
+    def register(cls: type[C]) -> type[C]:
+        cls.packet_type, cls.fixed_flags, cls.declaration = packet_type, fixed_flags, declaration_of(cls)
+        PACKETS[packet_type] = cls
+        return cls
+
+    return register
 
 
 def flags_fault(found: int, wanted: int) -> Fault:

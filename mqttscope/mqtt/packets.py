@@ -7,7 +7,7 @@ version does not have is ``None``; what is empty is empty, what is zero is zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mqttscope.mqtt.constants import V3_1, V3_1_1, V5, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Known, computed, declaration_of, declare, flag, wire
@@ -25,6 +25,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, Fault
 
 
+@declare(PacketType.CONNECT)
 @dataclass(slots=True)
 class Connect(ControlPacket):
     """CONNECT - connection request.  5.0 section 3.1, 3.1.1 section 3.1."""
@@ -42,6 +43,12 @@ class Connect(ControlPacket):
     will: Will | None = wire(will_in, when="connect_flags&0x04", default=None)
     user_name: str | None = wire(UTF8, when="connect_flags&0x80", tail=V3_1, default=None)
     password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, secret=True, default=None)
+
+    byte_of: ClassVar[dict[str, str]] = {
+        "clean_start": "connect_flags",
+        "will.will_qos": "connect_flags",
+        "will.will_retain": "connect_flags",
+    }
 
     @property
     def version(self) -> ProtocolVersion:
@@ -89,17 +96,6 @@ class Connect(ControlPacket):
         return faults
 
 
-declare(
-    Connect,
-    PacketType.CONNECT,
-    byte_of={
-        "clean_start": "connect_flags",
-        "will.will_qos": "connect_flags",
-        "will.will_retain": "connect_flags",
-    },
-)
-
-
 def _flag_fault(reason: MalformedReason, detail: str) -> Fault:
     return Fault(reason, 0, detail, field="connect_flags")
 
@@ -142,6 +138,7 @@ def _protocol_faults(name: str | None, level: int | None) -> list[Fault]:
     return [Fault(MalformedReason.PROTOCOL_VERSION_UNKNOWN, 0, detail, field="protocol_level")]
 
 
+@declare(PacketType.CONNACK)
 @dataclass(slots=True)
 class Connack(ControlPacket):
     """CONNACK - connect acknowledgement.  5.0 section 3.2, 3.1.1 section 3.2."""
@@ -153,6 +150,8 @@ class Connack(ControlPacket):
     reason_code: Known[int] = wire(reason_of(PacketType.CONNACK), default=0)
     """Connect Reason Code of 5.0, Connect Return code of 3.1 and 3.1.1."""
     properties: Properties | None = wire(properties_of(PacketType.CONNACK), since=V5, default=None)
+
+    byte_of: ClassVar[dict[str, str]] = {"session_present": "acknowledge_flags"}
 
     def prepare(self, version: ProtocolVersion) -> dict[str, Any]:
         """Byte 1, derived unless it was set."""
@@ -177,9 +176,7 @@ class Connack(ControlPacket):
         return [Fault(MalformedReason.CONNACK_FLAGS_RESERVED, 0, detail, field="acknowledge_flags")]
 
 
-declare(Connack, PacketType.CONNACK, byte_of={"session_present": "acknowledge_flags"})
-
-
+@declare(PacketType.PUBLISH)
 @dataclass(slots=True)
 class Publish(ControlPacket):
     """PUBLISH - publish message.  5.0 section 3.3, 3.1.1 section 3.3."""
@@ -194,9 +191,6 @@ class Publish(ControlPacket):
     payload: Known[bytes] = wire(REST, default=b"")
 
 
-declare(Publish, PacketType.PUBLISH)
-
-
 @dataclass(slots=True)
 class Acknowledgement(ControlPacket):
     """What the four acknowledgements of a PUBLISH have in common."""
@@ -207,6 +201,7 @@ class Acknowledgement(ControlPacket):
     properties: Properties | None = None
 
 
+@declare(PacketType.PUBACK)
 @dataclass(slots=True)
 class Puback(Acknowledgement):
     """PUBACK - QoS 1 acknowledgement.  5.0 section 3.4."""
@@ -215,9 +210,7 @@ class Puback(Acknowledgement):
     properties: Properties | None = wire(properties_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
 
 
-declare(Puback, PacketType.PUBACK)
-
-
+@declare(PacketType.PUBREC)
 @dataclass(slots=True)
 class Pubrec(Acknowledgement):
     """PUBREC - QoS 2, part 1: received.  5.0 section 3.5."""
@@ -226,9 +219,7 @@ class Pubrec(Acknowledgement):
     properties: Properties | None = wire(properties_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
 
 
-declare(Pubrec, PacketType.PUBREC)
-
-
+@declare(PacketType.PUBREL, fixed_flags=2)
 @dataclass(slots=True)
 class Pubrel(Acknowledgement):
     """PUBREL - QoS 2, part 2: release.  5.0 section 3.6.  In 3.1 its flags may carry DUP."""
@@ -237,9 +228,7 @@ class Pubrel(Acknowledgement):
     properties: Properties | None = wire(properties_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
 
 
-declare(Pubrel, PacketType.PUBREL, fixed_flags=2)
-
-
+@declare(PacketType.PUBCOMP)
 @dataclass(slots=True)
 class Pubcomp(Acknowledgement):
     """PUBCOMP - QoS 2, part 3: complete.  5.0 section 3.7."""
@@ -248,9 +237,7 @@ class Pubcomp(Acknowledgement):
     properties: Properties | None = wire(properties_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
 
 
-declare(Pubcomp, PacketType.PUBCOMP)
-
-
+@declare(PacketType.SUBSCRIBE, fixed_flags=2)
 @dataclass(slots=True)
 class Subscribe(ControlPacket):
     """SUBSCRIBE - subscribe request.  5.0 section 3.8, 3.1.1 section 3.8.  In 3.1 its flags may carry DUP."""
@@ -259,19 +246,14 @@ class Subscribe(ControlPacket):
     properties: Properties | None = wire(properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
     subscriptions: Known[list[Subscription]] = wire(subscriptions_in, default_factory=list)
 
-
-declare(
-    Subscribe,
-    PacketType.SUBSCRIBE,
-    fixed_flags=2,
-    byte_of={
+    byte_of: ClassVar[dict[str, str]] = {
         f"subscriptions[].{row.name}": "subscriptions[].options"
         for row in declaration_of(Subscription)
         if row.kind == "computed"
-    },
-)
+    }
 
 
+@declare(PacketType.SUBACK)
 @dataclass(slots=True)
 class Suback(ControlPacket):
     """SUBACK - subscribe acknowledgement.  5.0 section 3.9, 3.1.1 section 3.9."""
@@ -282,9 +264,7 @@ class Suback(ControlPacket):
     """One per Topic Filter: granted QoS or failure."""
 
 
-declare(Suback, PacketType.SUBACK)
-
-
+@declare(PacketType.UNSUBSCRIBE, fixed_flags=2)
 @dataclass(slots=True)
 class Unsubscribe(ControlPacket):
     """UNSUBSCRIBE - unsubscribe request.  5.0 section 3.10."""
@@ -294,9 +274,7 @@ class Unsubscribe(ControlPacket):
     topic_filters: Known[list[str]] = wire(FILTERS, default_factory=list)
 
 
-declare(Unsubscribe, PacketType.UNSUBSCRIBE, fixed_flags=2)
-
-
+@declare(PacketType.UNSUBACK)
 @dataclass(slots=True)
 class Unsuback(ControlPacket):
     """UNSUBACK - unsubscribe acknowledgement.  5.0 section 3.11."""
@@ -307,25 +285,19 @@ class Unsuback(ControlPacket):
     """One per Topic Filter; ``None`` before 5.0."""
 
 
-declare(Unsuback, PacketType.UNSUBACK)
-
-
+@declare(PacketType.PINGREQ)
 @dataclass(slots=True)
 class Pingreq(ControlPacket):
     """PINGREQ - ping request.  5.0 section 3.12."""
 
 
-declare(Pingreq, PacketType.PINGREQ)
-
-
+@declare(PacketType.PINGRESP)
 @dataclass(slots=True)
 class Pingresp(ControlPacket):
     """PINGRESP - ping response.  5.0 section 3.13."""
 
 
-declare(Pingresp, PacketType.PINGRESP)
-
-
+@declare(PacketType.DISCONNECT)
 @dataclass(slots=True)
 class Disconnect(ControlPacket):
     """DISCONNECT - disconnect notification.  5.0 section 3.14; before 5.0 sent by clients only, without a body."""
@@ -335,18 +307,13 @@ class Disconnect(ControlPacket):
     properties: Properties | None = wire(properties_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
 
 
-declare(Disconnect, PacketType.DISCONNECT)
-
-
+@declare(PacketType.AUTH)
 @dataclass(slots=True)
 class Auth(ControlPacket):
     """AUTH - authentication exchange.  5.0 section 3.15; does not exist before."""
 
     reason_code: int | None = wire(reason_of(PacketType.AUTH), since=V5, tail=V5, default=None)
     properties: Properties | None = wire(properties_of(PacketType.AUTH), since=V5, tail=V5, default=None)
-
-
-declare(Auth, PacketType.AUTH)
 
 
 FIXED_LENGTHS: Final[dict[tuple[int, int], tuple[int, int]]] = {

@@ -185,9 +185,8 @@ class Deduplication:
         same = self._same
         for item in items:
             if same and isinstance(item, Segment):
-                # Compiled, a slice of bytes that ends before it begins is an error: so these are two.
                 plain = plain_key(item.key)
-                one = same.get(item.key[len(plain) :][:-1])
+                one = same.get(item.key[len(plain) : -1])
                 if one is not None:
                     item.key = direction_key(plain[:-4], plain[-4:], one)
             yield item

@@ -77,12 +77,8 @@ class FlowRegister:
         self.opened_flows = 0
         self.evicted_flows = 0
         self.idle_flows = 0
-        self.unrelated_resets = 0
-        """Resets of connections that are not known."""
-        self.late_segments = 0
-        """Segments of flows that had ended."""
         self.late_copies = 0
-        """Segments with data among them that were captured twice, of flows that the layer above has taken up."""
+        """Segments with data that were captured twice, of ended flows that the layer above had taken up."""
         self.total_limit_hits = 0
         self._index: dict[bytes, Entry] = {}
         self._plain: dict[bytes, bytes] = {}

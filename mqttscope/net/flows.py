@@ -259,7 +259,6 @@ class FlowTable(FlowRegister):
                     if verdict is Verdict.NEW and flow.doubt is not Verdict.RESUMED:
                         self._begin_with(flow, kept, events)
                         if segment.flags & RST and flow.doubt is Verdict.KNOCK:
-                            self.unrelated_resets += 1
                             return  # it was the end of the connection before
                         self._route(segment, events)
                         return
@@ -273,11 +272,10 @@ class FlowTable(FlowRegister):
                 self._keep(flow, verdict, segment, events)
                 return
         if entry is None and segment.flags & RST:
-            self.unrelated_resets += 1
-        else:
-            self._apply(segment, entry, events, before)
-            if entry is not None and entry[0].kept and entry[0].doubt is Verdict.EARLY and not entry[0].closed:
-                self._reset_in_time(entry[0], events)
+            return  # of a connection that is not known
+        self._apply(segment, entry, events, before)
+        if entry is not None and entry[0].kept and entry[0].doubt is Verdict.EARLY and not entry[0].closed:
+            self._reset_in_time(entry[0], events)
 
     def _reset_in_time(self, flow: Flow, events: list[FlowEvent]) -> None:
         """Let a reset that came early do what it does when all that was sent before it is there."""
@@ -381,8 +379,7 @@ class FlowTable(FlowRegister):
         self._conclude(flow, place, events)
 
     def _take_late(self, flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: FlowReport) -> None:
-        """Count a segment of a flow that is over, and report data that no stream has."""
-        self.late_segments += 1
+        """Take a segment of a flow that is over, and report data that no stream has."""
         if segment.timestamp_ns < flow.last_timestamp_ns and segment.capture != flow.last_capture:
             flow.furthest_ns = max(flow.furthest_ns, flow.last_timestamp_ns)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = report.place

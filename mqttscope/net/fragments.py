@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from mqttscope.net import headers
 from mqttscope.net.frame import Frame
@@ -47,16 +47,8 @@ class Datagram:
     """Sorted, disjoint, not adjacent ranges of the payload that fragments announced."""
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     """Offset and captured bytes; they do not overlap."""
-
-
-class Fragments(Protocol):
-    """What reassembles IP fragments: a `FragmentTable`, or what has one and notes more."""
-
-    def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
-        """As `FragmentTable.feed`."""
-
-    def incomplete(self) -> int:
-        """As `FragmentTable.incomplete`."""
+    capture: str = ""
+    """The capture of the fragment that arrived first."""
 
 
 class FragmentTable:
@@ -66,7 +58,7 @@ class FragmentTable:
     the time-out ends a datagram too, because its identification may mean another one then.
     """
 
-    __slots__ = ("datagrams", "evicted", "expired", "held", "lost", "max_bytes", "max_datagrams", "timeout_ns")
+    __slots__ = ("_lost", "datagrams", "evicted", "expired", "held", "max_bytes", "max_datagrams", "timeout_ns")
 
     def __init__(
         self, max_datagrams: int = MAX_DATAGRAMS, max_bytes: int = MAX_BYTES, timeout_ns: int = TIMEOUT_NS
@@ -82,8 +74,8 @@ class FragmentTable:
         """How many incomplete datagrams were dropped, the oldest first, at a limit of this table."""
         self.expired = 0
         """How many incomplete datagrams ran out of time."""
-        self.lost = 0
-        """How many fragments of TCP segments went with those."""
+        self._lost: dict[str, int] = {}
+        """How many fragments of TCP segments went with those, by capture."""
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
         """Add a fragment.  Returns the segment it completes, or why the complete datagram holds none.
@@ -102,7 +94,9 @@ class FragmentTable:
                 self.expired += 1
                 datagram = None
             if datagram is None:
-                datagram = self.datagrams[fragment.key] = Datagram(fragment.timestamp_ns, cost=FRAGMENT_OVERHEAD)
+                datagram = self.datagrams[fragment.key] = Datagram(
+                    fragment.timestamp_ns, cost=FRAGMENT_OVERHEAD, capture=fragment.capture
+                )
                 self.held += FRAGMENT_OVERHEAD
             datagram.fragments += 1
             before = datagram.cost
@@ -135,14 +129,27 @@ class FragmentTable:
             self._give_up(next(iter(self.datagrams)))
             self.evicted += 1
 
+    @property
+    def lost(self) -> int:
+        """How many fragments of TCP segments were given up with their datagrams."""
+        return sum(self._lost.values())
+
     def incomplete(self) -> int:
         """How many fragments of TCP segments came without the others: those given up, and those still waited for."""
-        return self.lost + sum(one.fragments for one in self.datagrams.values() if one.protocol == _TCP)
+        return sum(self.incomplete_by_capture().values())
+
+    def incomplete_by_capture(self) -> dict[str, int]:
+        """Fragments of TCP segments that came without the others, by the capture of the first one."""
+        fragments = dict(self._lost)
+        for datagram in self.datagrams.values():
+            if datagram.protocol == _TCP:
+                fragments[datagram.capture] = fragments.get(datagram.capture, 0) + datagram.fragments
+        return fragments
 
     def _give_up(self, key: bytes) -> None:
         datagram = self.datagrams[key]
         if datagram.protocol == _TCP:
-            self.lost += datagram.fragments
+            self._lost[datagram.capture] = self._lost.get(datagram.capture, 0) + datagram.fragments
         self._drop(key)
 
     def _drop(self, key: bytes) -> None:

@@ -8,7 +8,7 @@ direction, decrypted by a program that has the keys.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Protocol
 
 
 @dataclass(slots=True)
@@ -44,13 +44,10 @@ class Frame:
     """Number of the interface in its section of a pcapng file; 0 in files that name none. Equality leaves it out."""
 
 
-class FrameSink:
-    """Takes frames out of a reader's buffer, so that nothing is made for a frame that nobody wants to see.
+class FrameSink(Protocol):
+    """Takes frames out of a reader's buffer, so that nothing is made for a frame that nobody wants to see."""
 
-    This one takes none.  No Protocol, since compiled readers call it for each frame.
-    """
-
-    base: int = 0
+    base: int
     """Offset in the capture, uncompressed, of the first byte of ``data``; readers set it before they offer a frame."""
 
     def take(
@@ -68,11 +65,6 @@ class FrameSink:
 
         ``False`` where it did not: then nothing has happened, and the reader yields the frame.
         """
-        return False
-
-
-COMPILED: Final = not hasattr(FrameSink.take, "__code__")
-"""Whether mypyc has compiled this package: then single bytes are read faster than a `struct.Struct` unpacks them."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ A frame without a TCP segment has a reason (`NotSegment.reason`).  Most are ordi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address
@@ -131,12 +131,6 @@ def group_key(key: bytes) -> bytes:
     return plain_key(flow_key(key))
 
 
-def endpoint_sum(key: bytes) -> int:
-    """The sum of the words of addresses and ports: a number that all segments share which may belong to one flow."""
-    plain = plain_key(key)
-    return sum(plain[0::2]) * 256 + sum(plain[1::2])
-
-
 def flow_key(key: bytes) -> bytes:
     """The key that both directions of a flow share: that of the direction which sorts first."""
     return min(key, reverse_key(key))
@@ -227,6 +221,12 @@ UNREAD: Final[dict[str, Unread]] = {
     "truncated": Unread("cut inside their headers by the snap length", NOTHING, group="truncated"),
 }
 """What is worth a word, by its reason, in the order in which it is named."""
+
+
+INCOMPLETE_FRAGMENTS, MALFORMED, TRUNCATED = "incomplete_fragments", "malformed", "truncated"
+"""Reasons why frames hold no segment that the capture does not have as they were sent."""
+NoteSkipped = Callable[[str, str, int], object]
+"""Takes the capture, the reason, and the number of frames without a TCP segment."""
 
 
 @cache

@@ -7,30 +7,21 @@ holds both equal.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from mqttscope.net.frame import COMPILED
 from mqttscope.net.segment import direction_key
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
 
 _PLAIN_IPV4: Final = b"\x08\0\x45"
 """EtherType of IPv4, version 4 with 20 bytes of header."""
 _PLAIN_IPV6: Final = b"\x86\xdd\x60"
 """EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
-_TAG: Final = 0x8100
 _ONE_TAG: Final = b"\x81\0"
 """EtherType of a VLAN tag (IEEE 802.1Q)."""
 _WHOLE: Final = (b"\x40\0", b"\0\0")
 """Flags and offset of an IPv4 datagram that is no fragment."""
 _IPV4_WITHOUT_OPTIONS: Final = 0x45
 """Version 4 with 20 bytes of header."""
-_IPV6_WITHOUT_CLASS: Final = 0x60
-"""Version 6 with the upper half of the traffic class 0."""
 _TCP: Final = 6
-_IP4: Final = 0x0800
-_IP6: Final = 0x86DD
 _IPV4_AND_TCP: Final = Struct("!H2xHxB14xIIBBH").unpack_from
 """From the Total Length of an IPv4 header without options: that, fragment, protocol, and what `TcpHeader` has."""
 _IPV6_AND_TCP: Final = Struct("!HB37xIIBBH").unpack_from
@@ -42,62 +33,6 @@ header begin, the payload begins and ends."""
 _UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
 
 
-def u16(data: bytes, at: i64) -> i64:
-    """Two bytes, big endian."""
-    high: i64 = data[at]
-    low: i64 = data[at + 1]
-    return high << 8 | low
-
-
-def u32(data: bytes, at: i64) -> i64:
-    """Four bytes, big endian."""
-    return u16(data, at) << 16 | u16(data, at + 2)
-
-
-def _locate(data: bytes, start: i64, stop: i64, link_type: i64) -> TcpHeader:
-    """What `locate` says, byte by byte: once compiled this is much faster, and much slower before."""
-    size = stop - start
-    at = start + 14  # of the IP header
-    kind: i64 = 0
-    if link_type == 1 and size >= 54:
-        kind = u16(data, start + 12)
-        if size < (58 if kind == _TAG else 74) and kind != _IP4:
-            return _UNUSUAL
-        if kind == _TAG:
-            kind, at = u16(data, start + 16), at + 4
-            if kind != _IP4 or not u16(data, start + 14) & 0x0FFF:
-                return _UNUSUAL
-    elif link_type == 101 and size >= 40:
-        kind, at = _IP4, start
-    else:
-        return _UNUSUAL
-    version: i64 = data[at]
-    if kind == _IP4 and version == _IPV4_WITHOUT_OPTIONS:
-        protocol: i64 = data[at + 9]
-        if protocol != _TCP or u16(data, at + 6) & 0x3FFF:
-            return _UNUSUAL
-        end = at + u16(data, at + 2)
-        body = at + 20
-        key = data[at + 12 : at + 24]
-        if at == start + 18:
-            key = direction_key(key[:8], key[8:], bytes((data[start + 14] & 0x0F, data[start + 15])))
-    elif kind == _IP6 and version == _IPV6_WITHOUT_CLASS:
-        protocol = data[at + 6]
-        if protocol != _TCP:
-            return _UNUSUAL
-        end = at + 40 + u16(data, at + 4)
-        body = at + 40
-        key = data[at + 8 : at + 44]
-    else:
-        return _UNUSUAL
-    data_offset: i64 = data[body + 12]
-    begins = body + (data_offset >> 2 & 0x3C)
-    if data_offset < 0x50 or begins > end or end > stop:
-        return _UNUSUAL
-    flags: i64 = data[body + 13]
-    return key, u32(data, body + 4), u32(data, body + 8), flags, u16(data, body + 14), body + 20, begins, end
-
-
 def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
     """Where the TCP segment is in a frame that lies in ``data`` from ``start`` to ``stop``, if the frame is usual.
 
@@ -105,8 +40,6 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
     one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP segment that was captured whole; or
     the same IPv4 without a link layer, as recordings of live runs have it.
     """
-    if COMPILED:
-        return _locate(data, start, stop, link_type)
     size = stop - start
     key = b""
     if link_type == 1 and size >= 54:
@@ -161,34 +94,3 @@ def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes
     if at != start and (stop - start < 74 or begin[:2] != _ONE_TAG or data[at + 12 : at + 15] != _PLAIN_IPV4):
         return b""
     return data[at + 26 : at + 38] if data[at + 23] == _TCP and data[at + 20 : at + 22] in _WHOLE else b""
-
-
-def plain_sum(data: bytes, start: i64, stop: i64, link_type: i64) -> i64:
-    """`segment.endpoint_sum` of what `plain_endpoints` says, without making it; -1 where the frame is not usual.
-
-    Once compiled this takes a tenth of the time, and many times as long before.
-    """
-    size = stop - start
-    if link_type != 1 or size < 54:
-        return -1
-    at = start
-    kind = u16(data, at + 12)
-    if kind == _TAG and size >= 74:
-        at += 4
-        kind = u16(data, at + 12)
-    elif kind == _IP6:
-        if size < 74 or data[at + 14] != _IPV6_WITHOUT_CLASS or data[at + 20] != _TCP:
-            return -1
-        return _sum(data, at + 22, 18)
-    if kind != _IP4 or data[at + 14] != _IPV4_WITHOUT_OPTIONS or data[at + 23] != _TCP or u16(data, at + 20) & 0xBFFF:
-        return -1
-    return _sum(data, at + 26, 6)
-
-
-def _sum(data: bytes, at: i64, words: i64) -> i64:
-    total: i64 = 0
-    end = at + 2 * words
-    while at < end:
-        total += u16(data, at)
-        at += 2
-    return total

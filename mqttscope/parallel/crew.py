@@ -181,8 +181,8 @@ class Crew:
                 signal.signal(one, signal.SIG_DFL)
             outlet.send(pickle.dumps(self._work(Share(number, self.count), outlet)), END)
             code = 0
-        except IndivisibleError as why:
-            outlet.send(str(why).encode(), _INDIVISIBLE)
+        except IndivisibleError as error:
+            outlet.send(str(error).encode(), _INDIVISIBLE)
         except BrokenPipeError:
             pass  # the parent has ended
         except BaseException as error:

@@ -14,27 +14,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from zlib import crc32
 
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import (
-    COMPILED,
-    CaptureDrops,
-    CaptureError,
-    CaptureNotice,
-    CaptureSecrets,
-    Frame,
-    FrameSink,
-)
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.headers import segment as segment_of
-from mqttscope.net.segment import Fragment, NotSegment, Segment, endpoint_sum, group_key, plain_key
-from mqttscope.net.usual_frames import plain_endpoints, plain_sum
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
+from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key
+from mqttscope.net.usual_frames import plain_endpoints
 
 MAX_OWNERS: Final = 200_000
 """Directions of flows of which it is kept whose they are."""
@@ -62,12 +52,7 @@ class Share:
 
     def has(self, key: bytes) -> bool:
         """Whether a flow belongs to it, by the direction key of any of its segments."""
-        return self.has_sum(endpoint_sum(key))
-
-    def has_sum(self, total: i64) -> bool:
-        """The same by the `endpoint_sum` of the key."""
-        # The product makes all bits of the sum count: those of neighbouring ports differ little.
-        return (total * 0x9E3779B1 >> 16 & 0xFFFF) % self.count == self.number
+        return crc32(group_key(key)) % self.count == self.number
 
 
 @dataclass(slots=True)
@@ -233,11 +218,13 @@ class Walk:
             span.latest_ns = timestamp_ns
 
 
-class ShareSink(FrameSink):
+class ShareSink:
     """The fast path of a share: passes by the frames of others, and takes those of known connections of its own."""
 
     def __init__(self, walk: Walk, feed: Callable[[Event], object], *, timed: bool) -> None:
         """``feed`` takes the events of packets and keeps none, nor their packets; ``timed`` is as in `Walk.stream`."""
+        self.base = 0
+        """As `FrameSink.base`."""
         self._walk = walk
         self._flows = walk.dissector.flows
         self._path = FastPath(walk.dissector, feed, passing=True, reusing=True)
@@ -260,17 +247,10 @@ class ShareSink(FrameSink):
         walk.offered = (number, capture)
         if at >= walk.stride:
             return False
-        if COMPILED:
-            total = plain_sum(data, start, end, link_type)
-            if total < 0:
-                return False
-            mine = walk.share.has_sum(total)
-        else:
-            key = plain_endpoints(data, start, end, link_type)
-            if not key:
-                return False
-            mine = walk.owns(key)
-        if not mine:
+        key = plain_endpoints(data, start, end, link_type)
+        if not key:
+            return False
+        if not walk.owns(key):
             return timestamp_ns < self._flows.next_look_ns
         walk.place = 2 * at + 1
         if not self._path.take(data, start, end, number, timestamp_ns, link_type, original_length, capture):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqttscope.mqtt.view import printable
 from mqttscope.mqtt.wire import counted
-from mqttscope.payloads.values import CUT, HINT, MAX_DEPTH, Pairs, UndecodableError
+from mqttscope.payloads.values import CUT, MAX_DEPTH, Pairs, UndecodableError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pool import DescriptorPool
@@ -168,7 +168,7 @@ def _pool(descriptors: bytes) -> tuple[DescriptorPool, list[str]]:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
         from google.protobuf.descriptor_pool import DescriptorPool
     except ImportError:
-        raise UndecodableError(f"protobuf is not installed ({HINT})") from None
+        raise UndecodableError("protobuf is not installed (pip install protobuf)") from None
     if len(descriptors) > MAX_DESCRIPTOR_BYTES:
         raise DescriptorError(f"longer than {MAX_DESCRIPTOR_BYTES >> 20} MiB")
     try:
@@ -245,7 +245,7 @@ def from_wire(data: bytes) -> Any:
         from google.protobuf.empty_pb2 import Empty
         from google.protobuf.unknown_fields import UnknownFieldSet
     except ImportError:
-        raise UndecodableError(f"protobuf is not installed ({HINT})") from None
+        raise UndecodableError("protobuf is not installed (pip install protobuf)") from None
     if len(data) > MAX_WIRE_BYTES:
         raise UndecodableError(f"longer than {MAX_WIRE_BYTES} bytes without a descriptor")
     left = [MAX_FIELDS]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mqttscope.mqtt.wire import counted
 from mqttscope.payloads.protobuf import parsed, unknown_told
-from mqttscope.payloads.values import CUT, HINT, Pairs, UndecodableError
+from mqttscope.payloads.values import CUT, Pairs, UndecodableError
 
 NAMESPACE: Final = "spBv1.0"
 BIRTHS: Final = ("NBIRTH", "DBIRTH")
@@ -92,7 +92,7 @@ def _payload_class() -> Any:
         from google.protobuf.descriptor_pool import DescriptorPool
         from google.protobuf.message_factory import GetMessageClass
     except ImportError:
-        raise UndecodableError(f"protobuf is not installed ({HINT})") from None
+        raise UndecodableError("protobuf is not installed (pip install protobuf)") from None
     file = FileDescriptorProto(name="sparkplug_b.proto", package="sparkplug", syntax="proto2")
     for name, rows in _SCHEMA.items():
         message = file.message_type.add(name=name)

@@ -23,7 +23,10 @@ from mqttscope.redact.secrets import NAME_OF_CREDENTIAL, SHORTEST, without_token
 
 MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""
+MAX_JSON_DEPTH = 1_024
+"""Nesting beyond which orjson refuses JSON."""
 NOT_JSON = "it is not JSON"
+TOO_DEEP = "it is nested deeper than about 1,000 levels, which is not read as JSON"
 MAX_STRUCTURED_BYTES = 16_384
 """Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
 MAX_DEPTH = 40
@@ -32,8 +35,6 @@ MAX_ITEMS = 4_000
 """Items that are shown of one value, since shared references can multiply them."""
 MAX_DIGITS = 200
 """Longer integers are shown by their size."""
-
-HINT = "pip install 'mqttscope[payloads]'"
 
 
 class UndecodableError(MqttscopeError):
@@ -113,12 +114,27 @@ def json_problem(data: bytes) -> str:
     try:
         json.loads(data.decode(), parse_int=number, parse_float=number, parse_constant=_no_constant)
     except RecursionError:
-        return "it is nested deeper than about 1,000 levels, which is not read as JSON"
+        return TOO_DEEP
     except ValueError:
         return NOT_JSON
     if beyond:
         return "it is JSON with a number beyond the range of double precision"
+    # Since Python 3.12, its own decoder goes deeper than orjson.
+    if _depth(data) > MAX_JSON_DEPTH:
+        return TOO_DEEP
     return "it is JSON with one half of a surrogate pair in a text, which is no character"
+
+
+def _depth(data: bytes) -> int:
+    """Nesting of JSON text."""
+    depth = deepest = 0
+    for token in re.findall(rb'"(?:[^"\\]|\\.)*"|[][{}]', data):
+        if token in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in b"]}":
+            depth -= 1
+    return deepest
 
 
 def _no_constant(name: str) -> float:
@@ -132,7 +148,7 @@ def from_cbor(data: bytes) -> Any:
     try:
         import cbor2
     except ImportError:
-        raise UndecodableError(f"cbor2 is not installed ({HINT})") from None
+        raise UndecodableError("cbor2 is not installed (pip install cbor2)") from None
     stream = io.BytesIO(data)
     try:
         value = cbor2.CBORDecoder(stream).decode()
@@ -149,7 +165,7 @@ def from_msgpack(data: bytes) -> Any:
     try:
         import msgpack
     except ImportError:
-        raise UndecodableError(f"msgpack is not installed ({HINT})") from None
+        raise UndecodableError("msgpack is not installed (pip install msgpack)") from None
     try:
         return msgpack.unpackb(
             data, strict_map_key=False, object_pairs_hook=Pairs, unicode_errors="surrogateescape", timestamp=3

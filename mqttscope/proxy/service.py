@@ -28,7 +28,7 @@ from mqttscope.lint.catalogue import expand
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Baseline, Gate, Policy
-from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of
+from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of, refuse_none, selected_names
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -148,7 +148,9 @@ class Proxy:
             route.upstream_tls = upstream_context(ca, cert, key, insecure=insecure)
         self._route = route
         added = given_rules(rules)
-        self._rules = chosen_rules(names_of(select), names_of(extend_select), names_of(ignore), added)
+        chosen = selected_names(select), names_of(extend_select, "extend_select"), names_of(ignore, "ignore")
+        self._rules = chosen_rules(*chosen, added)
+        self._names = dict(zip(("select", "extend_select", "ignore"), chosen, strict=True))
         self._given = {rule.code: type(rule) for rule in added}
         """Rules that a name may stand for beside those of the catalogue."""
         self._connects = 0
@@ -169,6 +171,8 @@ class Proxy:
         self._failed: dict[str, str] = {}
         self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
         self._findings: list[Finding] = []
+        self._shown: tuple[str, list[Finding]] = ("", [])
+        """The text that `shown` has made last, and its findings."""
         self._recording: Recording | None = None
         self._relay: Relay | None = None
         self._thread: threading.Thread | None = None
@@ -267,11 +271,11 @@ class Proxy:
 
     def write(self, path: str | Path) -> None:
         """Write what has passed so far as a pcapng file."""
-        recording = self._recording
+        target, recording = arguments.path("path", path), self._recording
         if recording is None or recording.path is None:
             raise InvalidStateError("the proxy was not started: nothing has passed")
         source = recording.path
-        self._ask(lambda: shutil.copyfile(source, path))
+        self._ask(lambda: shutil.copyfile(source, target))
 
     def report(
         self,
@@ -279,17 +283,26 @@ class Proxy:
         min_confidence: str | None = None,
         fail_on: str | None = None,
         ignore: Iterable[str] = (),
+        beside: str = "",
     ) -> str:
         """The findings as ``mqttscope lint --format full`` shows them, and rules that failed; empty without either.
 
         ``fail_on`` is the lowest severity that is shown, ``min_confidence`` the lowest confidence: those of the policy
-        (``info``, ``heuristic``) unless given.
+        (``info``, ``heuristic``) unless given.  ``beside``: a text that is shown as well, such as that of a failed
+        `assert_conformant`; the report leaves out its findings and rules, even after more traffic.
         """
         __tracebackhide__ = True
         severity, confidence = _lowest(fail_on, min_confidence, self._policy.min_severity, self._policy.min_confidence)
         ignored = self._ignored(ignore)
-        counting = self._counting(severity, confidence, ignored)
-        return "\n".join(filter(None, (self.shown(counting), failed_text(self._failing(ignored)))))
+        text, known = self._shown
+        repeated = {_identity(finding) for finding in known} if text and text in beside else set()
+        findings = [
+            finding for finding in self._counting(severity, confidence, ignored) if _identity(finding) not in repeated
+        ]
+        failing = {
+            code: why for code, why in self._failing(ignored).items() if failed_sentence(code, why) not in beside
+        }
+        return "\n".join(filter(None, (self._text(findings), failed_text(failing))))
 
     def assert_conformant(
         self,
@@ -306,9 +319,12 @@ class Proxy:
 
         It raises as well when a rule failed that ``ignore`` does not take, since findings may be missing, and when
         there is nothing to judge: when the broker was never reached, when no whole CONNECT passed, when no CONNACK came
-        back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.
+        back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.  `ArgumentError` when the
+        proxy has no rule to check with.
         """
         __tracebackhide__ = True
+        refuse_none(self._rules, **self._names)
+        arguments.whole("require_packets", require_packets, 0)
         policy = self._policy
         severity, confidence = _lowest(fail_on, min_confidence, policy.fail_on, policy.fail_confidence)
         ignored = self._ignored(ignore)
@@ -363,11 +379,15 @@ class Proxy:
 
     def shown(self, findings: list[Finding]) -> str:
         """Some of the findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
+        self._shown = self._text(findings), findings
+        return self._shown[0]
+
+    def _text(self, findings: list[Finding]) -> str:
         return findings_text(findings, self._rules, self._address)
 
     def _ignored(self, names: Iterable[str]) -> set[str]:
         __tracebackhide__ = True
-        return {code for name in names_of(names) for code in self.codes_of(name)}
+        return {code for name in names_of(names, "ignore") for code in self.codes_of(name)}
 
     def _failing(self, ignored: set[str]) -> dict[str, str]:
         return {code: why for code, why in self.failed().items() if code not in ignored}
@@ -486,6 +506,11 @@ def findings_text(findings: list[Finding], rules: Sequence[Rule], capture: str) 
     counts = Counter(one.severity for one in findings)
     reporter.close(Summary(rules=list(rules), captures=[capture], counts=counts))
     return sink.getvalue().decode("utf-8", "replace")
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    """Values that recognise a finding of one proxy; a `Finding` itself cannot be hashed."""
+    return finding.rule, finding.connection, finding.frame, finding.packet, finding.offset, finding.message
 
 
 def failed_text(failed: dict[str, str]) -> str:

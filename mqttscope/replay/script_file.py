@@ -22,7 +22,7 @@ from decimal import Decimal, InvalidOperation
 from ipaddress import ip_address
 from typing import Any
 
-from mqttscope.errors import MqttscopeError
+from mqttscope.errors import MqttscopeError, schema_fault
 from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
@@ -207,8 +207,8 @@ def read_script(data: bytes) -> ScriptFile:
         raise ScriptFileError(f"it is no JSON: {error}") from None
     if not isinstance(found, dict) or found.get("script") != KIND:
         raise ScriptFileError(f'it is no script of a connection: "script" is not "{KIND}"')
-    if found.get("schema") != SCHEMA:
-        raise ScriptFileError(f'"schema" is not {SCHEMA}')
+    if fault := schema_fault(found.get("schema"), SCHEMA, '"schema"'):
+        raise ScriptFileError(fault)
     try:
         version = ProtocolVersion.from_text(str(found.get("version")))
     except ValueError as error:

@@ -19,7 +19,7 @@ from mqttscope.events import (
     MalformedEvent,
     UnparsedEvent,
 )
-from mqttscope.lint.engine import PREFACES
+from mqttscope.lint.foreign import PREFACES
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
@@ -30,7 +30,7 @@ from mqttscope.report.when import duration
 from mqttscope.session.connection import CONNECTED, Connection
 from mqttscope.session.inflight import MAX_ALIAS_BYTES
 
-_GAPS = {
+GAPS = {
     "not_captured": "acknowledged but not captured",
     "cut": "cut off by the snap length",
     "unproven": "missing, without proof that the capture lost them",
@@ -205,7 +205,7 @@ def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None
 
 def gap(line: Wrapped, event: GapEvent) -> None:
     """Bytes that the capture does not have."""
-    line.add(f"{counted(event.length, 'byte')} {_GAPS.get(event.reason, event.reason)}", "error")
+    line.add(f"{counted(event.length, 'byte')} {GAPS.get(event.reason, event.reason)}", "error")
 
 
 def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter) -> None:

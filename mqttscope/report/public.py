@@ -21,7 +21,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt.codec import trace
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Span
 from mqttscope.mqtt.packets import (
     Connect,
@@ -223,7 +223,7 @@ def public_malformed(event: MalformedEvent, *, spans: bool = False) -> PublicMal
     shown = public_damaged(found, hidden, version) if hidden else found
     return PublicMalformed(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture, shown, event.topic,
-        event.stream_offset, hidden, visible, _protocol(found.raw),
+        event.stream_offset, hidden, visible, _protocol(found.raw, event.direction),
         spans_of(found.raw, found.packet, version) if spans else [],
     )  # fmt: skip
 
@@ -235,7 +235,7 @@ def public_unparsed(event: UnparsedEvent) -> PublicUnparsed:
     shown = replace(found, raw=covered(found.raw, hidden)) if hidden else found
     return PublicUnparsed(
         connection, event.direction, event.frame, event.timestamp_ns, event.capture, shown, event.stream_offset,
-        hidden, _protocol(found.raw),
+        hidden, _protocol(found.raw, event.direction),
     )  # fmt: skip
 
 
@@ -281,14 +281,15 @@ def protocol_of(event: MalformedEvent | UnparsedEvent) -> str:
     """Which other protocol the bytes of an event are of, empty where they may be MQTT."""
     if isinstance(event, PublicMalformed | PublicUnparsed):
         return event.protocol
-    return _protocol(event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw)
+    raw = event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw
+    return _protocol(raw, event.direction)
 
 
-def _protocol(raw: bytes) -> str:
+def _protocol(raw: bytes, direction: Direction) -> str:
     # What is well formed needs no linter.
-    from mqttscope.lint.engine import foreign_protocol
+    from mqttscope.lint.foreign import foreign_protocol
 
-    return foreign_protocol(raw)
+    return foreign_protocol(raw, is_answer=direction is Direction.SERVER_TO_CLIENT)
 
 
 def make_reporter(name: str, sink: Sink, view: View) -> Reporter:

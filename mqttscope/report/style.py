@@ -85,7 +85,7 @@ def _sequences() -> dict[str, tuple[str, str]]:
 class Line:
     """One line in the making.  What does not fit any more is cut with an ellipsis, the rest left out."""
 
-    __slots__ = ("left", "painter", "parts", "used")
+    __slots__ = ("filling", "left", "painter", "parts", "used")
 
     def __init__(self, painter: Painter, width: int) -> None:
         self.painter = painter
@@ -93,13 +93,21 @@ class Line:
         self.left = width - 1
         """Columns that are free; one more is kept for the ellipsis.  Negative when the line was cut."""
         self.used = 0
+        self.filling = ""
+        """The last text, where it takes the column of the ellipsis, so that it has to give way to more."""
 
     def add(self, text: str, style: str = "") -> None:
         """Append escaped text."""
         width = len(text) if text.isascii() else cells(text)
         if width > self.left:
             if self.left < 0:
+                if self.filling and text:
+                    shown = cut(f"{self.filling} ", cells(self.filling), self.painter.ellipsis)
+                    self.parts[-1] = self.parts[-1].replace(self.filling, shown)
+                    self.filling = ""
                 return
+            if width == self.left + 1:
+                self.filling = text
             text = cut(text, self.left + 1, self.painter.ellipsis)
             width = cells(text)
             self.left = -1
@@ -141,10 +149,15 @@ class Wrapped:
         if cells(text) <= min(_SHORT, self._width - self._indent - 1):
             self._next().add(text.lstrip(" "), style)
             return
-        for index, word in enumerate(text.split(" ")):
+        words = text.split(" ")
+        for index, word in enumerate(words):
             line, piece = self.lines[-1], " " + word if index else word
             if cells(piece) > line.left and len(self.lines) < self._most and line.used > self._indent:
                 line, piece = self._next(), word
+            if len(self.lines) == self._most:
+                # All that is left at once, so that the end shows whether there is more.
+                line.add(" ".join([piece, *words[index + 1 :]]), style)
+                return
             if piece:
                 line.add(piece, style)
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, Final, Generic, TypeVar
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.lint.engine import foreign_protocol
+from mqttscope.lint.foreign import MAX_SIGNATURE, foreign_protocol
 from mqttscope.mqtt.constants import Direction as Way
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.net.flow import StreamData, StreamGap
@@ -45,8 +45,6 @@ _IN_HEADERS: Final = (Value.ADDRESSES, Value.MACS)
 """The kinds that `MovedFrame.replaced` counts."""
 MIN_CHECKED: Final = 1_000
 """Wrapped flows up to which none is looked for that carries no MQTT."""
-MAX_SIGNATURE: Final = 16
-"""Bytes by which another protocol is recognised."""
 MAX_DIRECTIONS: Final = 200_000
 """Directions whose payloads are remembered; of the one that was silent longest, what waits stays filler."""
 
@@ -322,7 +320,7 @@ class Redaction:
         assert len(raw) == len(made)
         if not event.stream_offset:
             # What is no MQTT is named by how it begins.
-            kept = _signature(raw)
+            kept = _signature(raw, is_answer=event.direction is Way.SERVER_TO_CLIENT)
             made = raw[:kept] + made[kept:]
         from_client = event.direction is Way.CLIENT_TO_SERVER
         if connection.transport == "tcp":
@@ -381,12 +379,13 @@ class Redaction:
                 direction.end()
 
 
-def _signature(raw: bytes) -> int:
+def _signature(raw: bytes, *, is_answer: bool) -> int:
     """Number of bytes that show that a stream speaks another protocol; 0 where none does."""
-    name = foreign_protocol(raw[:MAX_SIGNATURE])
+    name = foreign_protocol(raw[:MAX_SIGNATURE], is_answer=is_answer)
     if not name:
         return 0
-    return next(size for size in range(1, MAX_SIGNATURE + 1) if foreign_protocol(raw[:size]) == name)
+    sizes = range(1, MAX_SIGNATURE + 1)
+    return next(size for size in sizes if foreign_protocol(raw[:size], is_answer=is_answer) == name)
 
 
 def _is_over(dialogue: FlowState) -> bool:

@@ -269,8 +269,6 @@ class PeerHistory:
         return checksum == crc32(packet.payload)
 
 
-_checksum: Final = crc32
-"""A name of this module is found more quickly, once it is compiled."""
 C2S: Final = Direction.CLIENT_TO_SERVER
 CLOCK_BACK_NS: Final = 1_000_000_000
 """A clock that goes back by more than this was set; less happens between the queues of a capturing host."""
@@ -334,6 +332,8 @@ class History:
     """Whether messages of the client's session that had no answer on an earlier connection matter to this one."""
     foreign: str = ""
     """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
+    greeting: bytes = b""
+    """The first bytes of a server that speaks such a protocol, until the client has sent something."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules of connection scope keep beside this, by code."""
     asked: dict[str, int] = field(default_factory=dict)
@@ -535,7 +535,7 @@ class History:
         topic: str | None,
     ) -> None:
         payload: bytes = packet.payload
-        checksum = _checksum(payload)
+        checksum = crc32(payload)
         if topic is not None:
             recent = sender.recent
             recent.append(Message(topic, checksum, len(payload), number, timestamp_ns, packet.missing != 0))

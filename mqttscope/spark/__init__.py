@@ -1,6 +1,6 @@
 """Captures and lakes as tables of Spark: reading, decoding, linting and querying them.
 
-Nothing outside this package imports pyspark; it comes with ``pip install 'mqttscope[spark]'``.
+Nothing outside this package imports pyspark; it comes with the extra ``spark``.
 
 ``ranges`` of ``mqttscope.capture`` cuts captures, ``locations`` finds and opens them, ``source`` is the data source
 ``mqttcapture``, ``rows`` the form of its rows, ``dataframes`` the functions to call, ``session`` makes sessions.

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from mqttscope.capture.locations import Location
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.segment import Fragment, NotSegment, Segment
+from mqttscope.net.segment import INCOMPLETE_FRAGMENTS, Fragment, NotSegment, Segment
 from mqttscope.spark.distribute import ship
 from mqttscope.spark.plan import Planned, good_size, plan, settled, write_plan
 from mqttscope.spark.rows import BATCH_ROWS, COLUMNS, DDL, FRAGMENT, SKIPPED, SUMMARY, Batches, Note
@@ -153,8 +153,14 @@ def assemble(fragments: DataFrame, *, summary: bool = False) -> DataFrame:
 def assembled(
     batches: Iterable[pa.RecordBatch], *, summary: bool = False, table: FragmentTable | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The same for batches of fragments in their order.  ``table``: what is not complete yet, before and afterwards."""
+    """The same for batches of fragments in their order.  ``table``: what is not complete yet, before and afterwards.
+
+    With ``summary`` and without a ``table`` nothing comes later, so that fragments whose others are missing are counted
+    as skipped, too.
+    """
+    is_last = summary and table is None
     table = table or FragmentTable()
+    files: dict[str, int] = {}
     made: Batches | None = None
     segments: list[Segment] = []
     clock: list[int] = []
@@ -167,6 +173,7 @@ def assembled(
             if (row["file"], row["capture"]) != last:
                 yield from _flush(made, segments, clock, skipped, *last)
                 segments, clock, skipped, last = [], [], Counter(), (row["file"], row["capture"])
+                files[row["capture"]] = row["file"]
             found = table.feed(_fragment(row))
             if isinstance(found, Segment):
                 segments.append(found)
@@ -179,6 +186,8 @@ def assembled(
                 skipped[found.reason] += 1
     if made is not None:
         yield from _flush(made, segments, clock, skipped, *last)
+        for capture, count in table.incomplete_by_capture().items() if is_last else ():
+            yield from made.notes([Note(SKIPPED, INCOMPLETE_FRAGMENTS, count=count)], files[capture], capture)
         if summary:
             yield from made.notes([Note(SUMMARY, "", count=0, timestamp_ns=last_ns)], *last)
 

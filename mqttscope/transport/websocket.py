@@ -45,7 +45,7 @@ MAX_FRAME_BYTES = 268_435_460
 KEY_BYTES = 16
 """Random bytes of a Sec-WebSocket-Key (RFC 6455 section 4.1)."""
 
-NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1000, 1001, 1002, 1003, 1009
+NORMAL, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1000, 1002, 1003, 1009
 """Status codes of close frames (RFC 6455 section 7.4.1)."""
 
 _CODES = {"text_frame": UNSUPPORTED, "length_too_large": TOO_BIG}

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow", "duckdb")
 
 from mqttscope.analysis.fleet import PARTS, fleet_report
 from mqttscope.analysis.local import LocalEngine

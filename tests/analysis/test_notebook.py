@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
-pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
-pytest.importorskip("nbclient", reason="nbclient is not installed: pip install nbclient ipykernel")
-pytest.importorskip("ipykernel", reason="ipykernel is not installed: pip install nbclient ipykernel")
+from tests import tools
+
+tools.package("duckdb", "pandas", "nbclient", "ipykernel")
 
 import nbformat
 

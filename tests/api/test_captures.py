@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import mqttscope
+from mqttscope.installation import extra_command, package_command
+from tests import tools
 from tests.cli.running import capture, invoke
 from tests.conftest import ROOT
 from tests.each import each
@@ -190,7 +193,7 @@ def test_secrets_are_hidden_unless_they_are_asked_for() -> None:
 
 @each("name", SOME)
 def test_tables_have_the_rows_of_a_lake(name: str) -> None:
-    pytest.importorskip("pyarrow")
+    tools.package("pyarrow")
     from mqttscope.lake.options import LakeOptions
     from mqttscope.lake.schemas import TABLES
     from tests.lake.reading import in_process
@@ -203,24 +206,24 @@ def test_tables_have_the_rows_of_a_lake(name: str) -> None:
 
 
 def test_tables_hold_what_a_filter_keeps_and_no_payload_unless_asked_for() -> None:
-    pytest.importorskip("pyarrow")
+    tools.package("pyarrow")
     captures = mqttscope.open(QOS, filter="type == publish")
 
     table = captures.to_arrow()
     assert table.column("topic").to_pylist() == ["plant/line1/temperature"] * 6
     assert set(table.column("payload").to_pylist()) == {None}
     assert captures.to_arrow(payload_limit=9).column("payload").to_pylist()[0] == b"21.0"
-    pytest.importorskip("pandas")
+    tools.package("pandas")
     assert list(captures.to_pandas()["qos"]) == table.column("qos").to_pylist()
-    pytest.importorskip("polars")
+    tools.package("polars")
     assert captures.to_polars()["qos"].to_list() == table.column("qos").to_pylist()
 
 
 def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, command in (("pyarrow", r"pip install 'mqttscope\[lake\]'"), ("pandas", "pip install pandas")):
+    for name, command in (("pyarrow", extra_command("lake")), ("pandas", package_command("pandas"))):
         monkeypatch.setitem(sys.modules, name, None)
         captures = mqttscope.open(QOS)
-        with pytest.raises(mqttscope.MissingPackageError, match=f"^{name} is not installed: {command}$"):
+        with pytest.raises(mqttscope.MissingPackageError, match=re.escape(f"{name} is not installed: {command}")):
             getattr(captures, "to_arrow" if name == "pyarrow" else "to_pandas")()
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("deltalake", reason="commits need deltalake: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow", "deltalake")
 
 import mqttscope
 from mqttscope.lake.schemas import EVENT_TABLES

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -54,6 +55,27 @@ def test_rules_are_selected_as_on_the_command_line() -> None:
         mqttscope.lint(VIOLATIONS, select=["PUB1011"])
     with pytest.raises(mqttscope.MqttscopeError, match="'aws' is no profile"):
         mqttscope.lint(VIOLATIONS, profile="aws")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({"ignore": "ALL"}, "ignore=['ALL']"),
+        ({"select": ["PUB101"], "ignore": ["PUB1"]}, None),
+        ({"select": ["PUB101"], "ignore": ["PUB101"]}, "select=['PUB101'] and ignore=['PUB101']"),
+        ({"select": []}, "select=[]"),
+        ({"select": frozenset()}, "select=[]"),
+        ({"select": iter(())}, "select=[]"),
+        ({"select": ()}, None),
+        ({"ignore": ["ALL"], "profile": "aws-iot-core"}, None),
+    ],
+)
+def test_a_selection_that_leaves_no_rule_is_refused(chosen: dict[str, Any], told: str | None) -> None:
+    if told is None:
+        assert mqttscope.lint(VIOLATIONS, **chosen).rules
+        return
+    with pytest.raises(mqttscope.ArgumentError, match=rf"^{re.escape(told)}: no rule is left to check with"):
+        mqttscope.lint(VIOLATIONS, **chosen)
 
 
 def test_a_filter_chooses_findings_by_their_packets() -> None:

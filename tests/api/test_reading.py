@@ -8,10 +8,11 @@ import pytest
 
 import mqttscope
 from mqttscope.api.reading import Reading, ReadingError, read_port, read_ports, read_version, select
-from mqttscope.capture import open_capture, tshark
+from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.errors import ArgumentError
 from mqttscope.mqtt.constants import ProtocolVersion
+from tests import tools
 from tests.capture.test_tls import converse
 from tests.cli.running import capture
 from tests.dissect.secure import Secure, write
@@ -35,10 +36,7 @@ def test_keys_open_tls(tmp_path: Path) -> None:
 
 
 def test_keys_that_open_nothing_are_a_note(tmp_path: Path) -> None:
-    try:
-        tshark.find_tshark()
-    except tshark.MissingToolError as error:
-        pytest.skip(str(error))
+    tools.program("tshark")
     keys = tmp_path / "keys"
     keys.write_text("")
     captures = mqttscope.open(capture("v5-qos"), keys=keys)

@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "csv": ("inspect", "--format", "csv"),
     "stats": ("stats",),
     "stats json": ("stats", "--format", "json"),
+    "triage": ("triage",),
     "lint": ("lint", "--select", "ALL", "--exit-zero", "--format", "full"),
     "lint jsonl": ("lint", "--select", "ALL", "--exit-zero", "--format", "jsonl"),
     "ingest": ("pipeline", "ingest", "--engine", "local", "--select", "ALL", "--quiet", "--lake", "{out}"),

@@ -19,6 +19,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mutate import Demand, catalogue
 from mqttscope.mutate.catalogue import matches
+from tests import tools
 from tests.bench import mutate
 from tests.broker_test.flows import make_case, script
 from tests.cli.running import capture
@@ -94,9 +95,10 @@ def test_what_is_missing_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 @pytest.mark.broker
-@pytest.mark.skipif(bool(mutate.missing()), reason="mosquitto, OpenBSD's nc or xxd is missing")
 @pytest.mark.long
 def test_all_of_it_runs() -> None:
+    if absent := mutate.missing():
+        tools.missing(f"{' and '.join(name for name, _ in absent)} is not installed")
     told: list[str] = []
 
     assert mutate.measure(told.append, 3, 1, 4, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench import live, soak
 from tests.live import need_capture
-from tests.proxy.rig import program
+from tests.tools import program
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -360,6 +361,11 @@ async def broken(fault: Fault) -> AsyncIterator[Broker]:
         yield made
     finally:
         await made.end()
+
+
+def broken_command(port: int, fault: str) -> str:
+    """The command line that starts one as a program."""
+    return shlex.join([sys.executable, __file__, str(port), fault])
 
 
 async def _main(port: int, fault: Fault) -> None:

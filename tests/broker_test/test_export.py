@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 from dataclasses import replace
@@ -15,6 +14,7 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, MalformedEvent, PacketEvent
 from mqttscope.mutate import Action, MutatedFlow, Step
 from mqttscope.transport.target import parse_broker
+from tests import tools
 from tests.broker_test.flows import V5, make_case, script, target
 
 
@@ -131,8 +131,8 @@ def test_the_line_of_a_long_silence_shows_the_answer() -> None:
     """A broker that answers PINGREQ after a silence of three seconds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         line = shell_line(flow(Step(Action.SEND, b"\x10"), pause(3)), target(listener.getsockname()[1]), fenced=True)
-        if not all(map(shutil.which, ("nc", "xxd"))):
-            pytest.skip("nc and xxd are not installed")
+        tools.program("nc")
+        tools.program("xxd")
         with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, text=True) as process:
             connection, _ = listener.accept()
             with connection:

@@ -26,29 +26,33 @@ class Driver:
         self.pilot = pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys one after the other, and wait until the browser has answered."""
-        await self.pilot.press(*keys)
-        await self.settle()
+        """Press keys, and wait for the answer of the browser to each."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.settle()
 
     async def type(self, text: str) -> None:
         """Type a text."""
-        await self.pilot.press(*(NAMES.get(one, one) for one in text))
-        await self.pilot.pause()
+        await self.press(*(NAMES.get(character, character) for character in text))
 
     async def settle(self) -> None:
-        """Wait until all is read, looked through and shown."""
+        """Wait until everything is read, looked through and drawn."""
         for _ in range(int(SECONDS / 0.01)):
             await self.pilot.pause(0.01)
-            if self.browser.is_settled:
-                break
-        await self.pilot.pause()
+            if self.browser.is_settled and self._is_drawn:
+                return
+        raise AssertionError(f"the browser does not come to rest:\n{self.text}")
 
-    async def until(self, part: str) -> None:
-        """Wait until a text is on the screen, as long as a busy machine needs."""
-        for _ in range(int(SECONDS / 0.05)):
-            if part in self.text:
-                break
-            await self.pilot.pause(0.05)
+    @property
+    def _is_drawn(self) -> bool:
+        """Whether no message waits and no widget has to be drawn again; after the end there is no screen."""
+        if self.browser._exit:
+            return True
+        screen = self.browser.screen
+        if any(node.message_queue_size for node in (self.browser, *screen.walk_children(with_self=True))):
+            return False
+        is_dirty = screen._layout_required or screen._scroll_required or screen._repaint_required
+        return not (is_dirty or screen._dirty_widgets or screen._callbacks)
 
     @property
     def screen(self) -> list[str]:

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import tools
+
+tools.package("textual")
+
 from mqttscope.browse.app import MODES, NOTHING_FOUND
 from mqttscope.browse.dialogs import KEYS, ExportScreen, HelpScreen
 from mqttscope.report.base import View
@@ -158,7 +162,6 @@ def test_choosing_packets() -> None:
         await at.press("f")
         await at.type("publish")
         await at.press("enter", "d")
-        await at.until("published by sensor-1 in packet")
         assert "published by sensor-1 in packet" in at.status
         assert "one message" in at.text
         assert 2 <= len(browser.selection) < count
@@ -189,7 +192,6 @@ def test_searching_and_findings() -> None:
         await at.press("slash")
         await at.type("not there")
         await at.press("enter")
-        await at.until("is in no topic and no payload")
         assert "is in no topic and no payload" in at.status
         await at.press("home", "right_square_bracket")
         assert browser.mode == "found"
@@ -228,7 +230,9 @@ def test_what_is_closed_before_it_is_there_fails_nobody() -> None:
     drive(steps, QOS)
 
 
-def test_help_and_exports(tmp_path: Path) -> None:
+def test_help_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The path of a folder is shown, and a long one is wrapped.
+    monkeypatch.chdir("/")
     written: list[tuple[list[int], str]] = []
 
     def frames(packets: Sequence[int], path: str) -> int:
@@ -260,7 +264,6 @@ def test_help_and_exports(tmp_path: Path) -> None:
         await at.press("w", "enter")
         at.browser.screen.query_one("#file").value = str(tmp_path / "a.pcapng")  # type: ignore[attr-defined]
         await at.press("enter")
-        await at.until("7 frames written")
         assert "7 frames written" in at.status
         await at.press("w", "escape")
         assert at.browser.screen is at.browser.screen_stack[0]

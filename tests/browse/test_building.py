@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mqttscope.browse import building
 from mqttscope.browse.building import (
     MAX_OPEN_FILES,
     WRITE_BYTES,
@@ -143,20 +144,40 @@ def test_it_ends_when_it_is_asked_to() -> None:
     assert threading.active_count() < 20
 
 
-def test_it_gives_way_to_keys() -> None:
+class Clock:
+    """The time of a builder, which stands until the test moves it on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.sleeps = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps += 1
+        time.sleep(0.001)
+
+
+def test_it_gives_way_to_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(building, "time", clock)
     made = with_source(Slow())
     made.start()
     wait_for(lambda: made.index.packets >= 100)
-    until = time.monotonic() + 0.3
-    while time.monotonic() < until:
-        made.give_way()
-        time.sleep(0.002)
-    before = made.index.packets
+    assert clock.sleeps == 0
     made.give_way()
-    time.sleep(0.02)
-    # It stands still as long as keys come, and then continues.
-    assert made.index.packets - before <= 64
-    wait_for(lambda: made.index.packets - before > 64)
+    wait_for(lambda: clock.sleeps > 0)
+    before = made.index.packets
+    # It stands still until so long after the last key, and then continues.
+    clock.now += building.GIVE_WAY_SECONDS / 2
+    made.give_way()
+    clock.now += building.GIVE_WAY_SECONDS - 1e-6
+    sleeps = clock.sleeps
+    wait_for(lambda: clock.sleeps > sleeps + 20)
+    assert made.index.packets == before
+    clock.now += 2e-6
+    wait_for(lambda: made.index.packets > before)
     made.stop()
 
 

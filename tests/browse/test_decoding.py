@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cbor2
 import pytest
+
+from tests import tools
+
+tools.package("cbor2")
+
+import cbor2
 
 from mqttscope.browse import decoding
 from mqttscope.browse.decoding import as_decoded, births_before

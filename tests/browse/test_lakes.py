@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("duckdb", reason="lakes need duckdb: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("duckdb")
 
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.browse.building import CaptureFiles, TemporarySpool
@@ -251,8 +253,6 @@ def test_a_lake_in_use(folder: Path, opened: Any) -> None:
 
     async def steps(at: Driver) -> None:
         browser = at.browser
-        # The first line is written ten times a second.
-        await at.until(f"{browser.index.packets} packets")
         assert f"{browser.index.packets} packets" in at.screen[0]
         assert "closed" in at.line("faulty")
         await at.press("down", "down", "down")

@@ -7,6 +7,10 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from tests import tools
+
+tools.package("textual")
+
 from mqttscope.browse.index import FROM_SERVER, Index
 from mqttscope.browse.originals import Originals, Wanted
 from mqttscope.browse.rows import PACKETS

@@ -25,7 +25,7 @@ from mqttscope.capture.live import (
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from tests.cli.running import capture as recorded
-from tests.live import Talk, need_capture, replace_dumpcap, say
+from tests.live import Talk, cat, need_capture, replace_dumpcap, say
 
 DENIED = (
     "Capturing on 'Loopback: lo'\ndumpcap: You do not have permission to capture on device \"lo\".\n"
@@ -93,7 +93,7 @@ def test_interfaces_of_other_systems(
 ) -> None:
     dumpcap = tmp_path / "dumpcap"
     (tmp_path / "said").write_text(said, "utf-8")
-    dumpcap.write_text(f"#!/bin/sh\ncat {tmp_path}/said\n", "utf-8")
+    dumpcap.write_text(f"#!/bin/sh\n{cat(tmp_path / 'said')}\n", "utf-8")
     dumpcap.chmod(0o755)
     monkeypatch.setattr(live, "find_dumpcap", lambda: str(dumpcap))
 
@@ -332,7 +332,7 @@ def test_a_bad_capture_filter(fake) -> None:  # type: ignore[no-untyped-def]
 
 def test_an_end_in_the_middle_comes_after_the_frames(fake) -> None:  # type: ignore[no-untyped-def]
     path = recorded("v5-qos")
-    fake(f"{READY}; cat {path}; echo 'dumpcap: The network adapter \"eth9\" is no longer attached;' >&2; exit 0")
+    fake(f"{READY}; {cat(path)}; echo 'dumpcap: The network adapter \"eth9\" is no longer attached;' >&2; exit 0")
 
     *frames, error = gather(LiveCapture(["eth9"]))
 
@@ -344,7 +344,7 @@ def test_an_end_in_the_middle_comes_after_the_frames(fake) -> None:  # type: ign
 
 
 def test_a_dumpcap_that_is_killed_in_the_middle_of_a_frame(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; head -c 1500 {recorded('v5-qos')}; kill -9 $$")
+    fake(f"{READY}; {cat(recorded('v5-qos'))} | head -c 1500; kill -9 $$")
 
     *frames, error = gather(LiveCapture(["eth9"]))
 
@@ -355,7 +355,7 @@ def test_a_dumpcap_that_is_killed_in_the_middle_of_a_frame(fake) -> None:  # typ
 
 def test_drops_that_only_standard_error_tells(fake) -> None:  # type: ignore[no-untyped-def]
     said = "Packets received/dropped on interface 'eth9': 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {READY}; cat {recorded('v5-qos')}; while :; do sleep 0.05; done")
+    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {READY}; {cat(recorded('v5-qos'))}; while :; do sleep 0.05; done")
     capture = LiveCapture(["eth9"])
     capture.waiting = lambda: capture.stop(settle=False) if capture.ready and not capture.stopping else None
 
@@ -408,7 +408,7 @@ def test_what_the_reader_raises_comes_out_and_ends_dumpcap(fake) -> None:  # typ
 
 
 def test_an_interface_that_goes_down_is_noticed(fake, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    fake(f"trap 'exit 0' INT; {READY}; cat {recorded('v5-qos')}; while :; do sleep 0.05; done")
+    fake(f"trap 'exit 0' INT; {READY}; {cat(recorded('v5-qos'))}; while :; do sleep 0.05; done")
     monkeypatch.setattr(live, "SETTLE_SECONDS", 0.05)
     monkeypatch.setattr(live, "is_up", lambda name: False)
 

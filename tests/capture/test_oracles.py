@@ -1,8 +1,7 @@
-"""The shared collection of captures, read like the index, dpkt and tshark read it."""
+"""Collections of captures, read like the index, dpkt and tshark read it."""
 
 from __future__ import annotations
 
-import csv
 import io
 import struct
 import subprocess
@@ -15,15 +14,21 @@ import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.net.frame import CaptureError, Frame
+from tests import corpora
 from tests.capture.test_pcap import read
-from tests.conftest import EXHAUSTIVE, shared_path
+from tests.conftest import EXHAUSTIVE
 
-
-def index() -> list[dict[str, str]]:
-    with shared_path("captures", "INDEX.tsv").open(newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    assert len(rows) > 300
-    return rows
+PAHO = "paho-v5-live"
+DERIVED = f"captures/derived/{PAHO}"
+DAMAGED = {
+    "container-gopacket/be_test901.pcapng",
+    "container-libpcap/shb-option-too-long.pcapng",
+    "derived/paho-v5-live/file-cut-mid-record.pcap",
+    "derived/suricata-mqtt5-props/file-cut-mid-record.pcap",
+    "trials/time-jumps-back.pcap",
+}
+"""Files with an error beside their frames."""
+each_collection = pytest.mark.parametrize("root", corpora.collections(corpora.INDEX))
 
 
 # What tshark 4.0 refuses and is read here: file and number of frames.
@@ -35,11 +40,14 @@ READ_BEYOND_TSHARK = {
 }
 
 
-def test_every_shared_capture_gives_the_number_of_frames_of_the_index() -> None:
+@each_collection
+def test_every_capture_gives_the_number_of_frames_of_the_index(root: Path) -> None:
     differing = {}
     damaged = set()
-    for row in index():
-        found = list(open_capture([shared_path("captures", row["file"])]))
+    rows = corpora.index(root)
+    assert len(rows) > 300
+    for row in rows:
+        found = list(open_capture([root / "captures" / row["file"]]))
         frames = sum(isinstance(item, Frame) for item in found)
         wanted = READ_BEYOND_TSHARK.get(row["file"])
         if frames != (int(row["packets"]) if wanted is None else wanted):
@@ -48,12 +56,7 @@ def test_every_shared_capture_gives_the_number_of_frames_of_the_index() -> None:
             damaged.add(row["file"])
 
     assert differing == {}
-    assert damaged == {
-        "container-gopacket/be_test901.pcapng",
-        "container-libpcap/shb-option-too-long.pcapng",
-        "derived/paho-v5-live/file-cut-mid-record.pcap",
-        "derived/suricata-mqtt5-props/file-cut-mid-record.pcap",
-    }
+    assert damaged == DAMAGED & {row["file"] for row in rows}
 
 
 def without_identification(ethernet: bytes) -> bytes:
@@ -61,9 +64,9 @@ def without_identification(ethernet: bytes) -> bytes:
     return ethernet[:18] + ethernet[20:24] + ethernet[26:]
 
 
-@pytest.mark.parametrize("stream", ["paho-v5-live", "suricata-mqtt5-props"])
+@pytest.mark.parametrize("stream", ["suricata-mqtt5-props", *corpora.cases(f"{DERIVED}/*", [PAHO])])
 def test_all_file_formats_of_one_stream_hold_the_same_frames(stream: str) -> None:
-    directory = shared_path("captures", "derived", stream)
+    directory = corpora.path("captures", "derived", stream)
     files = sorted(directory.glob("file-*"))
     assert len(files) == 19
     plain = list(open_capture([directory / "file-be.pcap"]))
@@ -80,6 +83,10 @@ def test_all_file_formats_of_one_stream_hold_the_same_frames(stream: str) -> Non
             if "spb" not in file.name:
                 # Powers of two cannot say microseconds exactly.
                 assert abs(item.timestamp_ns - like.timestamp_ns) < 2000, file.name
+
+
+BEFORE_1970 = "trials/time-jumps-back.pcap"
+"""dpkt reads seconds as unsigned numbers."""
 
 
 def kinds_of_blocks(content: bytes) -> list[int]:
@@ -112,12 +119,13 @@ def dpkt_frames(content: bytes) -> list[tuple[Decimal, bytes]] | None:
         return None
 
 
-def test_dpkt_reads_the_same_from_every_capture_that_it_can_read() -> None:
+@each_collection
+def test_dpkt_reads_the_same_from_every_capture_that_it_can_read(root: Path) -> None:
     compared = 0
-    for row in index():
-        content = shared_path("captures", row["file"]).read_bytes()
+    for row in corpora.index(root):
+        content = (root / "captures" / row["file"]).read_bytes()
         wanted = dpkt_frames(content)
-        if wanted is None:
+        if wanted is None or row["file"] == BEFORE_1970:
             continue
         compared += 1
         found = [item for item in read(content) if isinstance(item, Frame)]
@@ -145,12 +153,13 @@ def tshark_fields(path: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.tshark
-def test_tshark_reads_the_same_times_and_lengths() -> None:
-    rows = [row["file"] for row in index() if row["file"].startswith("container-pcapng")]
-    rows += [row["file"] for row in index() if row["file"].startswith("derived/paho-v5-live/file-")]
+@each_collection
+def test_tshark_reads_the_same_times_and_lengths(root: Path) -> None:
+    folders = ("container-pcapng", "derived/suricata-mqtt5-props/file-", f"derived/{PAHO}/file-")
+    rows = [row["file"] for row in corpora.index(root) if row["file"].startswith(folders)]
     paths = [
         path
-        for path in (shared_path("captures", name) for name in rows)
+        for path in (root / "captures" / name for name in rows)
         if path.suffix != ".pcapng" or CUSTOM_BLOCKS.isdisjoint(kinds_of_blocks(path.read_bytes()))
     ]
     paths = paths if EXHAUSTIVE else paths[::3]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="stores need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.capture.stores import Azure, azure, file_system, one_line, shown_uri
 from tests.each import each

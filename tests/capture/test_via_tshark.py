@@ -22,7 +22,8 @@ from mqttscope.dissect import segments
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment, endpoints
-from tests.conftest import ROOT, shared_path
+from tests import corpora
+from tests.conftest import ROOT
 from tests.each import some
 from tests.net.octets import (
     IP4,
@@ -176,10 +177,12 @@ def test_what_icmp_quotes_is_no_segment() -> None:
     both = subframe(LLC + quoting, last=False) + subframe(LLC + SECOND)
     skipped: Counter[str] = Counter()
     frames = numbered((228, quoting), (229, quoting_6), (105, wlan(both, kind=0x88, quality=b"\x80\0")))
-    found = via(frames, skipped=skipped)
+    noted: list[tuple[str, str, int]] = []
+    found = list(Dissection(frames, (), skipped, note_skipped=lambda *one: noted.append(one)).segments())
 
     assert [(one.payload, one.frame) for one in found if isinstance(one, Segment)] == [(b"\xd0\0", 3)]
     assert skipped == {"not_tcp": 2}
+    assert noted == [(frames[0].capture, "not_tcp", 1)] * 2
 
 
 def pdml(data: bytes, link_type: int, *more: str) -> bytes:
@@ -436,7 +439,14 @@ def test_who_looks_no_further_leaves_no_tshark_behind() -> None:
 
 
 @pytest.mark.long
-def test_the_shared_captures_of_links_and_transports() -> None:
+@pytest.mark.parametrize(
+    "folders",
+    [
+        pytest.param(("derived/suricata-mqtt5-props", "tcp-tcpdump"), id="data"),
+        pytest.param(("derived/paho-v5-live",), id="corpora", marks=corpora.needs("captures/derived/paho-v5-live/*")),
+    ],
+)
+def test_captures_of_links_and_transports(folders: tuple[str, ...]) -> None:
     """Where both know the link type: the same segments, and no more left aside than our own walk leaves."""
 
     def read(items: list[Segment | CaptureNotice]) -> list[Segment]:
@@ -444,8 +454,8 @@ def test_the_shared_captures_of_links_and_transports() -> None:
 
     paths = [
         path
-        for folder in ("derived/paho-v5-live", "tcp-tcpdump")
-        for path in sorted(shared_path("captures", folder).glob("*.pcap*"))
+        for folder in folders
+        for path in sorted(corpora.path("captures", folder).glob("*.pcap*"))
         if path.stat().st_size < 100_000 and "user0" not in path.name
     ]
     assert len(paths) > 30

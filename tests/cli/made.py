@@ -13,13 +13,15 @@ from mqttscope.mqtt.properties import Properties
 from tests.dissect.secure import as_frame
 
 
-def write_capture(path: Path, *steps: Step, handshake: bool = True, to: str = "10.0.0.2:1883") -> Path:
-    """Write the frames of a conversation."""
+def write_capture(path: Path, *steps: Step, handshake: bool = True, to: str = "10.0.0.2:1883", drops: int = 0) -> Path:
+    """Write the frames of a conversation; ``drops``: the interface reports that many dropped frames."""
     made = segments(conversation("made", *steps, handshake=handshake, server=to))
     with path.open("wb") as file:
         out = PcapngWriter(file)
         for number, one in enumerate(made, 1):
             out.write(as_frame(replace(one, frame=number)))
+        if drops:
+            out.write_drops(None, drops)
     return path
 
 

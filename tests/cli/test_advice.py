@@ -9,8 +9,8 @@ import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
+from tests import corpora
 from tests.cli.running import Done, capture, invoke
-from tests.conftest import shared_path
 
 QOS = capture("v5-qos")
 REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
@@ -99,7 +99,7 @@ def test_a_port_that_was_named_well_needs_no_words() -> None:
 
 @pytest.mark.parametrize("command", ["inspect", "stats"])
 def test_segments_that_no_connection_takes_are_said(command: str) -> None:
-    done = invoke(command, shared_path("captures", "trials", "tcp_data_after_rst.pcap"))
+    done = invoke(command, corpora.path("captures", "trials", "tcp_data_after_rst.pcap"))
 
     assert done.err == (
         "mqttscope: 1 segment (12 bytes) belongs to no connection and was not read: data after an end or after"

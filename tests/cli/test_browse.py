@@ -17,9 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import tools
+
+tools.package("textual")
+
 from mqttscope.cli.browsing import CaptureSource, FrameExport
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.reading import Reading
+from mqttscope.installation import extra_command
 from tests.cli.running import capture, inspected, invoke
 from tests.each import each
 from tests.forked import environment
@@ -142,7 +147,7 @@ def test_textual_is_named_where_it_is_missing() -> None:
     terminal = Terminal(QOS, before="import sys; sys.modules['textual'] = None")
 
     assert terminal.ended() == 3
-    assert b"browse needs textual, which is not installed: pip install 'mqttscope[browse]'" in terminal.shown
+    assert f"browse needs textual, which is not installed: {extra_command('browse')}".encode() in terminal.shown
 
 
 def test_frames_of_packets_are_written(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from mqttscope.capture import live
 from mqttscope.cli import compare, completing
+from tests import tools
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import capture, environment, run
 from tests.conftest import ROOT
@@ -20,8 +22,8 @@ QOS = capture("v5-qos")
 
 
 def offered(*line: str | Path) -> list[str]:
-    """The words for the last one of a command line."""
-    words = ["mqttscope", *map(str, line)]
+    """The words for the last one of a command line, on which paths are quoted and all else is as it is typed."""
+    words = ["mqttscope", *(shlex.quote(str(word)) if isinstance(word, Path) else word for word in line)]
     env = {"_MQTTSCOPE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     done = run(env=env)
     assert (done.code, done.err) == (0, "")
@@ -118,14 +120,15 @@ def test_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert completing.interface_names(context, command.params[0], "") == []
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_offers_them(tmp_path: Path) -> None:
+    tools.program("bash")
     program = tmp_path / "mqttscope"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
     program.chmod(0o755)
     script = (
-        f"source {ROOT}/completions/mqttscope.bash\n"
-        f"COMP_WORDS=(mqttscope explain {QOS} --client se); COMP_CWORD=4\n"
+        f"source {shlex.quote(str(ROOT / 'completions' / 'mqttscope.bash'))}\n"
+        # The words are as they are typed, quotes included.
+        f"COMP_WORDS=(mqttscope explain {shlex.quote(shlex.quote(str(QOS)))} --client se); COMP_CWORD=4\n"
         '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"; COMPREPLY=()\n'
         'COMP_WORDS=(mqttscope inspect --filter "\'qos == 1 and topic_alias_m"); COMP_CWORD=3\n'
         '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
@@ -134,3 +137,27 @@ def test_bash_offers_them(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, check=False)
 
     assert (done.stdout, done.stderr) == ("sensor-1\nqos == 1 and topic_alias_maximum\n", "")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_offers_files_beside_commands(tmp_path: Path) -> None:
+    program = tmp_path / "mqttscope"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
+    program.chmod(0o755)
+    for name in ("statue.pcapng", "st ore.pcap", "site.pcapng"):
+        (tmp_path / name).touch()
+    script = (
+        f"source {ROOT}/completions/mqttscope.bash\n"
+        'compopt() { echo "compopt $1 $2"; }\n'  # works only while a shell completes
+        "COMP_WORDS=(mqttscope st); COMP_CWORD=1\n"
+        '_mqttscope_completion mqttscope; printf "%s\\n" "${COMPREPLY[@]}" | sort; COMPREPLY=()\n'
+        "COMP_WORDS=(mqttscope site.p); COMP_CWORD=1\n"
+        '_mqttscope_completion mqttscope; echo "${#COMPREPLY[@]} words"\n'
+    )
+    env = environment({"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "LC_ALL": "C"})
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, cwd=tmp_path, check=False)
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "compopt -o filenames", "st ore.pcap", "stats", "statue.pcapng", "compopt -o default", "0 words",
+    ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cbor2
 import click
 import pytest
 
@@ -13,9 +12,9 @@ from mqttscope.api.payloads import GROUP
 from mqttscope.cli.configuration import find_configuration
 from mqttscope.cli.linting_settings import read_configuration
 from mqttscope.lint.config import Config
+from tests import tools
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import inspected, invoke
-from tests.payloads.samples import REPORT, descriptors
 
 
 def test_the_nearest_file_wins_and_ours_before_the_shared_one(tmp_path: Path) -> None:
@@ -110,6 +109,11 @@ decoder = "acme"
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A capture beside a configuration with payloads, in the working directory."""
+    tools.package("cbor2")
+    import cbor2
+
+    from tests.payloads.samples import REPORT, descriptors
+
     (tmp_path / "mqttscope.toml").write_text(PAYLOADS, "utf-8")
     (tmp_path / "fleet.binpb").write_bytes(descriptors())
     messages = (("c/1", cbor2.dumps({"t": 41})), ("fleet/1", REPORT), ("own", b"xyz"), ("j", b'{"t": 42}'))
@@ -202,7 +206,7 @@ def test_every_command_says_the_same_of_a_configuration(text: str, told: str, co
         done = invoke(command, configured)
         assert (done.code, told in done.err, "mqttscope.toml" in done.err) == (2, True, True), command
     # Commands that use nothing of it say it as well.
-    for command in ("stats", "explain"):
+    for command in ("stats", "explain", "triage"):
         done = invoke(command, configured)
         assert (done.code, done.err.count(told), "mqttscope.toml" in done.err) == (0, 1, True), command
         assert done.text

@@ -20,8 +20,8 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from mqttscope.net.frame import Frame
 from mqttscope.replay.script import read_scripts
+from tests import corpora
 from tests.cli.running import CAPTURES, capture, inspected, invoke, run, without
-from tests.conftest import ROOT
 from tests.each import some
 
 QOS = capture("v5-qos")
@@ -201,7 +201,8 @@ class TestRefused:
         assert "PUBLISH" in done.text
 
 
-TRIALS = sorted((ROOT.parent / "shared" / "captures" / "trials").glob("*.pcap*"))
+PATTERN = "captures/trials/*.pcap*"
+TRIALS = corpora.committed(PATTERN)
 NO_END_SEEN = ("idle", "port_reused", "evicted")
 """Ends that only what came later on other connections shows."""
 CHALLENGED = "tcp_halfopen_challenge_sameisn.pcap"
@@ -262,7 +263,9 @@ def script_of(path: Path, number: int) -> tuple[list[bytes], str, str | None] | 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", [*CAPTURES, *TRIALS], ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize(
+    "path", [*CAPTURES, *TRIALS, *corpora.cases(PATTERN)], ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 def test_the_export_of_a_connection_says_of_it_what_the_capture_says(path: Path, tmp_path: Path) -> None:
     whole = [frame for frame in open_capture([path]) if isinstance(frame, Frame)]
     events = invoke("inspect", "--format", "jsonl", path)

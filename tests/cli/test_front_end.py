@@ -12,14 +12,14 @@ import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
+from tests import corpora, tools
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
 from tests.cli.test_reading import with_secrets
-from tests.conftest import shared_path
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
 from tests.each import some
 from tests.forked import Forked
-from tests.live import replace_dumpcap
+from tests.live import cat, replace_dumpcap
 from tests.net.octets import SNAP, ethernet, frame, gtp, ip4, subframe, udp, wlan
 
 QOS = capture("v5-qos")
@@ -86,7 +86,7 @@ class TestNotRead:
     def test_a_live_capture_says_it_at_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "eth9"
         path.write_bytes(self.MIXED)
-        script = f"cat {path}; echo File: - >&2; trap 'exit 0' INT; while :; do sleep 0.05; done"
+        script = f"{cat(path)}; echo File: - >&2; trap 'exit 0' INT; while :; do sleep 0.05; done"
         replace_dumpcap(tmp_path, monkeypatch, script)
 
         done = invoke("sniff", "eth9", "--duration", "0.2")
@@ -96,7 +96,7 @@ class TestNotRead:
         assert done.err.endswith(line)
 
     def test_an_ingest_says_it(self, tmp_path: Path) -> None:
-        pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+        tools.package("pyarrow")
         path = tmp_path / "mixed.pcapng"
         path.write_bytes(self.MIXED)
 
@@ -132,7 +132,7 @@ class TestNotRead:
         ],
     )
     def test_trial_captures(self, name: str, packets: int, line: str) -> None:
-        done = invoke("inspect", shared_path("captures", "trials", f"{name}.pcap"), "--format", "jsonl")
+        done = invoke("inspect", corpora.path("captures", "trials", f"{name}.pcap"), "--format", "jsonl")
 
         assert len(done.packets) == packets
         assert line in done.err

@@ -206,7 +206,6 @@ def entries(baseline: Path) -> list[dict[str, str]]:
     [
         ("--select", "ALS"),
         ("--ignore", "PUB,FLW,CON"),
-        ("--ignore", "ALL"),
         ("--min-confidence", "certain"),
     ],
     ids=" ".join,
@@ -475,11 +474,33 @@ def test_statistics_have_no_other_format(form: str) -> None:
     assert f"--statistics has no format {form}" in refused(FAILING, "--statistics", "--format", form)
 
 
-def test_no_rule_at_all_is_said() -> None:
-    result = run(FAILING, "--ignore", "ALL")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--ignore", "ALL"),
+        ("--select", "PUB103", "--ignore", "PUB103"),
+        ("--select", "PUB1", "--extend-select", "ALS202", "--ignore", "PUB10,ALS202"),
+    ],
+    ids=" ".join,
+)
+def test_a_selection_that_leaves_no_rule_is_refused(options: tuple[str, ...]) -> None:
+    told = " and ".join(map(" ".join, zip(options[::2], options[1::2], strict=True)))
+    for more in ((), ("--show-settings",)):
+        assert refused(FAILING, *options, *more) == f"{told}: no rule is left to check with"
+    assert run(FAILING, "--select", "PUB101,PUB102", "--ignore", "PUB102").return_value == 0, "one rule is enough"
 
-    assert (result.return_value, result.stderr) == (0, "mqttscope: no rule is selected, so nothing can be found\n")
-    assert run(FAILING, "--select", "PUB103").stderr == ""
+
+def test_a_configuration_that_leaves_no_rule_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(tmp_path, '[lint]\nextend-select = ["SEC101"]\nignore = ["ALL", "SEC101"]\n')
+    file = tmp_path / "mqttscope.toml"
+    assert refused(FAILING) == (
+        f"extend-select = ['SEC101'] of {file} and ignore = ['ALL', 'SEC101'] of {file}: no rule is left to check with"
+    )
+    assert refused(FAILING, "--extend-select", "OPS223", "--ignore", "OPS223").startswith("--extend-select OPS223 and")
+    assert run(FAILING, "--select", "PUB103").return_value == 1
+    assert run(FAILING, "--profile", "aws-iot-core").return_value == 0, "the rules of the profile are left"
+    monkeypatch.setenv("MQTTSCOPE_IGNORE", "ALL")
+    assert refused(FAILING, "--no-config") == "--ignore ALL: no rule is left to check with"
 
 
 def test_a_setting_that_is_no_number_is_refused(tmp_path: Path) -> None:
@@ -617,11 +638,13 @@ def test_a_finding_that_counts_is_something_to_judge(tmp_path: Path) -> None:
 def test_an_empty_capture_among_others_is_skipped_for_itself(silent: Path) -> None:
     result = run(silent, CLEAN, "--format", "junit")
 
-    assert result.return_value == 0
+    assert result.return_value == 3
     _head, tail = result.stdout.split(f'<testsuite name="{silent}"')
     suite = tail.partition("</testsuite>")[0]
     assert suite.count("<testcase ") == suite.count("<skipped ") > 100
-    assert "<skipped " not in result.stdout.replace(suite, "")
+    assert re.findall(r"<skipped [^>]*>", result.stdout.replace(suite, "")) == [
+        f'<skipped message="no MQTT packet to judge in {silent}"/>'
+    ]
 
 
 def test_half_a_connect_is_nothing_to_judge(tmp_path: Path) -> None:
@@ -655,11 +678,11 @@ def test_a_named_capture_without_any_packet_is_named_beside_others(silent: Path)
 
     result = run(CLEAN, silent)
 
-    assert result.return_value == 0
+    assert result.return_value == 3
     assert f"mqttscope: {told}\n" in result.stderr
     assert told in result.stdout
     github = run(CLEAN, silent, "--format", "github")
-    assert "::notice title=mqttscope::" in github.stdout
+    assert "::error title=mqttscope::" in github.stdout
     assert told in github.stdout
     assert told in github.stderr
     assert "no MQTT packet to judge" not in run(CLEAN).stderr

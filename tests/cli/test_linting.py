@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from mqttscope.spark.java import SparkUnavailableError
+from tests import tools
 from tests.cli.running import capture, invoke
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+tools.package("pyspark")
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,19 @@ from tests.each import some
 from tests.live import replace_dumpcap
 
 pytestmark = pytest.mark.tshark
-SCRIPT = "trap 'touch {path}.ended; exit 0' INT; cat {path}; echo File: - >&2; while :; do sleep 0.05; done"
+SCRIPT = (
+    """path={path}; trap 'touch "$path.ended"; exit 0' INT; cat "$path"; echo File: - >&2; """
+    "while :; do sleep 0.05; done"
+)
 """``--duration`` counts from the line about the file: all frames are in the pipe by then."""
 HELD_BACK = r"""#!/bin/sh
+path={path}
 case " $* " in *" -l "*) ;; *) exec {tshark} "$@" ;; esac
 tab=$(printf '\t') records=0
 {tshark} "$@" | while IFS= read -r line; do
     printf '%s\n' "$line"
     case $line in *"$tab"*"$tab"?*) records=$((records + 1)) ;; esac
-    while [ $records -eq 3 ] && ! [ -e {path}.ended ]; do sleep 0.01; done
+    while [ $records -eq 3 ] && ! [ -e "$path.ended" ]; do sleep 0.01; done
 done
 """
 """A tshark that decrypts three records, and the others once dumpcap has ended."""

@@ -16,13 +16,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
-from mqttscope import version_told
+from mqttscope import __version__
 from mqttscope.cli import main as program
-from mqttscope.cli.main import COMMANDS, group
+from mqttscope.cli.main import COMMANDS, group, is_capture
 from mqttscope.dev.generate import command_names, find_command, help_text
 from mqttscope.system import bytes_unread
 from tests.cli.running import CAPTURES, Done, Word, capture, command, environment, invoke, run
@@ -54,7 +55,7 @@ def imported(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize("option", some(["--version", "-V"]))
 def test_version_is_told_without_importing_anything_slow(option: str) -> None:
-    assert run(option).out.decode() == f"mqttscope {version_told()}\n"
+    assert run(option).out.decode() == f"mqttscope {__version__}\n"
     assert not imported(option) & {"click", "rich", "pyshark", "dpkt", "orjson", "lz4", "zstandard", "asyncio"}
 
 
@@ -124,9 +125,9 @@ def test_help_has_at_least_two_examples_that_the_command_line_accepts(names: tup
 
     assert len(found) >= 2
     for line in found:
-        chosen, *arguments = own_part(line)
-        command = group.get_command(click.Context(group), chosen)
+        chosen, command, arguments = group.resolve_command(click.Context(group), own_part(line))
         assert command is not None
+        assert chosen is not None
         assert (chosen, *arguments)[: len(names)] == names
         context = command.make_context(chosen, arguments)
         expression = context.params.get("expression")
@@ -305,7 +306,10 @@ def completed(words: str, position: int) -> Done:
 
 
 def test_the_shell_completes_commands_and_options_and_choices() -> None:
-    assert completed("mqttscope in", 1).text == "plain,inspect\n"
+    assert completed("mqttscope in", 1).text == "plain,inspect\nfile,in\n"
+    assert completed("mqttscope pipeline in", 2).text == "plain,ingest\n"
+    assert completed("mqttscope --v", 1).text == "plain,--version\n"
+    assert "plain,--keylog\n" in completed("mqttscope captures/v5-qos/capture.pcapng --", 2).text
     assert "plain,--filter\n" in completed("mqttscope inspect --", 2).text
     assert completed("mqttscope inspect --format l", 3).text == "plain,ladder\n"
 
@@ -346,20 +350,42 @@ class TestUnknownCommands:
     @pytest.mark.parametrize(
         ("words", "hint"),
         [
-            (("insepct",), "Did you mean inspect?"),
-            (("STATS",), "Did you mean stats?"),
-            (("pipeline", "ingst"), "Did you mean ingest?"),
-            (("xyz",), "There are inspect, browse, sniff, decode,"),
+            (("insepct",), "'insepct' is neither a command nor a file. Did you mean inspect?"),
+            (("lnt", "a.pcap"), "'lnt' is neither a command nor a file. Did you mean lint?"),
+            (("STATS",), "'STATS' is neither a command nor a file. Did you mean stats?"),
+            (("pipeline", "ingst"), "No such command 'ingst'. Did you mean ingest?"),
+            (("pipeline", "a.pcap"), "No such command 'a.pcap'. There are ingest,"),
+            (("xyz",), "'xyz' is neither a command nor a file. There are triage, inspect, browse, sniff, decode,"),
+            (("",), "'' is neither a command nor a file. There are triage,"),
         ],
     )
     def test_names_that_are_like_it_are_said(self, words: tuple[str, ...], hint: str) -> None:
         done = invoke(*words)
 
         assert (done.code, done.out) == (2, b"")
-        assert done.err.splitlines()[-1].startswith(f"Error: No such command '{words[-1]}'. {hint}")
+        assert done.err.splitlines()[-1].startswith(f"Error: {hint}")
 
     def test_control_characters_do_not_reach_the_terminal(self) -> None:
-        assert r"No such command 'a\x1b[31m'" in invoke("a\x1b[31m").err
+        assert r"'a\x1b[31m' is neither a command nor a file" in invoke("a\x1b[31m").err
+
+    @pytest.mark.parametrize(
+        ("word", "is_one"),
+        [
+            ("-", True), ("a.pcap", True), ("a.PCAPNG", True), ("a.pcap.gz", True), ("a.pcap1", True),
+            ("a.pcap_1", True), ("a/b", True), ("./lint", True), ("day*.pcap", True),
+            ("lint", False), ("pcap", False), ("a.txt", False), ("day*", False), ("", False), ("pcap.a", False),
+        ],
+    )  # fmt: skip
+    def test_words_that_mean_captures(self, word: str, is_one: bool, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert is_capture(word) is is_one
+
+    def test_whatever_exists_is_a_capture(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "day-1").touch()
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "dangling").symlink_to("nowhere")
+        assert all(map(is_capture, ("day-1", "folder", "dangling", "day*")))
 
 
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}

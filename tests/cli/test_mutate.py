@@ -18,12 +18,12 @@ from xml.etree import ElementTree
 import pytest
 
 from mqttscope.cli.mutating_found import ProgressLine, rough
+from tests.broker_test.broken import broken_command
 from tests.cli.running import capture, environment, inspected, invoke
 from tests.dev.schemas import fits
 from tests.forked import Forked
 from tests.proxy.rig import Broker, free_port, is_waiting, mosquitto, until
 
-BROKEN = Path(__file__).parent.parent / "broker_test" / "broken.py"
 FEW = "pingreq:reserved-flag-0,publish:qos-3,publish.topic_name:spaces"
 ONE_CLIENT = ("--filter", 'connect.client_identifier == "logger"')
 OTHER = 'connect.client_identifier != "logger"'
@@ -73,6 +73,18 @@ def test_deviations_are_told_and_make_exit_code_1(broker: Broker) -> None:
     assert row["case"] == next(row["case"] for row in cases if row["number"] == number)
 
 
+def test_a_report_with_secrets_is_for_its_owner_alone(broker: Broker, tmp_path: Path) -> None:
+    words = ("mutate", capture("v5-qos"), "--broker", url(broker.port), "--cases", "1", "--wait", "0.1")
+    before = os.umask(0o022)
+    try:
+        for option, mode in (((), 0o644), (("--show-secrets",), 0o600)):
+            path = tmp_path / f"{mode:o}.txt"
+            assert invoke(*words, *option, "--output", path).code in (0, 1)
+            assert stat.S_IMODE(path.stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.long
 def test_several_cases_at_once_are_reported_like_one(broker: Broker) -> None:
     words = ("mutate", capture("v5-qos"), "--broker", url(broker.port), "--mutation", FEW, "--wait", "0.3")
@@ -90,7 +102,7 @@ def test_several_cases_at_once_are_reported_like_one(broker: Broker) -> None:
 def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "found"
     done = invoke(
-        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} no-answer",
+        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", broken_command(port, "no-answer"),
         "--mutation", "publish:qos-3", *ONE_CLIENT, "--reduce", folder, "--wait", "0.05", "--format", "junit",
     )  # fmt: skip
 
@@ -114,7 +126,7 @@ def test_failing_cases_are_reduced_and_written_down(tmp_path: Path) -> None:
 def test_a_broker_that_does_not_know_the_client_is_not_accused() -> None:
     port = free_port()
     done = invoke(
-        "mutate", capture("v5-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} picky",
+        "mutate", capture("v5-qos"), "--broker", url(port), "--spawn", broken_command(port, "picky"),
         "--mutation", "connect.keep_alive:sign-bit", "--wait", "0.1", *ONE_CLIENT,
     )  # fmt: skip
 
@@ -127,7 +139,7 @@ def test_a_broker_that_does_not_know_the_client_is_not_accused() -> None:
 def test_what_a_reduction_finds_is_written_down_as_well(tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "found"
     done = invoke(
-        "mutate", capture("v5-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} fragile",
+        "mutate", capture("v5-qos"), "--broker", url(port), "--spawn", broken_command(port, "fragile"),
         "--mutation", "publish:qos-3", *ONE_CLIENT, "--reduce", folder, "--wait", "0.05",
     )  # fmt: skip
 
@@ -175,12 +187,12 @@ def test_the_written_capture_says_what_is_where(tmp_path: Path, monkeypatch: pyt
 def test_the_number_of_cases_is_that_of_those_played() -> None:
     port = free_port()
     done = invoke(
-        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} none",
+        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", broken_command(port, "none"),
         "--mutation", "flow:*-connect,pingreq", *ONE_CLIENT, "--cases", "6", "--wait", "0.05", "--format", "json",
     )  # fmt: skip
     shown = json.loads(done.out)
     long = invoke(
-        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} none",
+        "mutate", capture("v311-qos"), "--broker", url(port), "--spawn", broken_command(port, "none"),
         "--mutation", "flow:nothing-sent", *ONE_CLIENT, "--cases", "6", "--wait", "0.05",
     )  # fmt: skip
 
@@ -194,7 +206,7 @@ def test_results_are_told_whatever_happens_at_the_end(tmp_path: Path) -> None:
     odd.write_bytes(capture("v311-qos").read_bytes())
     port = free_port()
     words = (
-        "mutate", odd, "--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} none",
+        "mutate", odd, "--broker", url(port), "--spawn", broken_command(port, "none"),
         "--mutation", "publish:qos-3", *ONE_CLIENT, "--wait", "0.05",
     )  # fmt: skip
     shown = {kind: invoke(*words, "--format", kind) for kind in ("json", "sarif")}
@@ -239,7 +251,7 @@ def test_brokers_at_once_and_by_name(broker: Broker, tmp_path: Path) -> None:
 
 def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
     port = free_port()
-    words = ("--broker", url(port), "--spawn", f"{sys.executable} {BROKEN} {port} old", "--mutation", "publish:qos-3")
+    words = ("--broker", url(port), "--spawn", broken_command(port, "old"), "--mutation", "publish:qos-3")
     some = invoke("mutate", capture("v5-qos"), capture("v311-qos"), *words, "--wait", "0.05")
     none = invoke("mutate", capture("v5-qos"), *words, "--wait", "0.05", "--format", "json")
 
@@ -339,7 +351,7 @@ def test_who_acknowledges_nothing_deviates() -> None:
     port = free_port()
     done = invoke(
         "mutate", capture("v311-qos"), "--broker", url(port), "--spawn",
-        f"{sys.executable} {BROKEN} {port} no-acknowledgement", "--mutation", "publish:qos-3",
+        broken_command(port, "no-acknowledgement"), "--mutation", "publish:qos-3",
         "--wait", "0.05", "--format", "jsonl",
     )  # fmt: skip
 
@@ -359,7 +371,7 @@ def test_signals_end_a_run_with_what_was_found(signals: int, jobs: int, told: st
     with Forked(
         [
             sys.executable, "-m", "mqttscope", "mutate", capture("v311-qos"), "--broker", url(port),
-            "--spawn", f"{sys.executable} {BROKEN} {port} hang", "--mutation", "publish:qos-3", *ONE_CLIENT,
+            "--spawn", broken_command(port, "hang"), "--mutation", "publish:qos-3", *ONE_CLIENT,
             "--jobs", str(jobs), "--wait", "0.3" if signals == 1 else "30",
         ],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(),

@@ -12,6 +12,7 @@ import re
 import select
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -512,7 +513,7 @@ class TestProgress:
         assert outputs.Watch(progress=first)._progress is first._progress
         assert outputs.Watch(progress=outputs.Watch(progress=False))._progress is None
 
-    @pytest.mark.parametrize("command", ["lint", "stats", "explain", "inspect", "redact", "compare"])
+    @pytest.mark.parametrize("command", ["triage", "lint", "stats", "explain", "inspect", "redact", "compare"])
     def test_every_command_that_reads_shows_it(
         self, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -760,3 +761,32 @@ def test_a_shorter_report_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None
     path.write_text("before" * 100_000)
     assert invoke("inspect", QOS, "--format", "jsonl", "-o", path).code == 0
     assert path.read_bytes() == invoke("inspect", QOS, "--format", "jsonl").out
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_reports_without_secrets_have_the_mode_that_the_umask_leaves(tmp_path: Path, umask: int) -> None:
+    failing = capture("failing-device")
+    mutate = ("mutate", failing, "--mutation", "publish:qos-3", "--format", "json")
+    before = os.umask(umask)
+    try:
+        outputs = ("--output", tmp_path / "lint.html", "--output", f"junit={tmp_path / 'lint.xml'}")
+        assert invoke("lint", failing, *outputs).code == 1
+        assert invoke(*mutate, "--write", tmp_path / "m.pcapng", "--output", tmp_path / "m.json").code == 0
+        assert invoke("inspect", failing, "--output", tmp_path / "packets.txt").code == 0
+    finally:
+        assert os.umask(before) == umask
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    private = dict.fromkeys(("m.pcapng", "packets.txt"), 0o600)
+    assert modes == dict.fromkeys(("lint.html", "lint.xml", "m.json"), 0o666 & ~umask) | private
+
+
+def test_a_report_keeps_the_mode_of_the_file_that_is_there(tmp_path: Path) -> None:
+    path, link = tmp_path / "lint.json", tmp_path / "link.json"
+    path.touch(0o640)
+    link.symlink_to(path)
+
+    assert invoke("lint", capture("failing-device"), "--format", "json", "--output", link).code == 1
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.stat().st_size > 0

@@ -13,6 +13,7 @@ import pytest
 
 from mqttscope.cli import own_rules
 from mqttscope.lint.catalogue import all_rules, use_rules
+from tests import tools
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import invoke
 from tests.conftest import ROOT
@@ -110,7 +111,7 @@ def test_paths_are_relative_to_the_configuration() -> None:
 def test_what_a_rule_remembers_is_in_the_state_of_a_lake() -> None:
     file()
     configure("ours.py")
-    pytest.importorskip("pyarrow")
+    tools.package("pyarrow")
     for number in range(2):
         assert invoke("pipeline", "ingest", alarms(3 + 2 * number), "--lake", "lake", "--engine", "local").code == 0
     from mqttscope.lake.writer import read_table
@@ -120,6 +121,8 @@ def test_what_a_rule_remembers_is_in_the_state_of_a_lake() -> None:
 
 
 def test_spark_refuses_them() -> None:
+    tools.package("pyarrow")
+    tools.package("pyspark")
     file()
     configure("ours.py")
     spark = ("--engine", "spark")
@@ -290,8 +293,7 @@ def test_a_package_that_cannot_be_loaded_is_a_sentence(folder: Path, monkeypatch
 
 
 def test_an_ingest_says_which_rules_failed() -> None:
-    pytest.importorskip("pyarrow")
-    pytest.importorskip("deltalake")
+    tools.package("pyarrow", "deltalake")
     broken = re.sub(
         r"( def check\(.*?\n)", r"\1        raise ZeroDivisionError('of the rule')\n", TEMPLATE, count=1, flags=re.S
     )

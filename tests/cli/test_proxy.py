@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from paho.mqtt.enums import MQTTProtocolVersion
 
 from mqttscope.capture import open_capture
 from mqttscope.cli import proxying
@@ -29,7 +28,7 @@ from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
 from mqttscope.proxy import relay
 from mqttscope.transport.recording import GRACE_S, HURRY_S, MAX_STREAM_BYTES
-from tests import forked
+from tests import forked, tools
 from tests.cli.running import command, environment, invoke
 from tests.proxy import rig
 from tests.proxy.hostile import ACCEPTED, GARBAGE, V3_1_1, Client, announced, memory_mib, patient_server
@@ -80,10 +79,8 @@ def bad_client(port: int) -> socket.socket:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
-def test_a_clean_run_is_recorded_and_exits_with_0(
-    tmp_path: Path, broker: rig.Broker, version: MQTTProtocolVersion
-) -> None:
+@pytest.mark.parametrize("version", [ProtocolVersion.V3_1_1, ProtocolVersion.V5])
+def test_a_clean_run_is_recorded_and_exits_with_0(tmp_path: Path, broker: rig.Broker, version: ProtocolVersion) -> None:
     path = tmp_path / "device.pcapng"
     with rig.program_proxy(tmp_path, url(broker), "--write", str(path), "--show") as proxy:
         talked = rig.talk(proxy.port, version=version)
@@ -107,7 +104,7 @@ def test_a_clean_run_is_recorded_and_exits_with_0(
 def test_tshark_sees_the_same_packets_and_nothing_wrong(tmp_path: Path, broker: rig.Broker) -> None:
     path = tmp_path / "device.pcapng"
     with rig.program_proxy(tmp_path, url(broker), "--write", str(path)) as proxy:
-        for version in (MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5):
+        for version in (ProtocolVersion.V3_1_1, ProtocolVersion.V5):
             rig.talk(proxy.port, version=version)
         assert proxy.finish() == 0, proxy.err
 
@@ -443,7 +440,7 @@ def test_killed_at_any_moment_it_leaves_a_readable_file(tmp_path: Path, broker: 
 
 @pytest.mark.broker
 def test_it_needs_no_rights(broker: rig.Broker) -> None:
-    setpriv = rig.program("setpriv")
+    setpriv = tools.program("setpriv")
     if os.geteuid() != 0:
         pytest.skip("runs without rights already")
     drop = (setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")

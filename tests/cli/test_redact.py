@@ -18,8 +18,10 @@ from mqttscope.capture.write import ip_frame
 from mqttscope.net.frame import CaptureDrops, CaptureSecrets, Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
+from tests.cli.made import closes, opened, server, write_capture
 from tests.cli.running import Done, capture, inspected, invoke, run
 from tests.each import each
+from tests.lint.test_foreign import ANSWERS
 from tests.sanitise.redacting import shapes
 
 QOS = capture("v5-qos")
@@ -32,6 +34,19 @@ def redact(*arguments: str | Path, given: bytes = b"") -> Done:
 
 def frames(path: Path) -> list[Frame]:
     return [one for one in open_capture([path]) if isinstance(one, Frame)]
+
+
+@each("answer, protocol", ANSWERS)
+def test_a_server_of_another_protocol_is_known_afterwards(answer: bytes, protocol: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "source.pcapng", tmp_path / "target.pcapng"
+    write_capture(source, opened()[0], server(answer + b" and the name of somebody"), closes("server"))
+    assert redact(source, "-o", target).code == 0
+
+    judged = [invoke("lint", path, "--format", "jsonl", "--select", "ALL", "--no-config") for path in (source, target)]
+    before, after = ([(one["rule"], one["severity"], one["frame"]) for one in done.lines] for done in judged)
+    assert before == after
+    assert "ENC109" in {rule for rule, *_ in after}, protocol
+    assert b"the name of somebody" not in target.read_bytes()
 
 
 def test_a_capture_that_lint_judges_the_same(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from mqttscope.cli.main import LIMIT_S
 from mqttscope.cli.serving import COMPARE_S, JUDGE_S, MAX_COMPARED
 from mqttscope.mqtt import Connect, Disconnect, ProtocolVersion, Publish, Subscribe, Subscription, encode
 from mqttscope.transport.recording import GRACE_S
+from tests import tools
 from tests.cli.running import capture, command, environment, invoke
 from tests.conftest import ROOT
 from tests.each import some
@@ -115,7 +116,8 @@ def serving(folder: Path, name: str, *options: str) -> Iterator[Running]:
 
 
 def play(name: str, port: int, folder: Path) -> None:
-    """Run a scenario against a port."""
+    """Run a scenario against a port; the test is skipped without paho."""
+    tools.package("paho.mqtt.client")
     done = subprocess.run(
         [sys.executable, "-c", SCENARIO, str(ROOT / "captures"), name, str(port), str(folder)],
         capture_output=True, text=True, env=environment(), timeout=60, check=False,
@@ -126,7 +128,7 @@ def play(name: str, port: int, folder: Path) -> None:
 @pytest.mark.broker
 @pytest.mark.parametrize("name", CLEAN if EXHAUSTIVE else some(FEW, 3))
 def test_real_clients_find_the_recorded_broker(tmp_path: Path, name: str) -> None:
-    rig.program("mosquitto_sub")
+    tools.program("mosquitto_sub")
     websocket = ("--websocket",) if name.startswith("websocket") else ()
     # On a busy machine paho is late with its PINGREQ.
     with serving(tmp_path, name, "--verify", "--lint", "--ignore", "KAL201", *websocket) as running:

@@ -29,10 +29,11 @@ from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli.sniffing import capture_filter
 from mqttscope.dissect import Options
 from mqttscope.net.frame import Frame
+from tests import tools
 from tests.cli.running import Done, capture, command, environment, inspected, invoke, without
 from tests.conftest import ROOT
 from tests.dev.schemas import fits
-from tests.live import QOS_3, Talk, lines_of, need_capture, replace_dumpcap, sniff
+from tests.live import QOS_3, Talk, cat, lines_of, need_capture, replace_dumpcap, sniff
 from tests.proxy.rig import until
 
 READY = "echo File: - >&2"
@@ -144,7 +145,7 @@ def test_the_first_interface_that_is_no_loopback_is_taken(fake) -> None:  # type
 def test_the_views_are_those_of_inspect(form: str, fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "eth9"
     shutil.copy(capture("v5-qos"), path)
-    fake(f"{READY}; cat {path}; {LASTING}")
+    fake(f"{READY}; {cat(path)}; {LASTING}")
     expected = invoke("inspect", str(path), "--format", form, "--limit", "9").text.replace(str(path), "eth9")
 
     done = invoke("sniff", "eth9", "--format", form, "--count", "9")
@@ -168,7 +169,7 @@ def test_no_more_packets_are_shown_than_asked_for_whatever_a_frame_holds(count: 
 
 def test_all_frames_are_written_and_read_back_the_same(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     source, target = capture("v5-qos"), tmp_path / "w.pcapng"
-    fake(f"cat {source}; {READY}; {LASTING}")
+    fake(f"{cat(source)}; {READY}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--write", str(target), "--duration", "0.2", "--filter", "type == connect")
 
@@ -179,7 +180,7 @@ def test_all_frames_are_written_and_read_back_the_same(fake, tmp_path: Path) -> 
 
 
 def test_until_stops_at_what_matches_even_if_it_is_not_shown(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; cat {capture('v5-qos')}; {LASTING}")
+    fake(f"{READY}; {cat(capture('v5-qos'))}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--format", "jsonl", "--filter", "type == connect", "--until", "type == publish")
 
@@ -189,7 +190,7 @@ def test_until_stops_at_what_matches_even_if_it_is_not_shown(fake) -> None:  # t
 
 
 def test_an_end_that_nobody_asked_for_is_an_error_after_the_packets(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; cat {capture('v5-qos')}; exit 0")
+    fake(f"{READY}; {cat(capture('v5-qos'))}; exit 0")
 
     done = invoke("sniff", "eth9", "--format", "jsonl")
 
@@ -200,7 +201,7 @@ def test_an_end_that_nobody_asked_for_is_an_error_after_the_packets(fake) -> Non
 
 def test_drops_are_told(fake) -> None:  # type: ignore[no-untyped-def]
     said = "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; cat {capture('v5-qos')}; {READY}; while :; do sleep 0.05; done")
+    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {cat(capture('v5-qos'))}; {READY}; while :; do sleep 0.05; done")
 
     done = invoke("sniff", "eth9", "--duration", "0.1", "--format", "jsonl")
 
@@ -215,7 +216,7 @@ def test_flows_go_idle_on_a_silent_interface(fake, tmp_path: Path) -> None:  # t
         for frame in open_capture([str(capture("v5-qos"))]):
             if isinstance(frame, Frame) and frame.number <= 8:
                 writer.write(frame)
-    fake(f"{READY}; cat {begun}; {LASTING}")
+    fake(f"{READY}; {cat(begun)}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--format", "jsonl", "--until", "event == connection_closed")
 
@@ -228,7 +229,7 @@ def test_flows_go_idle_on_a_silent_interface(fake, tmp_path: Path) -> None:  # t
 def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int, fake) -> None:  # type: ignore[no-untyped-def]
     said = "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
     path = capture("failing-device")
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; cat {path}; {READY}; while :; do sleep 0.05; done")
+    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {cat(path)}; {READY}; while :; do sleep 0.05; done")
 
     done = invoke("sniff", "eth9", "--duration", "0.1", "--select", rule, "--lint-format", "concise")
 
@@ -239,7 +240,7 @@ def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
 def test_findings_come_behind_their_packets(form: str, fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"cat {capture('failing-device')}; {READY}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--format", form, "--lint", "--duration", "0.2")
 
@@ -254,7 +255,7 @@ def test_findings_come_behind_their_packets(form: str, fake) -> None:  # type: i
 
 
 def test_findings_are_those_of_lint(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"cat {capture('failing-device')}; {READY}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     found = tmp_path / "found.jsonl"
     expected = invoke("lint", str(capture("failing-device")), "--format", "jsonl")
 
@@ -266,7 +267,7 @@ def test_findings_are_those_of_lint(fake, tmp_path: Path) -> None:  # type: igno
 
 
 def test_the_first_finding_can_stop_it(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--stop-on-finding", "--select", "PUB103", "--lint-format", "jsonl")
 
@@ -277,7 +278,7 @@ def test_the_first_finding_can_stop_it(fake) -> None:  # type: ignore[no-untyped
 
 def test_what_does_not_count_does_not_stop_it(fake) -> None:  # type: ignore[no-untyped-def]
     """The note about the first CONNECT comes before the error, which ends it."""
-    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--stop-on-finding", "--lint-format", "jsonl")
     rules = [json.loads(line)["rule"] for line in done.text.splitlines() if line.startswith("{")]
@@ -288,7 +289,7 @@ def test_what_does_not_count_does_not_stop_it(fake) -> None:  # type: ignore[no-
 
 
 def test_the_configuration_says_what_stops_it(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
 
     done = invoke("sniff", "eth9", "--stop-on-finding", "--fail-on", "info", "--lint-format", "jsonl")
     rules = [json.loads(line)["rule"] for line in done.text.splitlines() if line.startswith("{")]
@@ -298,7 +299,7 @@ def test_the_configuration_says_what_stops_it(fake) -> None:  # type: ignore[no-
 
 
 def test_suppressed_findings_do_not_stop_it(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"cat {capture('failing-device')}; {READY}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     known = tmp_path / "known.json"
     invoke("lint", capture("failing-device"), "--baseline", known, "--update-baseline")
 
@@ -320,7 +321,7 @@ def test_a_live_capture_without_packets_passes_no_case(fake, tmp_path: Path) -> 
 
 
 def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"cat {capture('failing-device')}; {READY}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     found = tmp_path / "found.sarif"
 
     done = invoke("sniff", "eth9", "--output", f"sarif={found}", "--duration", "0.2", "--exit-zero")
@@ -330,7 +331,7 @@ def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> 
 
 
 def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"cat {capture('failing-device')}; {READY}; {LASTING}")
+    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     running = subprocess.Popen(
@@ -356,7 +357,7 @@ def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake) ->
 
 
 def test_keys_sort_select_and_end_the_dashboard(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; cat {capture('failing-device')}; {LASTING}")
+    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
 
@@ -471,11 +472,7 @@ def test_a_live_finding_stops_it_with_exit_code_1(tmp_path: Path) -> None:
 @pytest.mark.broker
 def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
     need_capture()
-    broker = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
-    publish = shutil.which("mosquitto_pub")
-    tshark = shutil.which("tshark")
-    if broker is None or publish is None or tshark is None:
-        pytest.skip("needs mosquitto, mosquitto_pub and tshark")
+    broker, publish, tshark = map(tools.program, ("mosquitto", "mosquitto_pub", "tshark"))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     config = tmp_path / "mosquitto.conf"
@@ -500,7 +497,7 @@ def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
     files = sorted(ring.iterdir())
     told = subprocess.run(
         [
-            shutil.which("mergecap") or "mergecap", "-a", "-w", str(tmp_path / "all.pcapng"), *map(str, files)
+            tools.program("mergecap"), "-a", "-w", str(tmp_path / "all.pcapng"), *map(str, files)
         ], capture_output=True, check=False,
     )  # fmt: skip
 
@@ -519,19 +516,20 @@ def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
 
 @pytest.mark.tshark
 def test_without_the_right_to_capture_it_explains() -> None:
-    setpriv, dumpcap = shutil.which("setpriv"), shutil.which("dumpcap")
-    if setpriv is None or dumpcap is None or os.geteuid() != 0:
+    setpriv, dumpcap = tools.program("setpriv"), tools.program("dumpcap")
+    if os.geteuid() != 0:
         pytest.skip("needs root, to be somebody else")
     as_nobody = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"]
     if subprocess.run([*as_nobody, dumpcap, "-L", "-i", "lo"], capture_output=True, check=False).returncode == 0:
         pytest.skip("everybody may capture here")
+    python = [*as_nobody, sys.executable, "-c", "import mqttscope"]
+    if subprocess.run(python, capture_output=True, env=environment(), check=False).returncode:
+        pytest.skip("somebody else cannot read this checkout")
 
     done = subprocess.run(
         [*as_nobody, *command("sniff", "-i", "lo")], capture_output=True, env=environment(), timeout=60, check=False
     )
 
-    if b"ModuleNotFoundError" in done.stderr or b"Permission denied" in done.stderr:
-        pytest.skip("somebody else cannot read this checkout")
     assert done.returncode == 3
     assert b"no permission to capture from lo" in done.stderr
     assert b"wireshark" in done.stderr
@@ -542,7 +540,7 @@ def test_a_rule_that_takes_minutes_does_not_keep_it_from_ending(tmp_path: Path) 
     """The summary comes all the same, with what was found before."""
     dumpcap = tmp_path / "dumpcap"
     dumpcap.write_text(
-        f"#!/bin/sh\ntrap 'exit 0' INT\necho 'File: -' >&2\ncat {capture('v311-qos')}\nwhile :; do sleep 0.1; done\n"
+        f"#!/bin/sh\ntrap 'exit 0' INT\necho 'File: -' >&2\n{cat(capture('v311-qos'))}\nwhile :; do sleep 0.1; done\n"
     )
     dumpcap.chmod(0o755)
     marker = tmp_path / "busy"

@@ -12,12 +12,13 @@ import pytest
 
 from mqttscope.cli.spark_session import PipelineFailedError, session
 from mqttscope.lake.manifest import read_manifest
+from tests import tools
 from tests.cli.running import capture, command, environment
 from tests.proxy.rig import PATIENCE_S, end, until
 
 
 def test_a_session_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+    tools.package("pyspark")
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

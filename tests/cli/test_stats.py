@@ -154,8 +154,8 @@ def test_standard_input() -> None:
 
 def test_the_reader_may_leave() -> None:
     done = subprocess.run(
-        f"{sys.executable} -m mqttscope stats {path('v5-qos')} | head -n 1",
-        shell=True, capture_output=True, text=True, check=False, timeout=60,
+        ["sh", "-c", '"$0" -m mqttscope stats "$1" | head -n 1', sys.executable, path("v5-qos")],
+        capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
     assert done.stdout.startswith("1 capture")

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from tests import tools
 from tests.cli.running import Done, capture, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark
-from tests.proxy.rig import free_port, program
+from tests.proxy.rig import free_port
+from tests.tools import program
 
 FOLDER = ROOT / "captures"
 MODULES = (
@@ -59,8 +61,9 @@ def scenario(name: str) -> Any:
 
 @contextmanager
 def recorded_with(name: str) -> Iterator[str]:
-    """The URL of a broker as the one of a capture; the test is skipped without mosquitto."""
+    """The URL of a broker as the one of a capture; the test is skipped without mosquitto or paho."""
     program("mosquitto")
+    tools.package("paho.mqtt.client")
     given = scenario(name)
     with _recording()[0].rig(given.config, free_port(), given.host) as rig:
         if given.prepare is not None:

@@ -7,6 +7,7 @@ close for it.  The standard wins; the rules that say so are listed with the reas
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, Step, segments
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.mqtt import ProtocolVersion
-from tests.conftest import ROOT
+from tests import corpora
 
 STANDARD_WINS = {
     "ALS202": "a Topic Alias of 65,535 where the server's Topic Alias Maximum is 0 (5.0 MQTT-3.3.2-9)",
@@ -34,9 +35,13 @@ STANDARD_WINS = {
 """Rules with certain errors in conversations that continue, and what is against the standard there."""
 
 
+SEQUENCES = "vectors/mosquitto-sequences.jsonl"
+pytestmark = corpora.needs(SEQUENCES)
+
+
+@cache
 def conversations() -> list[dict[str, Any]]:
-    path = ROOT.parent / "shared" / "vectors" / "mosquitto-sequences.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in corpora.path(SEQUENCES).read_text("utf-8").splitlines()]
 
 
 def judged(row: dict[str, Any]) -> set[str]:
@@ -52,13 +57,8 @@ def judged(row: dict[str, Any]) -> set[str]:
     return {one.rule for one in found if one.severity is Severity.ERROR and one.confidence is Confidence.CERTAIN}
 
 
-ROWS = conversations()
-if not ROWS:
-    pytest.skip("the conversations lie beside a development checkout", allow_module_level=True)
-
-
 def test_what_continues_breaks_nothing_for_certain() -> None:
-    found = {row["case"]: judged(row) for row in ROWS if not row["expect_disconnect"]}
+    found = {row["case"]: judged(row) for row in conversations() if not row["expect_disconnect"]}
 
     assert len(found) > 100
     assert {case: rules - STANDARD_WINS.keys() for case, rules in found.items() if rules - STANDARD_WINS.keys()} == {}
@@ -68,6 +68,6 @@ def test_what_continues_breaks_nothing_for_certain() -> None:
 @pytest.mark.long
 def test_most_of_what_ends_a_connection_breaks_something_for_certain() -> None:
     """The others end by a refusal or by DISCONNECT, or the suite asks for more than the standard."""
-    ends = [row for row in ROWS if row["expect_disconnect"]]
+    ends = [row for row in conversations() if row["expect_disconnect"]]
 
     assert sum(bool(judged(row)) for row in ends) > 0.94 * len(ends)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
-from tests.conftest import ROOT
+from tests import corpora
 from tests.each import sampled
 
-CAPTURES = ROOT.parent / "shared" / "captures"
 ENDINGS = (".pcap", ".pcapng", ".cap", ".gz", ".zst", ".lz4")
-FILES = sorted(path for path in CAPTURES.rglob("*") if path.suffix in ENDINGS) if CAPTURES.is_dir() else []
-AT_LEAST = 200
+PATTERN = "captures/**/*"
+FILES = [path for path in corpora.committed(PATTERN) if path.suffix in ENDINGS]
+AT_LEAST = 300
 
 TRUE_ERRORS: dict[str, set[str]] = {
     # A test suite of the protocol: a wrong protocol name, an empty identifier without a clean session, a second
@@ -43,7 +41,10 @@ TRUE_ERRORS: dict[str, set[str]] = {
 DERIVED: dict[str, set[str]] = {"derived/suricata-mqtt5-props/": {"ERR501", "PRP106"}}
 """Damaged and repackaged forms of captures that have true errors: at most these."""
 
-pytestmark = pytest.mark.skipif(not FILES, reason="the captures of public projects are not beside the project")
+
+def judged(paths: list[Path]) -> list[Path]:
+    """Captures whose errors are known: all but those of reported faults."""
+    return [path for path in paths if path.suffix in ENDINGS and not corpora.relative(path).startswith("field/")]
 
 
 def errors(path: Path) -> set[str]:
@@ -61,9 +62,13 @@ def test_there_are_captures() -> None:
     assert len(FILES) >= AT_LEAST
 
 
-@sampled("path", FILES, ids=lambda path: str(path.relative_to(CAPTURES)))
+@sampled(
+    "path",
+    [*FILES, *corpora.cases(corpora.INDEX, judged(corpora.further(PATTERN)))],
+    ids=corpora.relative,
+)
 def test_there_are_no_errors_but_the_true_ones(path: Path) -> None:
-    name = str(path.relative_to(CAPTURES))
+    name = corpora.relative(path)
     allowed = next((rules for prefix, rules in DERIVED.items() if name.startswith(prefix)), None)
 
     if allowed is None:

@@ -10,7 +10,8 @@ import pytest
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
 from tests.corpus import brokers
 from tests.each import some
-from tests.proxy.rig import Certificates, certificates, mosquitto, program
+from tests.proxy.rig import Certificates, certificates, mosquitto
+from tests.tools import program
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
 WEBSOCKET = "protocol websockets\n"

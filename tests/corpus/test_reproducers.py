@@ -17,7 +17,8 @@ from tests import forked
 from tests.cli.made import Publish, client, closes, on, opened, server, write_capture
 from tests.cli.running import capture, environment, invoke
 from tests.each import each
-from tests.proxy.rig import Broker, certificates, mosquitto, program
+from tests.proxy.rig import Broker, certificates, mosquitto
+from tests.tools import program
 
 pytestmark = pytest.mark.broker
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
-
-import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.mqtt import (
@@ -36,6 +33,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment, is_ipv4_key
+from tests import tools
 
 Fact = tuple[str, int | str | bytes]
 
@@ -73,9 +71,7 @@ class Seen:
 @cache
 def tshark_version() -> str:
     """Version of the tshark that is installed; the calling test is skipped without one."""
-    program = shutil.which("tshark")
-    if program is None:
-        pytest.skip("tshark is not installed")
+    program = tools.program("tshark")
     shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     found = re.search(r"(\d+\.\d+\.\d+)", shown)
     assert found

@@ -6,6 +6,11 @@ import re
 from pathlib import PurePosixPath
 
 import pytest
+
+from tests import tools
+
+tools.package("pyarrow")
+
 from markdown_it import MarkdownIt
 
 from mqttscope.dev.generate import CONFORMANCE, FOLDER, pages

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 
+from tests import tools
+
+tools.package("pyarrow")
+
 import click
 
 from mqttscope.dev import generate, reference

@@ -126,9 +126,11 @@ def test_fragments_that_stay_alone_are_counted() -> None:
     body = tcp(conversation()[3])
     made.append(in_frame(len(made) + 1, conversation()[3], ip_header(conversation()[3], body[:24], 0x2000, 77)))
     skipped: Counter[str] = Counter()
+    noted: list[tuple[str, str, int]] = []
 
-    assert list(segments(made, skipped)) == conversation()
+    assert list(segments(made, skipped, note_skipped=lambda *one: noted.append(one))) == conversation()
     assert skipped == {"incomplete_fragments": 1}
+    assert noted == [(made[0].capture, "incomplete_fragments", 1)]
 
 
 def test_a_link_type_that_cannot_be_read_is_one_error_per_capture() -> None:

@@ -103,3 +103,11 @@ def test_captures_that_begin_before_the_end_of_an_earlier_one_are_noted() -> Non
     for capture, timestamp_ns in (("a", 0), ("a", 50), ("b", 50 - OVERLAP_NS), ("c", 40 - OVERLAP_NS), ("c", 0)):
         order.see(capture, timestamp_ns)
     assert order.overlapping == ["c"]
+
+
+def test_the_end_of_a_capture_is_the_time_of_its_latest_segment() -> None:
+    order = CaptureOrder()
+    assert order.end_ns("a") is None
+    for capture, timestamp_ns in (("a", 9), ("a", 7), ("b", 3), ("a", 8), ("b", 4)):
+        order.see(capture, timestamp_ns)
+    assert [order.end_ns(name) for name in ("a", "b", "c")] == [9, 4, None]

@@ -13,7 +13,9 @@ from tests.each import each
 from tests.explain.running import capture, explain
 
 TRUTH = {
-    path.parent.name: {one["connection"]: one["cause"] for one in tomllib.loads(path.read_text()).get("explain", ())}
+    path.parent.name: {
+        one["connection"]: one["cause"] for one in tomllib.loads(path.read_text("utf-8")).get("explain", ())
+    }
     for path in sorted((ROOT / "captures").glob("*/about.toml"))
 }
 TOLD = {name: truth for name, truth in TRUTH.items() if truth}

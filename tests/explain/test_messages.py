@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.dissect import dissect
+from mqttscope.dissect import dissect, dissect_segments
+from mqttscope.events import PacketEvent
 from mqttscope.explain import messages
 from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.messages import MessageWatch, likeness
-from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
-from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Publish, Suback, Subscribe, Unsubscribe
+from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, segments, server
+from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Puback, Publish, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from tests.explain.running import capture, traced
@@ -19,6 +20,8 @@ TOPIC = "plant/7/alarm"
 MESSAGE = Publish(topic_name=TOPIC, qos=1, packet_identifier=5, payload=b"hot")
 DELIVERED = server(Publish(topic_name=TOPIC, qos=1, packet_identifier=1, payload=b"hot"))
 ANSWER = server(Puback(packet_identifier=5))
+LATER = client(Pingreq(), after=1)
+"""The capture goes on for long enough that a message would have come."""
 
 
 def subscribed(topic_filter: str = TOPIC, code: int = 1, **options: bool) -> tuple[Step, Step]:
@@ -70,7 +73,7 @@ def test_delivered() -> None:
 
 
 def test_it_should_have_come() -> None:
-    found, said = fate(*subscribed("plant/+/alarm"))
+    found, said = fate(*subscribed("plant/+/alarm"), then=(LATER,))
 
     assert found is Fate.NOT_SENT
     assert "plant/+/alarm" in said
@@ -188,7 +191,7 @@ def test_clients_that_are_away() -> None:
         Fate.SESSION_GONE, "was not connected (since 30.0 ms), and its session had ended with its connection",
     )  # fmt: skip
     assert away(*back(present=False))[0] is Fate.SESSION_GONE
-    assert away(*back(present=True))[0] is Fate.NOT_SENT
+    assert away(*back(present=True), LATER)[0] is Fate.NOT_SENT
     assert away(*back(present=True), publish=quick)[0] is Fate.EXPIRED
     assert away(*back(present=True), *on(2, DELIVERED))[0] is Fate.DELIVERED
 
@@ -230,7 +233,7 @@ def test_messages_and_clients_are_bounded_and_that_is_told() -> None:
     sent = [client(Publish(topic_name=TOPIC, payload=bytes([number]))) for number in range(5)]
     others = [step for number in range(1, 5) for step in on(number, *opened(client_identifier=f"c{number}"))]
     try:
-        trace = traced("plant/#", *opened(), *others, *sent)
+        trace = traced("plant/#", *others, *opened(), *subscribed(), *sent)
     finally:
         messages.MAX_MESSAGES, messages.MAX_CLIENTS = limits
 
@@ -263,7 +266,7 @@ def test_a_client_may_subscribe_before_it_is_accepted() -> None:
     connect, connack = opened(client_identifier="reader")
     ask, grant = subscribed()
     writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
-    trace = traced(TOPIC, connect, ask, connack, grant, *writes)
+    trace = traced(TOPIC, connect, ask, connack, grant, *writes, LATER)
 
     assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.NOT_SENT)]
 
@@ -291,7 +294,7 @@ def test_a_client_without_a_name_may_subscribe_before_it_gets_one() -> None:
     connect, connack = opened(client_identifier="", connack=Properties(assigned_client_identifier="reader"))
     ask, grant = subscribed()
     writes = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
-    trace = traced(TOPIC, connect, ask, connack, grant, *writes)
+    trace = traced(TOPIC, connect, ask, connack, grant, *writes, LATER)
 
     assert [(one.client, one.fate) for one in trace.messages[0].deliveries] == [("reader", Fate.NOT_SENT)]
 
@@ -328,7 +331,7 @@ def test_a_message_that_no_member_got_is_missed_by_all_of_them() -> None:
 
 
 def test_the_copy_of_a_members_other_subscription_is_not_the_copy_of_the_share() -> None:
-    trace = traced(TOPIC, *shared_by("plant/#"), *on(2, client(ON)), server(ON))
+    trace = traced(TOPIC, *shared_by("plant/#"), *on(2, client(ON)), server(ON), LATER)
     (one,) = trace.messages
     assert {each.client: each.fate for each in one.deliveries} == {"one": Fate.DELIVERED, "two": Fate.NOT_SENT}
 
@@ -370,7 +373,8 @@ def test_an_end_before_a_message_could_come_explains_it_for_clients_that_are_bac
     left = closes("client", after=0.2)
 
     assert fate(*subscribed(), then=(left, *back(present=False)))[0] is Fate.CONNECTION_ENDED
-    found, said = fate(*subscribed(), then=(left, *back(present=True)))
+    assert fate(*subscribed(), then=(left, *back(present=True)))[0] is Fate.CONNECTION_ENDED
+    found, said = fate(*subscribed(), then=(left, *back(present=True), LATER))
     assert found is Fate.NOT_SENT
     assert "it resumed its session as #2" in said
 
@@ -428,3 +432,111 @@ def test_those_who_come_near_stand_before_those_who_got_it() -> None:
 
     assert [each.client for each in trace.messages[0].deliveries] == ["reader", "other"]
     assert trace.messages[0].said == "delivered to 1 client"
+
+
+def losses(*steps: Step) -> list[tuple[str, Fate, str]]:
+    """What clients did not get in a conversation, of all topics."""
+    watch = MessageWatch("#")
+    for event in dissect_segments(segments(conversation("", *steps))):
+        watch.feed(event)
+    return [(loss.client, loss.fate, loss.topic) for loss in watch.losses()]
+
+
+READER = (*opened(client_identifier="reader"), *subscribed())
+WRITER = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
+
+
+def test_a_message_that_did_not_come_is_a_loss_once_it_would_have_come() -> None:
+    assert losses(*READER, *WRITER, LATER) == [("reader", Fate.NOT_SENT, TOPIC)]
+    assert losses(*READER, *WRITER, client(Pingreq(), after=0.9)) == []
+    assert losses(*READER, *WRITER, DELIVERED, LATER) == []
+
+
+def test_no_loss_where_nobody_wanted_the_message() -> None:
+    assert losses(*WRITER, LATER) == []
+    assert losses(*opened(client_identifier="reader"), *subscribed("plant/7/alarms"), *WRITER, LATER) == []
+    assert losses(*opened(client_identifier="reader"), *WRITER, *subscribed(), LATER) == []
+    ended = client(Unsubscribe(packet_identifier=2, topic_filters=[TOPIC]))
+    assert losses(*READER, ended, *WRITER, LATER) == []
+
+
+def test_no_loss_where_the_capture_lacks_bytes() -> None:
+    assert losses(*READER, *WRITER, lost(DELIVERED), server(Publish(topic_name="b")), LATER) == []
+
+
+def test_no_loss_among_messages_that_look_alike() -> None:
+    again = on(1, client(Publish(topic_name=TOPIC, qos=1, packet_identifier=6, payload=b"hot")))
+    assert losses(*READER, *WRITER, *again, LATER) == []
+    other = on(1, client(Publish(topic_name=TOPIC, qos=1, packet_identifier=6, payload=b"hotter")))
+    assert len(losses(*READER, *WRITER, *other, LATER)) == 2
+
+
+def test_refusals_are_losses_of_those_who_asked() -> None:
+    refusal = server(Puback(packet_identifier=5, reason_code=0x87))
+    writer = on(1, *opened(client_identifier="writer"), client(MESSAGE), refusal)
+    assert losses(*READER, *writer) == [("writer", Fate.MESSAGE_REFUSED, TOPIC)]
+    assert losses(*opened(client_identifier="reader"), *subscribed(code=0x80)) == [
+        ("reader", Fate.SUBSCRIPTION_REFUSED, TOPIC)
+    ]
+    assert losses(*opened(client_identifier="reader"), *subscribed(code=2)) == []
+
+
+def returned(*, kept: int, present: bool, cut: bool) -> list[tuple[str, Fate, str]]:
+    """The losses of a client that was away when a message was published."""
+    first = opened(client_identifier="reader", clean_start=False, connect=Properties(session_expiry_interval=kept))
+    end = (closes("client"),) if cut else (client(Disconnect()), closes("client"))
+    return losses(*first, *subscribed(), *end, *WRITER, *back(present=present), *on(2, LATER))
+
+
+def test_a_client_that_was_away_lost_what_its_session_should_have_kept() -> None:
+    assert returned(kept=3600, present=True, cut=False) == [("reader", Fate.NOT_SENT, TOPIC)]
+    assert returned(kept=3600, present=False, cut=False) == [("reader", Fate.SESSION_GONE, TOPIC)]
+
+
+def test_a_client_that_was_cut_off_lost_what_it_missed_and_one_that_left_did_not() -> None:
+    assert returned(kept=0, present=False, cut=True) == [("reader", Fate.SESSION_GONE, TOPIC)]
+    assert returned(kept=0, present=False, cut=False) == []
+
+
+def test_a_client_that_does_not_come_back_lost_nothing() -> None:
+    gone = (*opened(client_identifier="reader"), *subscribed(), closes("client"))
+    assert losses(*gone, *WRITER, *on(1, LATER)) == []
+
+
+def test_a_copy_is_of_the_message_that_the_client_had_a_subscription_for() -> None:
+    before = on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER)
+    trace = traced(TOPIC, *before, *READER, *on(1, client(MESSAGE), ANSWER), DELIVERED, LATER)
+
+    assert [[(each.client, each.fate) for each in message.deliveries] for message in trace.messages] == [
+        [("reader", Fate.SUBSCRIBED_LATER)]
+    ]
+
+
+def test_messages_that_nobody_wants_make_room_for_those_that_somebody_does() -> None:
+    most, messages.MAX_MESSAGES = messages.MAX_MESSAGES, 3
+    plain = [step for number in range(6) for step in on(1, client(Publish(topic_name=f"x/{number}", payload=b"x")))]
+    watch = MessageWatch("#")
+    try:
+        for event in dissect_segments(segments(conversation("", *READER, *WRITER, *plain, LATER))):
+            watch.feed(event)
+    finally:
+        messages.MAX_MESSAGES = most
+
+    assert [loss.topic for loss in watch.losses()] == [TOPIC]
+    assert (watch.unwanted, watch.beyond) == (4, 0)
+    assert (
+        "7 messages to # in the capture: 0 went to every captured client that wanted them, 1 did not, 6"
+        in (watch.trace().told[0])
+    )
+
+
+def test_a_message_of_which_the_capture_lacks_bytes_may_have_come() -> None:
+    watch = MessageWatch(TOPIC)
+    for event in dissect_segments(segments(conversation("", *READER, *WRITER, LATER))):
+        if isinstance(event, PacketEvent) and isinstance(event.packet, Publish):
+            event.packet.missing = 2
+        watch.feed(event)
+
+    (message,) = watch.trace().messages
+    assert [each.fate for each in message.deliveries] == [Fate.NOT_CAPTURED]
+    assert list(watch.losses()) == []

@@ -5,8 +5,13 @@ from __future__ import annotations
 import gzip
 import pickle
 
-import cbor2
 import pytest
+
+from tests import tools
+
+tools.package("cbor2")
+
+import cbor2
 
 from mqttscope import filter as filters
 from mqttscope.mqtt.properties import Properties

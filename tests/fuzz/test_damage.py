@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.stats import as_json
 from tests.conftest import EXHAUSTIVE

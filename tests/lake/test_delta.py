@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("deltalake", reason="tables need deltalake: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("deltalake")
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
+from mqttscope.installation import extra_command
 from mqttscope.lake import delta
 from mqttscope.lake.commit import commit
 from mqttscope.lake.files import LakeFiles
@@ -202,5 +205,5 @@ def test_a_table_of_an_earlier_release_gets_the_columns_of_today(
 
 def test_a_library_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(LakeError, match=r"needs what is not installed .*: pip install 'mqttscope\[lake\]'"):
+    with pytest.raises(LakeError, match="needs what is not installed .*: " + re.escape(extra_command("lake"))):
         write_lake([SEVERAL[0]], tmp_path / "lake")

@@ -9,7 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 import mqttscope
 from mqttscope.capture.locations import find

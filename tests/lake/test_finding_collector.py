@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.lake.finding_collector import Judge, Sums

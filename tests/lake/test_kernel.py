@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.lake.kernel import KEY_STATE, cross_kernel, errors_of, kernel, state_row, whole_segments

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+tools.package("pyarrow")
 
 from mqttscope.lake.kernel import cross_kernel
 from mqttscope.lake.key_parts import OF_A_CONNECTION, models_of, rows_of_key

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from mqttscope.lake.keys import AT_THE_END, BEFORE_ALL, Drop, SortPosition, connection_id, packet_key, stage_key
+from mqttscope.lake.keys import AT_THE_END, BEFORE_ALL, Drop, SortPosition, connection_id, stage_key
 from mqttscope.lint.context import scope_key
 from mqttscope.lint.finding import Scope
-from mqttscope.mqtt.constants import Direction
 from mqttscope.net.segment import direction_key, reverse_key
 from mqttscope.session.connection import Connection
 
@@ -50,12 +49,6 @@ def test_everything_else_does() -> None:
 
     assert len(names) == len(others) + 3
     assert all(len(name) == 32 for name in names)
-
-
-def test_a_packet_is_its_place_in_its_stream() -> None:
-    found = packet_key(ONE, Direction.CLIENT_TO_SERVER, 12, "a")
-
-    assert found == (connection_id(ONE, "a"), "client_to_server", 12)
 
 
 def test_a_session_is_a_name_on_a_server() -> None:

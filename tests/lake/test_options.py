@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.dissect import Options
 from mqttscope.lake.options import LakeOptions

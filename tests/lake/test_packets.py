@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+tools.package("pyarrow")
 
 from mqttscope.lake.declared import packet_columns, packet_fields
 from mqttscope.lake.packets import malformed_of, packet_of, topic_of, unparsed_of, version_of

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
+
 from mqttscope.dissect import Options
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import load

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect, dissect_segments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -12,9 +13,12 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 import mqttscope
+from mqttscope.installation import extra_command
 from mqttscope.lake import delta, manifest, shared_commit
 from mqttscope.lake.convert import convert_lake
 from mqttscope.lake.manifest import ALIVE_S, NAME, PENDING, LakeError, read_manifest, remove_strays
@@ -190,7 +194,7 @@ def test_a_store_without_conditions_is_refused(
             ingest(FIRST, place(uri))
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "boto3", None)
-        with pytest.raises(LakeError, match=r"needs what is not installed .*boto3.*: pip install 'mqttscope\[s3\]'"):
+        with pytest.raises(LakeError, match="needs what is not installed .*boto3.*: " + re.escape(extra_command("s3"))):
             ingest(FIRST, store)
         # Nobody else writes it, so that nothing of this is needed.
         alone = place(store.store.uri, store.store.settings, single_writer=True)

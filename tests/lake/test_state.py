@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

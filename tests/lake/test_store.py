@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.lake.store import PROBE, Store, StorePath, is_store, opened, place
 from tests.each import each

@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.capture import locations
 from mqttscope.capture.locations import find, open_location

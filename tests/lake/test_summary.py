@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+tools.package("pyarrow")
 
 from mqttscope.lake.manifest import Manifest, read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests import tools
+
+tools.package("pyarrow")
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.dissect import segments as segments_of
@@ -23,7 +27,7 @@ from tests.lake.reading import (
     segment_rows,
 )
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+tools.package("pyarrow")
 
 
 (PLANTED,) = (path for path in CAPTURES if path.parent.name == "planted-violations")
@@ -57,9 +61,6 @@ def test_what_an_earlier_run_knew_holds_from_the_beginning() -> None:
     both = by_kernel(segment_rows(found), given, dropping={name}, drops={name: Drop(0, 10_000)})
 
     assert sure(both) == sure(by_kernel(segment_rows(found), given, dropping={name}))
-
-
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
 
 
 PATH = next(path for path in CAPTURES if path.parent.name == "planted-violations")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect, dissect_segments
@@ -175,6 +176,6 @@ def test_the_only_hole_of_a_direction_is_never_joined_with_one_of_the_other() ->
 
 
 def test_what_keys_remember_is_plain_data() -> None:
-    memory = KeyMemory(open={("a", 1): OpenConnection({"OPS401": 5}, {"OPS402": 6}, True, {Scope.BROKER: 2})})
+    memory = KeyMemory(open={("a", 1, 0): OpenConnection({"OPS401": 5}, {"OPS402": 6}, True, {Scope.BROKER: 2})})
 
     assert load(dump(memory)) == memory

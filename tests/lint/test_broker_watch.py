@@ -32,7 +32,7 @@ from mqttscope.mqtt.properties import Properties
 SECOND_NS = 1_000_000_000
 
 
-@dataclass
+@dataclass(slots=True)
 class Facts(Watch):
     """Counts what is forgotten."""
 

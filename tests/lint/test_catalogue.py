@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
-import json
 import re
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,12 +25,11 @@ from mqttscope.lint.catalogue import (
 )
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion
-from tests.conftest import ROOT
+from tests import corpora
 from tests.each import each
 from tests.report.findings.samples import real
 
 RULES = all_rules()
-CATALOGUE = ROOT.parent / "shared" / "spec" / "rules.jsonl"
 each_rule = each("rule", RULES.values(), ids=RULES)
 
 
@@ -97,50 +95,31 @@ def test_every_reason_of_the_decoder_is_explained_by_exactly_one_rule() -> None:
     assert {reason: codes for reason, codes in owners.items() if len(codes) != 1} == {}
 
 
-DEVIATIONS: dict[str, str] = {
-    "ACK312": "likely, as all that rests on several connections; cites what holds for the order of servers too",
-    "ALS305": "likely, as all that rests on several connections",
-    "CON103": "looks at 3.1 too, at info: the byte is reserved there as well",
-    "CON104": "looks at 3.1 too: every Malformed reason of the decoder needs its rule in every version",
-    "CON109": "looks at 3.1 too, at info: the byte is reserved there as well",
-    "OPS428": "knows Reason Code 0x10 alone, which 5.0 has: a capture does not show all subscriptions of a server",
-    "RET203": "cites what holds in 3.1.1 for a message that waited in the session too",
-    "SES304": "not for 3.1, whose CONNACK does not say whether there is a session",
-    "WIL101": "looks at 3.1 too, at info: the bits mean nothing there either",
-}
-"""Codes whose rule differs from the catalogue on purpose, with the reason."""
+def table(name: str) -> list[dict[str, str]]:
+    """The rows of a table of tests/data, which was written apart from the rules."""
+    with (corpora.DATA / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
-def catalogue() -> list[dict[str, Any]]:
-    if not CATALOGUE.is_file():
-        return []
-    rows = [json.loads(line) for line in CATALOGUE.read_text("utf-8").splitlines()]
-    assert rows
-    return [row for row in rows if row["code"] in RULES]
+CATALOGUE = table("rules.tsv")
 
 
-@pytest.mark.skipif(not CATALOGUE.is_file(), reason="the catalogue of rules is not beside the project")
-@each("row", catalogue(), ids=lambda row: row["code"])
-def test_a_rule_is_as_the_catalogue_has_it(row: dict[str, Any]) -> None:
-    if row["code"] in DEVIATIONS:
-        pytest.skip(DEVIATIONS[row["code"]])
+def test_the_catalogue_has_every_rule_once() -> None:
+    assert sorted(row["code"] for row in CATALOGUE) == sorted(RULES)
+
+
+@each("row", CATALOGUE, ids=lambda row: row["code"])
+def test_a_rule_is_as_the_catalogue_has_it(row: dict[str, str]) -> None:
     rule = RULES[row["code"]]
 
-    assert rule.slug == row["name"]
-    assert rule.severity == row["level"]
-    assert rule.confidence == row["conf"]
-    assert [version.text for version in rule.versions] == row["vers"].split()
-    cited = {(version.text, identifier) for version, rows in rule.statements.items() for identifier in rows} | {
-        (version.text, identifier) for version, identifiers in rule.also.items() for identifier in identifiers
-    }
-    named = {
-        (version, identifier)
-        for key in ("statements", "statements_also")
-        for version, identifiers in row[key].items()
-        for identifier in identifiers
-        if version in ("3.1", "3.1.1", "5.0")
-    }
-    assert cited == named
+    assert (rule.slug, rule.scope) == (row["slug"], row["scope"])
+    assert (rule.severity, rule.confidence) == (row["severity"], row["confidence"])
+    assert [version.text for version in rule.versions] == row["versions"].split()
+    cited: dict[str, set[str]] = {version.text: set() for version in ProtocolVersion}
+    for statements in (rule.statements, rule.also):
+        for version, identifiers in statements.items():
+            cited[version.text].update(identifiers)
+    assert cited == {version: set(row[version].split()) for version in cited}
 
 
 def test_selection_goes_by_prefix_and_the_longer_name_decides() -> None:
@@ -218,9 +197,6 @@ def test_totals_count_every_statement() -> None:
     assert sum(counts.total() for counts in found.values()) == len(ROWS)
 
 
-SOURCE = ROOT.parent / "shared" / "spec" / "statements.jsonl"
-
-
 def test_the_same_number_is_another_sentence_in_another_version() -> None:
     old = statement(ProtocolVersion.V3_1_1, "MQTT-3.1.2-22")
     new = statement(ProtocolVersion.V5, "MQTT-3.1.2-22")
@@ -243,11 +219,11 @@ def test_what_cannot_be_seen_says_so() -> None:
     assert all(one.summary and one.section for one in all_statements().values())
 
 
-@pytest.mark.skipif(not SOURCE.is_file(), reason="the list of statements is not beside the project")
 def test_they_are_those_of_the_list() -> None:
-    rows = [json.loads(line) for line in SOURCE.read_text("utf-8").splitlines()]
-    versions = ("3.1", "3.1.1", "5.0")
+    rows = table("statements.tsv")
+    columns = ("version", "identifier", "section", "packet", "sender", "visible")
 
-    assert {(row["version"], row["id"]) for row in rows if row["version"] in versions} == {
-        (one.version, one.identifier) for one in all_statements().values()
-    }
+    assert sorted(tuple(row[name] for name in columns) for row in rows) == sorted(
+        (one.version, one.identifier, one.section, one.packet, one.who, one.visible)
+        for one in all_statements().values()
+    )

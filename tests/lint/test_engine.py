@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pytest
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint import engine
 from mqttscope.lint.catalogue import all_rules, instances, usual_rule
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import MAX_RUNS, PREFACES, Linter, Relay, Withheld, foreign_protocol, scope_key
+from mqttscope.lint.engine import MAX_RUNS, Linter, Withheld, scope_key
 from mqttscope.lint.examples import (
     Conversation,
     Step,
@@ -86,37 +86,6 @@ def test_it_is_bounded() -> None:
         engine.MAX_WITHHELD = limit
     assert kept.of(its)
     assert kept.of(connection) == ()
-
-
-@pytest.mark.parametrize(
-    ("head", "name"),
-    [
-        (b"\x16\x03\x01\x02\x00\x01", "TLS"),
-        (b"\x15\x03\x03\x00\x02\x02\x28", "TLS"),
-        (b"GET / HTTP/1.1\r\n", "HTTP"),
-        (b"OPTIONS * HTTP/1.1\r\n", "HTTP"),
-        (b"PRI * HTTP/2.0\r\n", "HTTP"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
-        (b"AMQP\x00\x00\x09\x01", "AMQP"),
-        (bytes.fromhex("030000130ee000000000000100080003000000"), "RDP"),
-    ],
-)
-def test_first_bytes_name_the_protocol(head: bytes, name: str) -> None:
-    assert foreign_protocol(head) == name
-    assert name not in PREFACES
-
-
-@pytest.mark.parametrize(
-    "head", [b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n", b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c"]
-)
-def test_a_proxy_header_is_a_preface(head: bytes) -> None:
-    assert foreign_protocol(head) in PREFACES
-
-
-@pytest.mark.parametrize("head", [b"", b"\x10\x0e\x00\x04MQTT", b"GE", b"GETTING", b"\x00\x00", b"0\x05\x00\x03a/b"])
-def test_what_may_be_mqtt_has_no_name(head: bytes) -> None:
-    assert foreign_protocol(head) == ""
 
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
@@ -262,27 +231,6 @@ def test_a_rule_sees_the_state_before_the_packet() -> None:
         "PINGREQ connected",
         "PINGRESP connected",
     ]
-
-
-def test_a_relay_passes_on_findings_and_all_that_is_no_good_packet() -> None:
-    talk = conversation("x", *opened(), client(*[Publish(topic_name="a")] * 5, Publish(topic_name="b", retain=True)))
-    rule: Rule = type("Quiet", (Probe,), {"code": "TST102", "looks_at": Publish, "when": "retain"})()
-    heard: list[tuple[str, list[str]]] = []
-    relay = Relay(
-        Linter([rule], strict=True),
-        lambda event, found: heard.append((type(event).__name__, [one.rule for one in found])),
-    )
-    events = list(dissect_segments(segments(talk)))
-    for event in dissect_segments(segments(talk)):
-        relay.feed(event)
-    packets = [one for one in events if isinstance(one, PacketEvent)]
-
-    assert [name for name, _ in heard if name != "PacketEvent"] == [
-        type(one).__name__ for one in events if not isinstance(one, PacketEvent)
-    ]
-    assert relay.packets + sum(name == "PacketEvent" for name, _ in heard) == len(packets)
-    assert relay.packets > 0
-    assert [found for _, found in heard if found] == [["TST102"]]
 
 
 def test_dispatch_is_by_type_direction_version_and_attribute() -> None:

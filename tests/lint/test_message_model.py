@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import pytest
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.lake.state import dump, load
 from mqttscope.lint import message_model
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
@@ -32,6 +31,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
+from tests import tools
 
 
 class Reads(Rule):
@@ -280,6 +280,9 @@ def test_a_payload_that_was_forgotten_has_come_before(monkeypatch: pytest.Monkey
 
 def test_it_continues_where_it_was_written_down() -> None:
     """What is shared stays shared, and the index of filters is made again."""
+    tools.package("msgspec")
+    from mqttscope.lake.state import dump, load
+
     _, model = run(*subscriber(V5, "+"), *opened(), *publishes(message(properties={"user_property": [("k", "v")]})))
     again = load(dump(model))
 

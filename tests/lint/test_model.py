@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import GapEvent
-from mqttscope.lint.catalogue import usual_rule
+from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, segments, server
@@ -149,6 +149,16 @@ def test_what_a_model_remembers_is_written_down_by_its_word() -> None:
 
     (memories,) = linter.remembered().values()
     assert memories == {"diary": Diary(["opened", "c1 CONNACK"])}
+
+
+def test_what_a_model_is_to_the_engine_is_no_part_of_its_state() -> None:
+    models = {model for rule in all_rules().values() for model in rule.models} | {Diary, Chosen}
+
+    assert len(models) > 5
+    for model in models:
+        assert model.Memory is model
+        assert not {"code", "scope", "looks_at", "when", "Memory"} & {one.name for one in fields(model)}  # type: ignore[arg-type]
+    assert Chosen.when == {Publish: "retain"} != Diary.when == Model.when
 
 
 def test_a_model_that_fails_is_an_internal_error() -> None:

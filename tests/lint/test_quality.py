@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Conversation, Step, client, closes, conversation, lost, opened, segments, server
-from mqttscope.lint.quality import Quality, is_whole_packet
+from mqttscope.lint.examples import (
+    Conversation,
+    Step,
+    client,
+    closes,
+    conversation,
+    lost,
+    make_connect,
+    opened,
+    segments,
+    server,
+)
+from mqttscope.lint.quality import LackPlace, Quality, QualityLedger, QualityLevel, Shortfall, is_whole_packet
 from mqttscope.lint.rule import V3_1_1
 from mqttscope.mqtt import encode
-from mqttscope.mqtt.packets import Pingreq, Pingresp
+from mqttscope.mqtt.packets import Auth, Disconnect, Pingreq, Pingresp
+from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.segment import UNREAD, Segment
 
 
 def quality(talk: Conversation) -> Quality:
@@ -107,3 +124,98 @@ def test_drops_and_errors_of_the_capture() -> None:
     found.feed(CaptureError("a.pcapng", "cut"))
 
     assert found.sentences() == ["3 frames dropped by the capture", "1 capture not read to the end"]
+
+
+def ledger(made: list[Segment]) -> QualityLedger:
+    linter = Linter([])
+    for event in dissect_segments(made):
+        linter.feed(event)
+    return linter.ledger
+
+
+def test_the_ledger_keeps_captures_apart() -> None:
+    first = segments(conversation("a", *opened(), closes("client")), capture="a.pcapng")
+    second = segments(conversation("b", opened()[0], closes("client"), server="10.0.0.3:1883"), capture="b.pcapng")
+    notices: list[CaptureDrops | CaptureError] = [CaptureDrops("b.pcapng", 0, 10, 3), CaptureError("c.pcapng", "cut")]
+
+    made = ledger([*first, *second])
+    for notice in notices:
+        made.feed(notice)
+    assert {name: one.connections for name, one in made.by_capture.items()} == {
+        "a.pcapng": 1,
+        "b.pcapng": 1,
+        "c.pcapng": 0,
+    }
+    assert made.total().connections == 2
+    assert made.shortfalls(QualityLevel.USABLE, ["d.pcapng"]) == [
+        Shortfall("b.pcapng", ("1 connection without CONNACK", "3 frames dropped by the capture")),
+        Shortfall("c.pcapng", ("1 capture not read to the end",)),
+        Shortfall("d.pcapng", ("no MQTT packet to judge",)),
+    ]
+    other = ledger(second)
+    other.add(made)
+    assert other.of("b.pcapng").unanswered == 2
+    assert other.total().connections == 3
+
+
+def test_what_is_missing_belongs_to_the_file_in_which_it_is_missing() -> None:
+    """A connection begins in one file of a rotated set and ends in the next."""
+    lossy = lost(client(Pingreq()))
+    talk = segments(conversation("rotated", *opened(), client(Pingreq()), server(Pingresp()), lossy, client(Pingreq())))
+    made = ledger([replace(one, capture="1.pcapng" if one.frame <= 7 else "2.pcapng") for one in talk])
+
+    assert made.of("1.pcapng").connections == 1
+    assert made.shortfalls(QualityLevel.USABLE, []) == [
+        Shortfall("2.pcapng", ("1 connection with lost bytes", "2 bytes lost"))
+    ]
+    (shortfall,) = made.shortfalls(QualityLevel.COMPLETE, [])
+    assert shortfall.causes[1] == "1 connection without an end in the capture"
+
+
+@pytest.mark.parametrize("reason", ["incomplete_fragments", "malformed", "truncated"])
+def test_damaged_frames_are_counted_by_capture(reason: str) -> None:
+    made = QualityLedger()
+    made.note_skipped("a.pcapng", "not_tcp", 9)
+    assert made.total().clean
+    made.note_skipped("a.pcapng", reason, 2)
+    made.note_skipped("a.pcapng", reason, 1)
+
+    assert made.of("a.pcapng").causes(QualityLevel.USABLE) == (f"3 frames {UNREAD[reason].words}",)
+    assert not made.total().is_usable
+
+
+def test_every_count_that_lacks_something_has_its_place() -> None:
+    """Each count by itself gives one lack, or none where it is no lack."""
+    none = {"connections", "answered", "cut_bytes"}
+    parts = {"unawaited": "unanswered", "unread_bytes": "unparsed_bytes", "outside_bytes": "unparsed_bytes"}
+    for name in Quality().as_json().keys() - {"capture_errors"}:
+        one = Quality()
+        for count in (name, parts.get(name, name)):
+            setattr(one, count, 1)
+        lacks = one.lacks()
+        assert len(lacks) == (name not in none), name
+    assert {lack.place for lack in Quality(joined=1, version_assumed=1, open_ended=1, dropped_frames=1).lacks()} == {
+        *LackPlace
+    }
+
+
+def test_a_connection_that_continues_is_named_only_for_complete_captures() -> None:
+    found = quality(conversation("open", *opened()))
+
+    assert found.clean
+    assert found.sentences(QualityLevel.USABLE) == []
+    assert found.sentences(QualityLevel.COMPLETE) == ["1 connection without an end in the capture"]
+    assert found.causes(QualityLevel.COMPLETE) == ("1 connection without an end in the capture",)
+    gone = quality(conversation("DISCONNECT", *opened(), client(Disconnect())))
+    assert gone.causes(QualityLevel.COMPLETE) == ()
+
+
+def test_a_server_that_answers_with_auth_or_a_damaged_connack_has_answered() -> None:
+    connect = make_connect(properties=Properties(authentication_method="m"))
+    step = Auth(0x18, Properties(authentication_method="m"))
+    assert quality(conversation("AUTH", client(connect), server(step), closes("client"))).unanswered == 0
+    damaged = server(bytes.fromhex("20 03 02 00 00"))
+    assert quality(conversation("flags", opened()[0], damaged, closes("client"))).unanswered == 0
+    web = server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    found = quality(conversation("HTTP", opened()[0], web))
+    assert (found.unanswered, found.unawaited, found.unparsed_bytes) == (1, 0, 0)

@@ -84,7 +84,6 @@ def test_a_finding_points_into_its_packet_and_names_statements(rule: type[Rule])
 
 
 def test_every_rule_says_what_to_do_instead() -> None:
-    """Compiled ones, too, whose libraries have no docstrings."""
     assert [code for code, rule in all_rules().items() if not rule.paragraphs()[-1].startswith("Instead, ")] == []
 
 

@@ -13,6 +13,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests import tools
+
+tools.package("msgspec")
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.lake.state import dump, load

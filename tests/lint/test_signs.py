@@ -32,7 +32,6 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from tests.each import each
 
-pytestmark = pytest.mark.interpreted
 NAMES = {bit: name for name, bit in {**BITS, **SIGNS}.items()}
 SUBSCRIBED = (client(Subscribe(9, subscriptions=[Subscription("a", 1)])), server(Suback(9, reason_codes=[1])))
 Q1 = Publish(topic_name="a", qos=1, packet_identifier=1)

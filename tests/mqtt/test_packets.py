@@ -9,7 +9,7 @@ from tests.mqtt.case import V3, V3_1, V3_1_1, V5, parse
 
 def test_every_packet_class_is_registered_under_its_type() -> None:
     assert list(PACKETS) == list(PacketType)
-    assert all(cls.packet_type == kind for kind, cls in PACKETS.items())
+    assert all(cls.packet_type == kind and cls.__doc__ for kind, cls in PACKETS.items())
 
 
 def test_packets_have_no_dict_and_compare_without_their_bytes() -> None:

@@ -20,7 +20,8 @@ from mqttscope.mqtt.topics import (
     topic_name_problem,
     utf8_length,
 )
-from tests.conftest import THOROUGH, shared_path
+from tests import corpora
+from tests.conftest import THOROUGH
 from tests.each import each
 
 NAMES: list[tuple[str, str, str | None]] = [
@@ -308,7 +309,7 @@ def test_all_rows_of_the_public_suites_that_the_specification_decides() -> None:
         "shared_filter_valid": lambda row: is_valid_topic_filter(row["filter"]),
         "match": lambda row: matches(row["filter"], row["topic"]) and compile_filter(row["filter"])(row["topic"]),
     }
-    rows = [json.loads(line) for line in shared_path("vectors", "topics.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in corpora.path("vectors", "topics.jsonl").read_text().splitlines()]
     decided = [row for row in rows if row["spec"] is not None]
     assert len(decided) > 60
     differing = set()

@@ -1,13 +1,12 @@
 """Packets of public test suites as facts: bytes, and what the suite says they mean.
 
-The material lies beside a development checkout.  Where a row and the standard disagree the standard wins; such rows
-are listed here with the reason.
+Small ones of permissive licences are in tests/data, others in the corpora.  Where a row and the standard disagree the
+standard wins; such rows are listed here with the reason.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,22 +25,17 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.mqtt.properties import LISTS, property_name
-from tests.conftest import shared_path
+from tests import corpora
 from tests.mqtt.checks import assert_sound, run
 
-SOURCES = (
-    "gmqtt",
-    "hbmqtt",
-    "mochi",
-    "mosquitto-client",
-    "mqtt-packet",
-    "mqttnet",
-    "mqttproto",
-    "rumqtt",
-    "scapy",
-    "suricata-parser",
-    "vernemq",
-)
+SOURCES = [
+    "gmqtt", "hbmqtt", "mochi", "mqtt-packet", "mqttnet", "mqttproto", "rumqtt", "vernemq",
+    *(
+        pytest.param(name, marks=corpora.needs(f"vectors/{name}.jsonl"))
+        for name in ("mosquitto-client", "scapy", "suricata-parser")
+    ),
+]  # fmt: skip
+SEQUENCES = "mosquitto-sequences"
 
 STANDARD_WINS: dict[tuple[str, str, str], str] = {
     (
@@ -59,10 +53,7 @@ STANDARD_CALLS_MALFORMED = {
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    path: Path = shared_path("vectors", f"{name}.jsonl")
-    if not path.is_file():
-        pytest.skip(f"no {name}.jsonl among the vectors")
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [json.loads(line) for line in corpora.path("vectors", f"{name}.jsonl").read_text("utf-8").splitlines()]
     assert found, f"{name}.jsonl is empty"
     return found
 
@@ -117,8 +108,9 @@ def test_a_stream_says_of_a_single_packet_what_the_decoder_says(name: str) -> No
             assert b"".join(one.raw for one in items) == raw
 
 
+@corpora.needs(f"vectors/{SEQUENCES}.jsonl")
 def test_conversations_run_through_streams() -> None:
-    conversations = rows("mosquitto-sequences")
+    conversations = rows(SEQUENCES)
     assert len(conversations) > 1000
     for row in conversations:
         version = ProtocolVersion(row["version"])

@@ -17,7 +17,7 @@ from mqttscope.mutate.flow import CLIENT, SERVER
 from tests.cli.running import capture, invoke
 from tests.mutate.pinned import flows_of
 from tests.mutate.test_closed_loop import said_otherwise
-from tests.proxy.rig import program
+from tests.tools import program
 
 CASES = 150
 SEED = 7

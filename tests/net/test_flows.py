@@ -13,16 +13,15 @@ import pytest
 from mqttscope.net.flow import Flow, FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
-from tests.conftest import ROOT, shared_path
+from tests import corpora
 from tests.net.script import HANDSHAKE, check_tiling, feed, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-CAPTURES = ROOT.parent / "shared" / "captures"
-DERIVED = sorted(CAPTURES.glob("derived/*/tcp-*.pcap"))
-TORTURE = sorted(CAPTURES.glob("tcp-*/*.pcap*"))
+DERIVED = "captures/derived/*/tcp-*.pcap"
+STRANGE = "captures/tcp-*/*.pcap*"
 NETWORK_LAYER = {1: dpkt.ethernet.Ethernet, 113: dpkt.sll.SLL, 276: dpkt.sll2.SLL2}
 
 
@@ -146,14 +145,22 @@ def truth(path: Path) -> list[tuple[str, bytes]]:
     return sorted((entry["direction"], bytes.fromhex("".join(entry["packets"]))) for entry in entries)
 
 
-def test_the_shared_captures_are_found() -> None:
-    shared_path("captures")
-    assert len(DERIVED) >= 40
-    assert len(TORTURE) >= 100
+def derived(*, lost: bool) -> list[Any]:
+    """Real streams that were cut and mixed: with a lost segment, or without."""
+
+    def chosen(paths: list[Path]) -> list[Path]:
+        return [path for path in paths if ("lost" in path.name) is lost]
+
+    return [*chosen(corpora.committed(DERIVED)), *corpora.cases(DERIVED, chosen(corpora.further(DERIVED)))]
+
+
+def test_there_are_captures() -> None:
+    assert len(corpora.committed(DERIVED)) >= 20
+    assert len(corpora.committed(STRANGE)) >= 100
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", [p for p in DERIVED if "lost" not in p.name], ids=name_of)
+@pytest.mark.parametrize("path", derived(lost=False), ids=name_of)
 def test_real_streams_come_out_whole_however_they_were_cut_and_mixed(path: Path) -> None:
     events = run(path)
 
@@ -161,7 +168,7 @@ def test_real_streams_come_out_whole_however_they_were_cut_and_mixed(path: Path)
     assert not [event for event in events if isinstance(event, (StreamGap, StreamOverlap))]
 
 
-@pytest.mark.parametrize("path", [p for p in DERIVED if "lost" in p.name], ids=name_of)
+@pytest.mark.parametrize("path", derived(lost=True), ids=name_of)
 def test_a_lost_segment_of_a_real_stream_is_a_proven_gap_of_its_length(path: Path) -> None:
     events = run(path)
     gaps = [event for event in events if isinstance(event, StreamGap)]
@@ -177,7 +184,7 @@ def test_a_lost_segment_of_a_real_stream_is_a_proven_gap_of_its_length(path: Pat
     assert 0 < lost <= sum(gap.length for gap in gaps)
 
 
-@pytest.mark.parametrize("path", TORTURE, ids=name_of)
+@pytest.mark.parametrize("path", [*corpora.committed(STRANGE), *corpora.cases(STRANGE)], ids=name_of)
 def test_strange_captures_never_raise_and_keep_the_laws(path: Path) -> None:
     run(path)
 
@@ -194,7 +201,7 @@ def test_strange_captures_never_raise_and_keep_the_laws(path: Path) -> None:
     ],
 )
 def test_known_captures(name: str, expected: list[tuple[str, int, int]]) -> None:
-    events = run(shared_path("captures", name))
+    events = run(corpora.path("captures", name))
     lost = {"c2s": 0, "s2c": 0}
     for event in events:
         if isinstance(event, StreamGap):

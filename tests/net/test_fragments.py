@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -335,3 +336,11 @@ def test_fragments_of_tcp_that_stay_alone_are_counted() -> None:
     assert (table.evicted, table.lost, table.incomplete()) == (3, 3, 6)
     table.feed(piece(tcp(b"x" * 4), identification=8, time=5 * SECOND))
     assert (table.expired, table.lost, table.incomplete()) == (3, 6, 7)
+
+
+def test_fragments_that_stay_alone_are_counted_by_capture() -> None:
+    table = FragmentTable(max_datagrams=1)
+    for identification, capture in ((1, "a.pcap"), (2, "b.pcap"), (3, "b.pcap")):
+        table.feed(replace(piece(tcp(b"x" * 4), identification=identification), capture=capture))
+
+    assert table.incomplete_by_capture() == {"a.pcap": 1, "b.pcap": 2}

@@ -10,7 +10,8 @@ from mqttscope.net import headers, links
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key
-from tests.conftest import EXHAUSTIVE, shared_path
+from tests import corpora
+from tests.conftest import EXHAUSTIVE
 from tests.each import each
 from tests.net.octets import (
     A4,
@@ -244,13 +245,13 @@ DERIVED = [
     "link-raw-101-ip6", "link-raw-12", "link-raw-14", "link-sll", "link-sll-ip6", "link-sll2", "link-sll2-ip6",
     "link-tunnel-gre", "link-tunnel-ipip", "link-tunnel-vxlan", "link-vlan", "link-vlan-ip6",
 ]  # fmt: skip
-SOURCES = ["paho-v5-live", "suricata-mqtt5-props"]
+SOURCES = ["suricata-mqtt5-props", *corpora.cases("captures/derived/paho-v5-live/*", ["paho-v5-live"])]
 
 
 def payloads(source: str, name: str) -> list[tuple[bytes, int, int, int, bytes]]:
     table = FragmentTable()
     got = []
-    for given_frame in read_frames(shared_path("captures", "derived", source, f"{name}.pcap")):
+    for given_frame in read_frames(corpora.path("captures", "derived", source, f"{name}.pcap")):
         result: Segment | Fragment | NotSegment | None = segment(given_frame)
         if isinstance(result, Fragment):
             result = table.feed(result)
@@ -263,7 +264,7 @@ def payloads(source: str, name: str) -> list[tuple[bytes, int, int, int, bytes]]
     return got
 
 
-@each("source", SOURCES)
+@pytest.mark.parametrize("source", SOURCES)
 @each("name", DERIVED)
 def test_the_same_traffic_on_another_link_gives_the_same_segments(source: str, name: str) -> None:
     expected = payloads(source, "link-ethernet")
@@ -276,14 +277,14 @@ def test_the_list_of_derived_captures_is_complete(source: str) -> None:
     found = {
         path.stem
         for pattern in ("link-*", "ip[46]*")
-        for path in shared_path("captures", "derived", source).glob(pattern)
+        for path in corpora.path("captures", "derived", source).glob(pattern)
     }
     assert found - {"link-ethernet", "link-linktype-user0"} == set(DERIVED) - {"file-be-nano"}
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_frames_of_a_user_link_type_are_all_refused_with_one_constant(source: str) -> None:
-    frames = list(read_frames(shared_path("captures", "derived", source, "link-linktype-user0.pcap")))
+    frames = list(read_frames(corpora.path("captures", "derived", source, "link-linktype-user0.pcap")))
     assert len(frames) > 10
     assert {id(segment(given_frame)) for given_frame in frames} == {id(links.unsupported(147))}
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.net.tls_hello import MAX_ALERTS, TlsObserver, looks_like_tls, looks_like_tls_records
-from tests.conftest import THOROUGH, shared_path
+from tests import corpora
+from tests.conftest import THOROUGH
 from tests.each import each
 from tests.net.hellos import ALPN_OFFER, SNI, VERSIONS, client_hello, extension, message, record, server_hello, vector
 from tests.net.recorded import capture_streams
@@ -321,7 +322,7 @@ def test_mutated_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(data
 
 
 def live() -> list[TlsObserver]:
-    streams = capture_streams(shared_path("captures", "live", "paho-tls12-v4.pcap"))
+    streams = capture_streams(corpora.path("captures", "live", "paho-tls12-v4.pcap"))
     chosen = [
         chunks
         for chunks in streams.values()
@@ -341,7 +342,7 @@ def test_the_live_capture_is_well_framed_to_its_end() -> None:
 
 @pytest.mark.tshark
 def test_the_live_capture_is_seen_as_tshark_sees_it() -> None:
-    path = shared_path("captures", "live", "paho-tls12-v4.pcap")
+    path = corpora.path("captures", "live", "paho-tls12-v4.pcap")
     names = {
         "kind": "tls.handshake.type",
         "suites": "tls.handshake.ciphersuite",
@@ -368,7 +369,7 @@ def test_the_live_capture_is_seen_as_tshark_sees_it() -> None:
 
 @pytest.mark.tshark
 def test_the_live_capture_has_the_records_that_tshark_counts() -> None:
-    path = shared_path("captures", "live", "paho-tls12-v4.pcap")
+    path = corpora.path("captures", "live", "paho-tls12-v4.pcap")
     fields = ["-e", "tls.record.content_type", "-e", "tls.record.opaque_type"]
     command = ["tshark", "-r", str(path), "-Y", "tls", "-T", "fields", *fields]
     rows = subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -7,7 +7,7 @@ import pytest
 
 from mqttscope.net.http_upgrade import Upgrade, looks_like_upgrade
 from mqttscope.net.websocket import Control, WebSocket, WebSocketEvent
-from tests.conftest import shared_path
+from tests import corpora
 from tests.net.framing import CLIENT, SERVER, application, reasons
 from tests.net.recorded import capture_streams
 
@@ -38,11 +38,14 @@ def packet_type(name: str) -> int:
     return [*names, "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT"].index(name) + 1
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize(
+    "version",
+    [5, *(pytest.param(version, marks=corpora.needs(f"captures/live/paho-ws-v{version}.*")) for version in (3, 4))],
+)
 @pytest.mark.parametrize("step", [None, 1, 7])
 def test_live_captures_give_the_frames_and_packets_of_their_truth(version: int, step: int | None) -> None:
-    truth = json.loads(shared_path("captures", "live", f"paho-ws-v{version}.ws-truth.json").read_text())
-    streams = capture_streams(shared_path("captures", "live", f"paho-ws-v{version}.pcap"))
+    truth = json.loads(corpora.path("captures", "live", f"paho-ws-v{version}.ws-truth.json").read_text())
+    streams = capture_streams(corpora.path("captures", "live", f"paho-ws-v{version}.pcap"))
     assert len(truth["streams"]) == 4
     mqtt = {expected["tcp_stream"] for expected in truth["streams"]}
     for number, chunks in streams.items():
@@ -91,7 +94,7 @@ ZEEK: dict[str, tuple[list[str], list[tuple[bool, int]], int]] = {
 @pytest.mark.parametrize("name", ZEEK)
 def test_captures_of_zeek_are_read_as_they_are(name: str) -> None:
     expected_reasons, controls, data_frames = ZEEK[name]
-    (chunks,) = capture_streams(shared_path("captures", "tcp-zeek", f"websocket__{name}")).values()
+    (chunks,) = capture_streams(corpora.path("captures", "tcp-zeek", f"websocket__{name}")).values()
     websocket = WebSocket()
     events = [event for from_client, data in chunks for event in websocket.feed(from_client, data)]
     events += websocket.close(CLIENT) + websocket.close(SERVER)

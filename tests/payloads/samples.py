@@ -6,6 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from tests import tools
+
+tools.package("google.protobuf")
+
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from mqttscope.payloads.decoders import Decoders, PayloadTable

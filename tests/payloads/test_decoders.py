@@ -8,9 +8,14 @@ import pickle
 import zlib
 from typing import Any
 
+import pytest
+
+from tests import tools
+
+tools.package("cbor2")
+
 import cbor2
 import msgpack
-import pytest
 
 from mqttscope.mqtt.properties import Properties
 from mqttscope.payloads import decoders as module

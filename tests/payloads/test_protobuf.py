@@ -6,6 +6,11 @@ import sys
 from typing import Any
 
 import pytest
+
+from tests import tools
+
+tools.package("google.protobuf")
+
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mqttscope.payloads.protobuf import MAX_FIELDS, MAX_PROTOBUF_BYTES, DescriptorError, MessageType, from_wire
@@ -140,7 +145,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     held = descriptors()
     for name in [one for one in sys.modules if one == "google.protobuf" or one.startswith("google.protobuf.")]:
         monkeypatch.setitem(sys.modules, name, None)
-    hint = r"protobuf is not installed \(pip install 'mqttscope\[payloads\]'\)"
+    hint = r"protobuf is not installed \(pip install protobuf\)"
     with pytest.raises(UndecodableError, match=hint):
         from_wire(REPORT)
     with pytest.raises(UndecodableError, match=hint) as caught:

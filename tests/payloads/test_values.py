@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import cbor2
 import msgpack
 import orjson
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from mqttscope.payloads.values import (
     CUT,
     MAX_ITEMS,
+    MAX_JSON_DEPTH,
     Pairs,
     Tagged,
     UndecodableError,
@@ -27,10 +27,14 @@ from mqttscope.payloads.values import (
     pick,
     simplified,
 )
+from tests import tools
 from tests.each import each
 
 
 def test_formats_become_values() -> None:
+    tools.package("cbor2")
+    import cbor2
+
     assert from_text("é".encode()) == "é"
     assert from_json(b'{"a": [1, null]}') == {"a": [1, None]}
     assert from_cbor(cbor2.dumps({"a": b"\1"})) == {"a": b"\1"}
@@ -61,7 +65,9 @@ TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefgh"
     [
         (b"1e999", "JSON with a number beyond the range"), (b'{"a": -' + b"9" * 5_000 + b"}", "beyond the range"),
         (rb'["\ud800"]', "JSON with one half of a surrogate pair"), (rb'{"\udc00": 1}', "JSON with one half"),
-        (b"[" * 1_100 + b"]" * 1_100, "nested deeper than about 1,000 levels"), (b"[NaN]", "not JSON"),
+        (b"[" * 1_025 + b"]" * 1_025, "nested deeper than about 1,000 levels"), (b"[NaN]", "not JSON"),
+        (b'{"a":' * 1_025 + b"1" + b"}" * 1_025, "nested deeper than about 1,000 levels"),
+        (rb'["' + b"[" * 2_000 + rb'\"[", "\ud800"]', "JSON with one half of a surrogate pair"),
         (b"[" * 990 + b"1e999" + b"]" * 990, "nested deeper|beyond"), (b"[1e999", "not JSON"),
         (b'"\xed\xa0\x80"', "not JSON"), (b"", "not JSON"),
     ],
@@ -69,6 +75,10 @@ TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefgh"
 def test_what_is_json_without_a_value_is_not_called_no_json(data: bytes, told: str) -> None:
     with pytest.raises(UndecodableError, match=told):
         from_json(data)
+
+
+def test_json_is_read_to_its_greatest_depth() -> None:
+    assert from_json(b"[" * MAX_JSON_DEPTH + b"]" * MAX_JSON_DEPTH) != []
 
 
 @each(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,12 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import paho.mqtt.client as mqtt
-import pytest
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-
 from mqttscope.cli.main import EXIT_FAILED, UNWRITTEN
+from mqttscope.mqtt.constants import ProtocolVersion
 from tests.forked import Forked, environment
+from tests.tools import package, program
 
 PATIENCE_S = 20.0
 """How long a test waits for what has to come."""
@@ -75,14 +72,6 @@ def processor_seconds(process_id: int) -> float:
     except OSError:
         return 0.0
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def program(name: str) -> str:
-    """Path of a program; the test is skipped without it."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
 
 
 def free_port() -> int:
@@ -162,7 +151,11 @@ def certificates(folder: Path) -> Iterator[Certificates]:
 
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     for name in ("ca", "other"):
-        openssl("req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN=test {name}")
+        # Since Python 3.13, its default context takes no CA without a key usage.
+        openssl(
+            "req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN=test {name}",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+        )  # fmt: skip
     for name, valid in (("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.example")):
         extension = f"subjectAltName={valid}"
         openssl(
@@ -209,19 +202,23 @@ class Talk:
 def talk(
     port: int,
     *,
-    version: MQTTProtocolVersion = MQTTProtocolVersion.MQTTv311,
+    version: ProtocolVersion = ProtocolVersion.V3_1_1,
     transport: str = "tcp",
     ca: str | None = None,
     messages: int = 6,
     identifier: str = "paho",
 ) -> Talk:
     """A client that subscribes, publishes to itself at every QoS, gets all of it, and leaves."""
+    package("paho.mqtt.client")
+    import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
     talked = Talk()
     subscribed, complete, left = threading.Event(), threading.Event(), threading.Event()
     client = mqtt.Client(
         CallbackAPIVersion.VERSION2,
         identifier,
-        protocol=version,
+        protocol=MQTTProtocolVersion(version),
         transport="websockets" if transport == "websockets" else "tcp",
     )
     if ca is not None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from paho.mqtt.enums import MQTTProtocolVersion
 
 from mqttscope.api.expectations import Traffic
 from mqttscope.errors import ArgumentError
@@ -99,6 +98,30 @@ def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_
         proxy.assert_conformant(min_confidence="surely")
     with pytest.raises(AssertionError):
         proxy.assert_conformant()
+
+
+def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
+    class FailingRule(Rule):
+        """Cannot judge any PUBLISH."""
+
+        code, slug, severity, looks_at = "OWN101", "failing-rule", Severity.INFO, Publish
+
+        def check(self, packet: Publish, at: RuleContext) -> Reports:
+            raise KeyError("a")
+
+    with Proxy(server.url, rules=[FailingRule]) as proxy:
+        misbehave(proxy, server)
+        with pytest.raises(AssertionError) as first:
+            proxy.assert_conformant()
+        assert proxy.report(beside=str(first.value)) == ""
+        misbehave(proxy, server)
+        rest = proxy.report(beside=str(first.value))
+        assert rest.endswith("\n\n1 error by 192 rules\n")
+        assert "1 error (2 occurrences) by 192 rules" in proxy.report()
+        assert "OWN101" not in rest
+        assert f"frame {proxy.findings()[1].frame}," in rest
+        # Another text shows nothing of it.
+        assert proxy.report(beside="error[PUB103]") == proxy.report()
 
 
 def test_rules_can_be_chosen(server: Server) -> None:
@@ -219,6 +242,16 @@ def test_a_number_of_packets_can_be_required(server: Server) -> None:
             proxy.assert_conformant(ignore=["PUB103"], require_packets=4)
 
 
+def test_a_proxy_without_rules_records_and_does_not_assert(server: Server) -> None:
+    with Proxy(server.url, ignore=["ALL"]) as proxy:
+        misbehave(proxy, server)
+        assert len(proxy.packets()) == 3
+        with pytest.raises(ArgumentError, match=r"^ignore=\['ALL'\]: no rule is left to check with"):
+            proxy.assert_conformant()
+    with pytest.raises(ArgumentError, match="no rule is left to check with"):
+        Proxy(server.url, select=[])
+
+
 def test_what_counts_can_be_given(server: Server) -> None:
     pattern = Pattern(frozenset({"PUB103"}), topic="a/#", reason="known")
     policies = (
@@ -244,8 +277,8 @@ def test_what_counts_can_be_given(server: Server) -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
-def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: MQTTProtocolVersion) -> None:
+@pytest.mark.parametrize("version", [ProtocolVersion.V3_1_1, ProtocolVersion.V5])
+def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: ProtocolVersion) -> None:
     with rig.mosquitto(tmp_path) as broker, Proxy(f"mqtt://127.0.0.1:{broker.port}") as proxy:
         rig.talk(proxy.port, version=version)
         assert {"connect", "connack", "subscribe", "publish", "pubcomp"} <= {one.type for one in proxy.packets()}

@@ -10,10 +10,6 @@ from mqttscope.api.decoding import Sequence
 from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.options import Options
 from mqttscope.events import Event
-from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.public import PUBLIC
-from mqttscope.lake.state import dump, load
-from mqttscope.lake.tables import Collector
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.rule import Rule
@@ -43,6 +39,7 @@ from mqttscope.stats.as_html import render as page
 from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
+from tests import tools
 from tests.redact.mutants import Mutant
 
 READING = Options({8080: "ws"})
@@ -133,6 +130,13 @@ def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
 
 def rows(segments: list[Segment]) -> bytes:
     """The rows of a lake, and what it remembers of sessions and servers."""
+    for name in ("pyarrow", "msgspec"):
+        tools.package(name)
+    from mqttscope.lake.options import LakeOptions
+    from mqttscope.lake.public import PUBLIC
+    from mqttscope.lake.state import dump, load
+    from mqttscope.lake.tables import Collector
+
     collector = Collector(LakeOptions(READING, rules=rules(), payload_limit=4096), rules=rules())
     for event in dissect_segments(segments, collector.options.reading()):
         collector.feed(event)

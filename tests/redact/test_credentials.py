@@ -156,6 +156,7 @@ def test_a_long_text_takes_no_time() -> None:
         *(("inspect", "--format", form) for form in ("text", "tree", "ladder", "csv", "jsonl")),
         *(("lint", "--select", "ALL", "--format", form) for form in ("full", "json", "markdown")),
         *(("explain", "--format", form) for form in ("text", "json", "markdown")),
+        ("triage",),
     ],
     ids=" ".join,
 )

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
+
 from mqttscope.capture import open_capture
 from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments

@@ -8,7 +8,8 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Disconnect
 from mqttscope.replay.script import Script, read_scripts
-from tests.conftest import ROOT, shared_path
+from tests import corpora
+from tests.conftest import ROOT
 from tests.replay.recordings import STEP_NS, Builder, connack, connect, publish
 
 
@@ -98,7 +99,7 @@ def test_what_a_server_still_answers_comes_before_the_end() -> None:
 
 
 def test_the_half_closed_connection_of_the_trials_ends_after_a_second() -> None:
-    (script,) = read_scripts(dissect(open_capture([str(shared_path("captures", "trials", "half.pcap"))])))
+    (script,) = read_scripts(dissect(open_capture([str(corpora.path("captures", "trials", "half.pcap"))])))
 
     assert (script.ending.how, script.ending.by) == ("fin", "server")
     assert 0.9e9 < script.ending.timestamp_ns - script.opened_ns < 1.1e9

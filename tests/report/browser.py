@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
 import subprocess
 import zlib
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 
-import pytest
+from tests import tools
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (
@@ -37,10 +36,7 @@ class Picture:
 
 def program() -> str:
     """The browser; the calling test is skipped where there is none."""
-    found = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("there is no browser: apt-get install chromium")
-    return found
+    return tools.program(*NAMES)
 
 
 WAITS_MS = 3_000
@@ -100,9 +96,7 @@ _SHEET = re.compile(
 
 def printed(page: bytes, folder: Path, *, dark: bool = True) -> Printed:
     """Print a page; the calling test is skipped where there is no browser, or nothing that reads what it prints."""
-    reader = shutil.which("pdftotext")
-    if reader is None:
-        pytest.skip("there is no pdftotext: apt-get install poppler-utils")
+    reader = tools.program("pdftotext")
     source, target = folder / "page.html", folder / "page.pdf"
     source.write_bytes(page)
     subprocess.run(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests import tools
+
+tools.package("cbor2")
+
 import cbor2
 
 from mqttscope.payloads.decoders import Decoders, PayloadTable

@@ -25,7 +25,8 @@ from mqttscope.report.ladder import Ladder
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from mqttscope.session.connection import CONNECTED, Connection, OtherEnd
-from tests.conftest import ROOT, shared_path
+from tests import corpora
+from tests.conftest import ROOT
 from tests.report.make import C2S, MS, S2C, START_NS, V3_1_1, Lines, Talk, publish, shown
 
 
@@ -137,14 +138,14 @@ def test_every_reason_of_the_layer_below_has_words() -> None:
         for kind in ("StreamGap", "SegmentDiscarded", "FlowClosed")
     }
 
-    assert told["StreamGap"] == notices._GAPS.keys()
+    assert told["StreamGap"] == notices.GAPS.keys()
     assert told["SegmentDiscarded"] == notices._DISCARDED.keys()
     assert told["FlowClosed"] == notices._CLOSED.keys()
 
 
-@pytest.mark.parametrize("reason", [*notices._GAPS, "another"])
+@pytest.mark.parametrize("reason", [*notices.GAPS, "another"])
 def test_a_gap_says_why(reason: str) -> None:
-    words = notices._GAPS.get(reason, reason)
+    words = notices.GAPS.get(reason, reason)
 
     assert line_of(Talk().gap(1460, reason)).endswith(f" GAP        1460 bytes {words}")
     assert line_of(Talk().gap(1, reason)).endswith(f" GAP        1 byte {words}")
@@ -177,6 +178,8 @@ def test_bytes_of_no_packet_say_why_and_how_they_begin(reason: str) -> None:
     [
         (C2S, b"GET / HTTP/1.1\r\n\r\n", " (the client speaks HTTP, not MQTT)"),
         (S2C, b"HTTP/1.1 400 Bad Request\r\n\r\n", " (the server answers in HTTP, not in MQTT)"),
+        (S2C, b"<!DOCTYPE HTML>\n<html>", " (the server answers in HTML, not in MQTT)"),
+        (C2S, b"<!DOCTYPE HTML>\n<html>", ""),
         (C2S, b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n", ""),
         (C2S, b"\x00\x01", ""),
     ],
@@ -397,6 +400,6 @@ def test_no_line_is_wider_than_the_terminal(connection: Connection, width: int) 
     ],
 )
 def test_trials(name: str, expected: list[str]) -> None:
-    path = shared_path("captures", "trials", name)
+    path = corpora.path("captures", "trials", name)
 
     assert reported(*dissect(open_capture([path])))[-2:] == expected

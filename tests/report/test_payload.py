@@ -6,9 +6,14 @@ import zlib
 from itertools import islice
 from typing import Any
 
+import pytest
+
+from tests import tools
+
+tools.package("cbor2")
+
 import cbor2
 import msgpack
-import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,7 +169,7 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(module: str, monkeypa
     monkeypatch.setitem(sys.modules, module, None)
     shown = PayloadView("cbor" if module == "cbor2" else "msgpack").show(b"\xa1aa\x01")
     assert shown.label == "hex"
-    assert f"{module} is not installed (pip install 'mqttscope[payloads]')" in shown.note
+    assert f"{module} is not installed (pip install {module})" in shown.note
 
 
 @pytest.mark.parametrize(

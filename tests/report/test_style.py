@@ -47,5 +47,30 @@ def test_wrapped_text_goes_on_indented_and_ends_at_last() -> None:
     assert text.texts() == ["03:04:05 a fault", "    that takes many", "    words to tell, …"]
 
 
+def test_wrapped_text_that_is_cut_at_the_last_column_ends_with_an_ellipsis() -> None:
+    for words in ("one two three", "one two", "one twoo three"):
+        text = Wrapped(Painter(View(width=8)).line(), most=1, indent=0)
+        text.add("x")
+        text.add(f"yz {words}")
+        (line,) = text.texts()
+        assert line == "xyz one…"
+    text = Wrapped(Painter(View(width=8)).line(), most=2, indent=0)
+    text.add("aaa bbb ccc ddd eee")
+    assert text.texts() == ["aaa bbb", "ccc ddd…"]
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_text_in_the_last_column_gives_way_when_more_comes(colour: bool) -> None:
+    line = Painter(View(width=8, colour=colour)).line()
+    line.add("abcd", "error")
+    line.add("efgh", "error")
+    assert "abcdefgh" in str(line).replace("\x1b[0m\x1b[31m", "")
+    line.add("")
+    line.add("i")
+    line.add("j")
+    assert "abcdefg…" in str(line).replace("\x1b[0m\x1b[31m", "")
+    assert line.used == 8
+
+
 def test_what_is_written_is_utf_8_even_with_surrogates() -> None:
     assert encoded(["ä", "\ud800"]) == b"\xc3\xa4\n?\n"

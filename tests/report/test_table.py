@@ -11,6 +11,7 @@ from mqttscope.payloads.decoders import Decoders, PayloadTable
 from mqttscope.report import table
 from mqttscope.report.base import View
 from mqttscope.report.table import COLUMNS, Table
+from tests import tools
 from tests.report.make import SECRET, V3_1_1, Lines, Talk, conversation, hostile, publish, shown
 
 
@@ -182,6 +183,7 @@ def test_text_for_spreadsheets_is_no_formula(payload: str, expected: str) -> Non
 
 
 def test_what_decoders_make_of_payloads_is_in_columns_of_its_own() -> None:
+    tools.package("cbor2")
     decoders = Decoders((PayloadTable("a/+", "json"), PayloadTable("c/#", "cbor")))
     talk = Talk()
     secret = b'{"t": 1, "password": "hunter2hunter2"}'

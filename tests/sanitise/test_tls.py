@@ -28,7 +28,7 @@ PSK = extension(41, vector(2, vector(2, b"identity-of-pump") + b"\0\0\0\7") + ve
 UNKNOWN = extension(0x1234, b"plant secret")
 HELLO = client_hello(SNI, ALPN, TICKET, SHARE, VERSIONS, UNKNOWN, PSK, session_id=b"session-identifier-of-a-pump-777")
 ANSWER = server_hello(extension(51, b"\0\x1d" + vector(2, b"s" * 32)), session_id=b"session-identifier-of-a-pump-777")
-PEM = (ROOT / "tests" / "material" / "self-signed.pem").read_text()
+PEM = (ROOT / "tests" / "material" / "self-signed.pem").read_text("utf-8")
 CERTIFICATE = ssl.PEM_cert_to_DER_cert(PEM[PEM.index("-----BEGIN CERTIFICATE") :])
 
 

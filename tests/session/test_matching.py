@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.lake.state import dump, load
 from mqttscope.mqtt import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter, matches, parse_shared
 from mqttscope.session.matching import FAILURE, MAX_MATCHING, FilterIndex, Match, Node, Subscribed, SubscriptionIndex
 from mqttscope.session.subscriptions import Subscriptions
+from tests import tools
 from tests.conftest import THOROUGH
 from tests.session.requests import Row, Talk, filters, suback, subscribe, unsuback, unsubscribe
 
@@ -85,6 +85,9 @@ def nearly(table: Subscriptions, topic: str) -> tuple[str, str] | None:
 @settings(max_examples=150 if THOROUGH else 75, deadline=None)
 @given(st.booleans(), st.lists(STEP, min_size=1, max_size=14))
 def test_a_table_matches_like_every_filter_by_itself(shared: bool, steps: list[tuple[str, list[str], int]]) -> None:
+    tools.package("msgspec")
+    from mqttscope.lake.state import dump, load
+
     table = Subscriptions()
     for number, (what, names, code) in enumerate(steps, 1):
         identifier = number % 3 + 1

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests import tools
 from tests.conftest import ROOT
 
 OURS = re.compile(r"_*(editable_+)?(impl_+)?(pyspark_)?mqttscope|.*\.pth$", re.IGNORECASE)
@@ -31,14 +30,9 @@ SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions
 
 def needs_spark(*modules: str) -> None:
     """Skip the calling test where Spark cannot be had, or one of the modules."""
-    for name in ("pyspark", *modules):
-        pytest.importorskip(name, reason=f"{name} is not installed: pip install 'mqttscope[spark,connect]'")
-    from mqttscope.spark.session import SparkUnavailableError, find_java
-
-    try:
-        find_java()
-    except SparkUnavailableError as error:
-        pytest.skip(str(error))
+    tools.java()
+    for name in modules:
+        tools.package(name)
 
 
 def bare_python(folder: Path) -> str:

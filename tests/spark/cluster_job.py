@@ -36,7 +36,7 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def paths(spark: SparkSession) -> list[str]:
-    """Where executors have a module of the package from, one that may be compiled."""
+    """Where executors have a module of the package from."""
     from pyspark.sql.functions import udf
 
     def where(_: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import tools
 from tests.spark.cluster import SMALL
 
 if TYPE_CHECKING:
@@ -26,13 +27,9 @@ QUICK = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores with a small heap, started in a directory that is not the source tree."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-    from mqttscope.spark.session import SparkUnavailableError, find_java, spark_session
+    tools.java()
+    from mqttscope.spark.session import spark_session
 
-    try:
-        find_java()
-    except SparkUnavailableError as error:
-        pytest.skip(str(error))
     before = os.getcwd()
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.ranges import boundaries, measure, read_head, split
@@ -23,6 +26,10 @@ from tests.conftest import ROOT
 from tests.spark.expected import all_of, in_process, of_rows, segment_of_row
 from tests.spark.samples import everything, fragmented, frames, pcap
 from tests.spark.test_scan import SCHEMA, tasks
+
+LOOKED_UP = pytest.mark.skipif(
+    " " in sys.executable, reason="Spark does not look for data sources where the path of its Python has a blank"
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,6 +117,7 @@ def test_nothing_that_matches_is_an_error(spark: SparkSession, tmp_path: Path) -
         read_captures(spark, f"{tmp_path}/none*").collect()
 
 
+@LOOKED_UP
 @pytest.mark.long
 def test_filters_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
     for name in "ab":
@@ -122,6 +130,7 @@ def test_filters_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
     assert rows.where("length(payload) > 0").count() == 20
 
 
+@LOOKED_UP
 def test_sql(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(pcap(frames(10)))
     spark.sql(f"create or replace temporary view seen using mqttcapture options (path '{tmp_path}', rows 'segments')")

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("msgspec")
+tools.package("pyspark")
+
 from mqttscope.spark import distribute as module
 from mqttscope.spark.distribute import NEEDED, archive, is_local, look, ship, write_archive
 from tests.conftest import ROOT
@@ -52,7 +58,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         path.relative_to(ROOT).as_posix()
         for package in ("mqttscope", "pyspark_mqttscope")
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyd")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert set(names) == wanted
     assert names == sorted(names, key=lambda name: (name.startswith("pyspark"), name))

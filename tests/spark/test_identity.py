@@ -9,7 +9,9 @@ from zlib import crc32
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from mqttscope.capture.fingerprint import HEAD_BYTES, KnownFingerprints
 from mqttscope.capture.locations import Location

@@ -124,7 +124,7 @@ def test_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "PATIENCE_S", 0.2)
     environment = java(tmp_path, "")
     # What a script starts holds its output open.
-    (tmp_path / "bin" / "java").write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {tmp_path}/pid\nwait\n")
+    (tmp_path / "bin" / "java").write_text('#!/bin/sh\nsleep 60 &\necho $! > "${0%/bin/*}/pid"\nwait\n')
 
     with pytest.raises(SparkUnavailableError, match=r"does not say its version within 0\.2 s: install Java 17"):
         find_java(environment)

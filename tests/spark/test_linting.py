@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests import tools
+
+tools.package("pyarrow")
+tools.package("pyspark")
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.locations import find
@@ -18,6 +24,7 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.spark.linting import judge
 from tests.cli.made import client, closes, on, opened, server, site, write_capture
 from tests.cli.running import capture, invoke
+from tests.cli.test_lint_quality import INSIDE, OUTSIDE, later
 from tests.conftest import ROOT
 from tests.each import some
 from tests.spark.collection import collection
@@ -157,3 +164,18 @@ def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_
         assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
     assert here.code == 3
     assert "nothing to judge: " in here.err
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_captures_lack_is_the_same(tmp_path: Path) -> None:
+    """A capture of each kind, so far apart in time that no connection is in two of them."""
+    makers = [make for make, _ in (*INSIDE.values(), *OUTSIDE.values())]
+    paths = [later(make(tmp_path / f"{at:02}.pcapng"), at * 10_800) for at, make in enumerate(makers)]
+    for level in ("usable", "complete"):
+        words = "lint", *paths, "--format", "json", "--require-quality", level
+        here, there = invoke(*words), invoke(*words, "--engine", "spark")
+        summary = json.loads(here.out)["summary"]
+        assert len(summary["shortfalls"]) == (len(INSIDE) if level == "usable" else len(paths))
+        assert json.loads(there.out)["summary"] == summary
+        assert (there.code, there.err, there.out) == (here.code, here.err, here.out)
+        assert here.code == 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqttscope[spark]'")
+tools.package("pyarrow")
 
 from mqttscope.capture.locations import Location, find
 from mqttscope.capture.ranges import SPLIT_BYTES, WHOLE, Range, Settled, Split

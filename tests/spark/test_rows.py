@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+pa = tools.package("pyarrow")
 
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
 from mqttscope.net.segment import Segment, direction_key, flow_key, group_key, reverse_key

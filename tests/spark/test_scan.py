@@ -9,7 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+pa = tools.package("pyarrow")
 
 from mqttscope.capture.locations import Location, find
 from mqttscope.capture.ranges import Range

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import tools
+
+tools.package("pyspark")
+
 from mqttscope.spark import session as module
 from mqttscope.spark.session import SparkUnavailableError, cancelling, spark_session
 
@@ -158,7 +162,7 @@ def test_a_master_that_does_not_listen() -> None:
     ],
 )
 def test_a_server_that_does_not_answer(address: str, message: str) -> None:
-    pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'mqttscope[connect]'")
+    tools.package("grpc")
 
     with pytest.raises(SparkUnavailableError, match=message):
         module._connect(address.format(port=closed_port()), {})

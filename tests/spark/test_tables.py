@@ -10,7 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from deltalake import DeltaTable
 

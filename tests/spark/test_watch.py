@@ -5,8 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from mqttscope.lake.carried import Carried
 from mqttscope.lake.commit import lake_lock
@@ -31,6 +37,7 @@ from mqttscope.spark.watch import Taken, Watcher, watch
 from tests.bench.quiet import Crowd
 from tests.conftest import ROOT
 from tests.lake.reading import options
+from tests.spark.cluster import SMALL, needs_spark
 from tests.spark.collection import usual_options
 from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other, parts, rotated
 from tests.spark.growth import PAST, put
@@ -404,3 +411,77 @@ def test_what_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
     write_lake([folder / "a.pcap"], lake, options())
     with pytest.raises(LakeError, match=r"was written with other options: --payload-limit was \d+ and is 7;"):
         once(spark, folder, lake, options=LakeOptions(payload_limit=7))
+
+
+class Clock:
+    """Two times for each worker that is started: before and after."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.times = [at for took in seconds for at in (1_000.0, 1_000.0 + took)]
+
+    def monotonic(self) -> float:
+        return self.times.pop(0)
+
+
+def test_a_worker_is_waited_for_until_it_starts_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    clock = Clock(31.0, module.WORKER_START_S, module.WORKER_START_S - 0.001, 1.0)
+    monkeypatch.setattr(module, "time", clock)
+    module.await_worker("true", threading.Event(), notes.append)
+
+    assert len(clock.times) == 2
+    assert notes == ["too busy to start a Python worker within 10 s: waiting until this machine is not"]
+    # A worker that is at fault is not waited for: the stream says why.
+    monkeypatch.setattr(module, "time", Clock(1.0, 99.0))
+    module.await_worker("false", threading.Event(), notes.append)
+    module.await_worker("/nowhere/python", threading.Event(), notes.append)
+    assert len(notes) == 1
+
+
+def test_waiting_for_a_worker_ends_when_the_watch_does(tmp_path: Path) -> None:
+    python, started = tmp_path / "python", tmp_path / "python.pid"
+    python.write_text('#!/bin/sh\necho $$ > "$0.new"\nmv "$0.new" "$0.pid"\nexec sleep 600\n')
+    python.chmod(0o700)
+    over = threading.Event()
+    waiting = threading.Thread(target=module.await_worker, args=(str(python), over, print))
+    waiting.start()
+    while not started.exists():
+        time.sleep(0.01)
+    over.set()
+    waiting.join()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+
+
+@pytest.mark.long
+def test_a_stream_starts_again_once_workers_start_in_time(tmp_path: Path) -> None:
+    """Three workers are too slow, and one restart is allowed: the watch starts a stream only after a worker in time."""
+    needs_spark()
+    # Spark finds no data sources by itself where the path of its Python has a blank.
+    python, folder, lake = tmp_path / "slow python", tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    put(folder / "a.pcapng", as_pcapng(frames_of("session-taken-over")))
+    python.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *python_streaming_source_runner*)\n'
+        "    for slow in 1 2 3; do\n"
+        f'        mkdir "$0.$slow" 2>/dev/null && sleep {module.WORKER_START_S + 1} && break\n'
+        "    done;;\n"
+        "esac\n"
+        f'exec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    python.chmod(0o700)
+    script = "from mqttscope.spark import watch; watch.RESTARTS = 1; from mqttscope.cli import run; run()"
+    words = ["pipeline", "watch", str(folder), "--lake", str(lake), "--once", "--conf", "spark.driver.memory=700m"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "--conf", f"spark.driver.extraJavaOptions={SMALL}"],
+        env=os.environ | {"PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("too busy to start a Python worker within 10 s") == 1, done.stderr
+    assert len(list(tmp_path.glob("slow python.?"))) == 3
+    write_lake([folder / "a.pcapng"], tmp_path / "one", options())
+    assert read_table(lake, "packets").num_rows == read_table(tmp_path / "one", "packets").num_rows > 0

@@ -18,12 +18,14 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyspark")
 
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
-from mqttscope.spark.session import CONFIGURATION, SparkUnavailableError, find_java
+from mqttscope.spark.session import CONFIGURATION
 from tests.conftest import ROOT
 from tests.spark.folders import rotated
 from tests.spark.growth import put
@@ -48,10 +50,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
-    try:
-        find_java()
-    except SparkUnavailableError as error:
-        pytest.skip(str(error))
+    tools.java()
     environment = os.environ | {
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),

@@ -5,7 +5,6 @@ How ends of connections are told apart, and who comes first.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections import Counter
 from typing import Any
@@ -28,7 +27,7 @@ from mqttscope.stats.as_json import SORTS, document, order
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import HANDSHAKES, Traffic, Window
-from tests.conftest import shared_path
+from tests import corpora, tools
 from tests.each import each, some
 from tests.growth import kept_of_each
 from tests.stats.talk import (
@@ -525,8 +524,7 @@ def test_a_connection_still_open_is_counted_at_the_end() -> None:
     "name", some(["mixed-versions", "v5-qos", "v311-retained", "duplicated", "v5-reason-codes"], 4)
 )
 def test_tshark_counts_the_same_packets_by_connection_type_and_sender(name: str) -> None:
-    if shutil.which("tshark") is None:
-        pytest.skip("tshark is not installed")
+    tools.program("tshark")
     done = subprocess.run(
         ["tshark", "-n", "-r", str(path(name)), "-Y", "mqtt", "-T", "fields", "-e", "tcp.stream", "-e", "tcp.srcport",
          "-e", "mqtt.msgtype"],
@@ -681,7 +679,7 @@ def test_topics_without_a_measure_are_sorted_by_packets() -> None:
 
 
 def trial(name: str) -> dict[str, Any]:
-    path = shared_path("captures", "trials", name)
+    path = corpora.path("captures", "trials", name)
     statistics = Statistics()
     for event in dissect(statistics.frames(open_capture([path]))):
         statistics.feed(event)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.write import open_alone
 from mqttscope.dissect import Dissector, Options
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent, PacketEvent
 from mqttscope.lint.catalogue import select, usual_rule
@@ -187,7 +188,7 @@ def test_what_cannot_be_written_is_told_at_once() -> None:
 
 
 def test_whole_blocks_is_a_file(tmp_path: Path) -> None:
-    file = WholeBlocks(str(tmp_path / "x"))
+    file = WholeBlocks(open_alone(tmp_path / "x"))
     assert file.writable()
     assert file.write(b"12") == 2
     file.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.transport.tls import TlsError, listen_context, upstream_context
+from tests import tools
 from tests.proxy import rig
 
 
@@ -58,11 +59,8 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path, certificates: rig.C
 
 def test_an_encrypted_key_is_not_asked_for(tmp_path: Path, certificates: rig.Certificates) -> None:
     locked = tmp_path / "locked.key"
-    done = subprocess.run(
-        [rig.program("openssl"), "pkey", "-in", certificates.key, "-out", str(locked), "-aes256", "-passout", "pass:x"],
-        check=False,
-        capture_output=True,
-    )
+    words = ["pkey", "-in", certificates.key, "-out", str(locked), "-aes256", "-passout", "pass:x"]
+    done = subprocess.run([tools.program("openssl"), *words], check=False, capture_output=True)
     assert done.returncode == 0
     with pytest.raises(TlsError) as caught:
         listen_context(certificates.cert, str(locked))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from mqttscope.net.flow import FlowClosed, FlowEvent, StreamClosed, StreamData
 from mqttscope.net.flows import FlowTable
 from mqttscope.transport.wire import Endpoint, Made, Wire
+from tests import tools
 
 CLIENT, SERVER = True, False
 V4 = (Endpoint.of(("192.0.2.10", 50_000)), Endpoint.of(("198.51.100.1", 1883)))
@@ -53,9 +51,7 @@ def streams(made: Sequence[Made]) -> tuple[bytes, bytes, list[str]]:
 
 def tshark(path: Path, *arguments: str) -> list[str]:
     """Lines that tshark prints about a file with its checks of checksums on; the test is skipped without it."""
-    program = shutil.which("tshark")
-    if program is None:
-        pytest.skip("tshark is not installed")
+    program = tools.program("tshark")
     preferences = ("ip.check_checksum", "tcp.check_checksum", "tcp.analyze_sequence_numbers")
     options = [word for name in preferences for word in ("-o", f"{name}:TRUE")]
     done = subprocess.run(

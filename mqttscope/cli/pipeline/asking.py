@@ -15,9 +15,10 @@ import click
 from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.main import EXIT_USAGE, interruption, leaving, limit_ending, printable
 from mqttscope.cli.output import warn
-from mqttscope.cli.pipeline.common import LAKE_EXTRA, SparkOptions, lake_option, pairs, size
+from mqttscope.cli.pipeline.common import SparkOptions, lake_option, pairs, size
 from mqttscope.cli.spark_session import QUICK, WITHOUT_CODE, PipelineFailedError, session
 from mqttscope.errors import MqttscopeError
+from mqttscope.installation import extra_command
 
 if TYPE_CHECKING:
     from mqttscope.analysis.answer import Answer
@@ -152,7 +153,9 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
         from mqttscope.analysis.local import MEMORY, LocalEngine
         from mqttscope.analysis.query import sentence
     except ImportError as error:
-        raise PipelineFailedError(f"asking a lake needs what is not installed ({error}): {LAKE_EXTRA}") from None
+        raise PipelineFailedError(
+            f"asking a lake needs what is not installed ({error}): {extra_command('lake')}"
+        ) from None
 
     stopped: list[int] = []
 

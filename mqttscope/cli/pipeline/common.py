@@ -19,6 +19,7 @@ from mqttscope.cli.options import (
     profile_option,
 )
 from mqttscope.cli.output import warn
+from mqttscope.installation import extra_command
 
 if TYPE_CHECKING:
     from mqttscope.lake.options import LakeOptions
@@ -116,9 +117,6 @@ def lake_option(*, stores: bool = False) -> Any:
     )  # fmt: skip
 
 
-LAKE_EXTRA = "pip install 'mqttscope[lake]'"
-
-
 @options
 class RowOptions:
     """What the rows of a lake hold."""
@@ -137,21 +135,21 @@ class RowOptions:
     complete: tuple[str, ...] = complete_option()
     configuration: ConfigurationOptions = group(ConfigurationOptions)
 
-    def lake(self, extra: str = LAKE_EXTRA) -> LakeOptions:
-        """The same with the configuration; `PipelineFailedError` names ``extra`` where packages are missing."""
+    def lake(self, extra: str = "lake") -> LakeOptions:
+        """The same with the configuration; `PipelineFailedError` if packages of ``extra`` are missing."""
         from mqttscope.cli.linting_settings import resolve
         from mqttscope.cli.spark_session import PipelineFailedError
 
         judging = JudgingOptions(
             rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
         )  # fmt: skip
-        found = resolve(judging, protocol=self.protocol)
+        found = resolve(judging, protocol=self.protocol, may_be_none=True)
         try:
             from mqttscope.lake.options import LakeOptions, let_be_remembered
 
             let_be_remembered(found.rules)
         except ImportError as error:
-            raise PipelineFailedError(f"tables need what is not installed ({error}): {extra}") from None
+            raise PipelineFailedError(f"tables need what is not installed ({error}): {extra_command(extra)}") from None
         return LakeOptions(
             dissect=found.options,
             group=self.site,

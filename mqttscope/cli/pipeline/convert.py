@@ -6,8 +6,9 @@ import click
 
 from mqttscope.cli.command import make_command, options
 from mqttscope.cli.main import EXIT_CLEAN, printable
-from mqttscope.cli.pipeline.common import LAKE_EXTRA, lake_option
+from mqttscope.cli.pipeline.common import lake_option
 from mqttscope.cli.spark_session import PipelineFailedError
+from mqttscope.installation import extra_command
 
 
 @options
@@ -38,7 +39,7 @@ def command(given: ConvertOptions) -> int:
         from mqttscope.lake.convert import convert_lake
         from mqttscope.lake.manifest import LakeError
     except ImportError as error:
-        raise PipelineFailedError(f"tables need what is not installed ({error}): {LAKE_EXTRA}") from None
+        raise PipelineFailedError(f"tables need what is not installed ({error}): {extra_command('lake')}") from None
     try:
         converted = convert_lake(given.lake)
     except LakeError as error:

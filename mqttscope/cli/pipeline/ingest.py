@@ -15,8 +15,9 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
-from mqttscope.cli.pipeline.common import LAKE_EXTRA, RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
-from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, for_captures, session, task_progress
+from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
+from mqttscope.cli.spark_session import PipelineFailedError, for_captures, session, task_progress
+from mqttscope.installation import extra_command
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
@@ -157,7 +158,7 @@ class IngestRun:
             from mqttscope.lake.store import StorePath, place
             from mqttscope.lake.summary import summarize
         except ImportError as error:
-            raise PipelineFailedError(f"tables need what is not installed ({error}): {LAKE_EXTRA}") from None
+            raise PipelineFailedError(f"tables need what is not installed ({error}): {extra_command('lake')}") from None
         settings = self.given.lake_settings or self.given.settings
         root = place(self.given.lake, settings, single_writer=self.given.single_writer)
         try:
@@ -228,7 +229,9 @@ class IngestRun:
             from mqttscope.spark.ingest import ingest
             from mqttscope.spark.session import followed
         except ImportError as error:
-            raise PipelineFailedError(f"Spark needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(
+                f"Spark needs what is not installed ({error}): {extra_command('spark')}"
+            ) from None
         fitting = for_captures(sum(one.size for one in found))
         with (
             session(self.given.spark.master, self.given.spark.configuration, fitting) as spark,

@@ -19,7 +19,8 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, leaving, limit_endin
 from mqttscope.cli.output import describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
-from mqttscope.cli.spark_session import EXTRA, PipelineFailedError, session
+from mqttscope.cli.spark_session import PipelineFailedError, session
+from mqttscope.installation import extra_command
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 
@@ -82,7 +83,7 @@ class WatchRun:
         from mqttscope.lint.failures import Failures
 
         self.given = given
-        self.options = given.rows.lake(EXTRA)
+        self.options = given.rows.lake("spark")
         refuse_on_spark(self.options.rules)
         self.errors = 0
         self.failures = Failures()
@@ -99,7 +100,9 @@ class WatchRun:
             from mqttscope.lake.writer import check_settings
             from mqttscope.spark.watch import watch
         except ImportError as error:
-            raise PipelineFailedError(f"watching needs what is not installed ({error}): {EXTRA}") from None
+            raise PipelineFailedError(
+                f"watching needs what is not installed ({error}): {extra_command('spark')}"
+            ) from None
         try:
             # Before Spark starts, which takes a while.
             with lake_lock(given.lake):
@@ -114,7 +117,7 @@ class WatchRun:
                     click.echo(self._begun(), err=True)
                 watch(
                     spark, given.sources, given.lake, self.options, interval_s=given.interval, once=given.once,
-                    max_bytes=given.max_bytes, quiet_seconds=given.quiet_time, tell=self._tell, over=over,
+                    max_bytes=given.max_bytes, quiet_seconds=given.quiet_time, tell=self._tell, note=warn, over=over,
                 )  # fmt: skip
         except LakeError as error:
             raise PipelineFailedError(printable(str(error))) from None

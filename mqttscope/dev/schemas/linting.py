@@ -23,6 +23,7 @@ from mqttscope.dev.schemas.notation import (
 from mqttscope.lint.catalogue import STATES, VERSIONS
 from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.lint.gate import Entry
+from mqttscope.lint.quality import QualityLevel
 
 _SETTINGS = mapping(any_of(NUMBER, BOOL, TEXT, each(TEXT)))
 _JUDGED = {"severity": word(Severity), "confidence": word(Confidence)}
@@ -63,7 +64,8 @@ def lint_settings() -> Schema:
     return record({
         "schema": VERSION_1, "configuration_file": maybe(NAME), "fail_on": word(Severity),
         "fail_confidence": word(Confidence), "min_confidence": word(Confidence), "min_severity": word(Severity),
-        "require_packets": maybe(COUNT), **written, "more": each(record(written)), "baseline": maybe(NAME),
+        "require_packets": maybe(COUNT), "require_quality": maybe(word(QualityLevel)), **written,
+        "more": each(record(written)), "baseline": maybe(NAME),
         "profile": maybe(TEXT), "exit_zero": BOOL, "complete": each(TEXT), "ports": mapping(TEXT),
         "mqtt_version": maybe(PROTOCOL), "suppressed": each(record(suppressed)),
         "rules": each(record({"rule": TEXT, "slug": TEXT, **_JUDGED, "settings": _SETTINGS})),

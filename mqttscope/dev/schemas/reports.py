@@ -28,6 +28,7 @@ from mqttscope.dev.schemas.notation import (
 from mqttscope.explain.fates import Fate
 from mqttscope.explain.model import Cause, Certainty
 from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.quality import Quality, QualityLevel
 from mqttscope.mqtt.constants import PacketType, type_name
 from mqttscope.replay.verify.captures import CaptureDifferenceKind
 from mqttscope.stats.rows import HANDSHAKES
@@ -58,10 +59,8 @@ SUMMARY = record({
     "nothing": maybe(TEXT),
     "suppressed": mapping(COUNT), "withheld": mapping(COUNT), "captures": each(NAME), "rules": each(TEXT),
     "profile": maybe(TEXT), "truncated": BOOL,
-    "quality": record(dict.fromkeys((
-        "connections", "joined", "version_assumed", "one_sided", "unanswered", "gapped", "encrypted", "lost_bytes",
-        "cut_bytes", "unparsed_bytes", "dropped_frames", "capture_errors",
-    ), COUNT)),
+    "quality": record(dict.fromkeys(Quality().as_json(), COUNT)), "required_quality": maybe(word(QualityLevel)),
+    "shortfalls": each(record({"capture": NAME, "causes": each(TEXT)})),
     "fixed": each(mapping(NAME)),
     "internal_errors": each(FAILURE),
 })  # fmt: skip

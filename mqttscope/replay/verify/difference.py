@@ -52,21 +52,6 @@ class DeviceKind(StrEnum):
     MALFORMED = "malformed"
 
 
-DEVICE_EXPLANATIONS: dict[DeviceKind, str] = {
-    DeviceKind.NEVER_CONNECTED: "No connection of a device was given this recorded one.",
-    DeviceKind.EXTRA_CONNECTION: "A device made a connection that the recording does not have.",
-    DeviceKind.MISSING_PACKET: "The recorded client sent a packet that the device did not send.",
-    DeviceKind.EXTRA_PACKET: "The device sent a packet that the recorded client did not send.",
-    DeviceKind.FIELD: "A field of a packet that both sent has another value, is missing, or is there in addition.",
-    DeviceKind.ORDER: "The device sent packets in another order.",
-    DeviceKind.MISSING_ACKNOWLEDGEMENT: "The device did not acknowledge what the recorded client acknowledged.",
-    DeviceKind.EXTRA_ACKNOWLEDGEMENT: "The device acknowledged what the recorded client did not acknowledge.",
-    DeviceKind.REASON_CODE: "An acknowledgement or DISCONNECT has another Reason Code; one left out is 0x00.",
-    DeviceKind.CLOSE: "Only one of the two said DISCONNECT before the connection ended, or the device did not end it.",
-    DeviceKind.MALFORMED: "The device sent a packet that breaks the layout of its version.",
-}
-"""One sentence for each kind."""
-
 EXPLANATIONS: dict[DifferenceKind, str] = {
     DifferenceKind.NOT_CONNECTED: (
         "There was no connection to the live broker, or it broke before the CONNECT was answered."

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
-from mqttscope import __version__
 from mqttscope.broker_test.drivers.run import CaseResult
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt.view import utf8
@@ -20,7 +19,7 @@ from mqttscope.report.broker_test.outcome import RANK, Tried, case_json, summary
 from mqttscope.report.broker_test.text import numbered
 from mqttscope.report.findings.json import line
 from mqttscope.report.findings.junit import attribute, content
-from mqttscope.report.findings.sarif import SCHEMA, physical, plain
+from mqttscope.report.findings.sarif import SCHEMA, TOOL, physical, plain
 
 WORDS = {
     Verdict.CRASHED: "The broker crashes.",
@@ -83,9 +82,7 @@ def sarif_log(runs: Iterable[Tried]) -> bytes:
 def _run(tried: Tried) -> dict[str, Any]:
     rules = [one for one in RANK if one in WORDS]
     driver = {
-        "name": "mqttscope",
-        "version": __version__,
-        "semanticVersion": __version__,
+        **TOOL,
         "rules": [
             {
                 "id": str(one),

@@ -75,12 +75,12 @@ class GitHub:
         self._write("notice", named, f"{message(finding, self.painter)}\n{shown.repeats(self.painter)}")
 
     def close(self, summary: Summary) -> None:
-        """Write what the run as a whole has to say, as one notice, an error where it failed.
+        """Write what the run as a whole has to say, as one notice; an error when the run failed.
 
-        It is a warning where no broker answered, so that half of what there is to judge was not there.
+        It is a warning when something is missing inside a capture: a direction, bytes, frames, answers.
         """
         told = "\n".join(escape(one) for one, _ in sentences(summary))
-        command = "error" if summary.failed else "warning" if summary.quality.unheard else "notice"
+        command = "error" if summary.failed else "notice" if summary.quality.is_usable else "warning"
         self._write(command, {"title": "mqttscope"}, told)
 
     def _write(self, command: str, named: dict[str, str], told: str) -> None:

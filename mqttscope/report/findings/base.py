@@ -10,7 +10,7 @@ from typing import Protocol
 from mqttscope.lint.engine import InternalError
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Entry, Suppression
-from mqttscope.lint.quality import Quality
+from mqttscope.lint.quality import Quality, QualityLevel, Shortfall
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.report.numbers import plural
@@ -70,6 +70,9 @@ class Summary:
     """Why there is nothing to judge, or too little, where that is so."""
     required: bool = False
     """Whether the user asked for a number of packets that is not reached."""
+    required_quality: QualityLevel | None = None
+    shortfalls: list[Shortfall] = field(default_factory=list)
+    """The captures that are not of the required quality."""
     truncated: bool = False
     """Whether a capture could not be read to its end."""
     fail_on: Severity = Severity.ERROR
@@ -78,7 +81,7 @@ class Summary:
     @property
     def failed(self) -> bool:
         """Whether something went wrong with the run itself."""
-        return self.truncated or bool(self.internal_errors) or bool(self.nothing)
+        return self.truncated or bool(self.internal_errors or self.nothing or self.shortfalls)
 
     @property
     def unread(self) -> bool:
@@ -119,6 +122,31 @@ def no_packet_in(captures: list[str]) -> str:
         return ""
     more = f" and {len(captures) - MAX_IDLE:,} more" if len(captures) > MAX_IDLE else ""
     return f"no MQTT packet to judge in {', '.join(captures[:MAX_IDLE])}{more}"
+
+
+def too_little(packets: dict[str, int], required: int | None, *, alone: bool) -> str:
+    """The sentence about captures with fewer packets than ``required``; empty when there are none.
+
+    ``packets``: their number by capture.  ``alone``: the run has one capture, which need not be named.
+    """
+    if not packets:
+        return ""
+    if required is None or required == 1:
+        return no_packet_in([*packets])
+    if alone:
+        (number,) = packets.values()
+        return f"too little to judge: {plural(number, 'MQTT packet')}, {required:,} are required"
+    named = ", ".join(f"{name} has {number:,}" for name, number in list(packets.items())[:MAX_IDLE])
+    left = len(packets) - MAX_IDLE
+    more = f", and {plural(left, 'more capture')} too few" if left > 0 else ""
+    return f"too little to judge: {required:,} MQTT packets are required of each capture, {named}{more}"
+
+
+def shortfall_sentences(level: QualityLevel, shortfalls: list[Shortfall]) -> list[str]:
+    """A sentence for each of the first captures that are not good enough, and one for the others."""
+    told = [shortfall.sentence(level) for shortfall in shortfalls[:MAX_IDLE]]
+    left = len(shortfalls) - len(told)
+    return [*told, f"{plural(left, 'more capture')} {'is' if left == 1 else 'are'} not {level}"] if left else told
 
 
 def flow(finding: Finding, painter: Painter) -> str:
@@ -208,10 +236,12 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
         more = f", {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
         count = plural(summary.withheld.total(), "possible finding")
         told.append((f"{count} not shown: the capture lacks what they need: {named}{more}", "note"))
-    quality = summary.quality.sentences()
+    quality = summary.quality.sentences(summary.required_quality)
     if quality:
         told.append((f"quality of the capture: {'; '.join(quality)}", "note"))
     told += [(one, "note") for one in (no_packet_in(summary.idle), summary.quality.unheard) if one]
+    if summary.required_quality is not None:
+        told += [(one, "error") for one in shortfall_sentences(summary.required_quality, summary.shortfalls)]
     if summary.fixed:
         rows_of = [f"{one.rule} {one.client}".rstrip() for one in summary.fixed[:MAX_LISTED]]
         more = f", {len(summary.fixed) - MAX_LISTED} more" if len(summary.fixed) > MAX_LISTED else ""

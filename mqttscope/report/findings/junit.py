@@ -3,8 +3,9 @@
 A case fails when a finding of its rule makes the run fail (``--fail-on``, ``--fail-confidence``), so that a dashboard
 is red when the exit code is 1; other findings are the output of a case that passes.  There is one ``failure`` element
 with all findings, since some servers read no more than the first.  A suite ``mqttscope`` holds what went wrong with
-the run itself: a capture cut short, a rule that failed; rules whose findings were withheld are skipped there.  So are
-all cases of a capture without a single MQTT packet: nothing was judged, so that nothing passes.
+the run itself: a capture cut short or not of the required quality, a rule that failed; rules whose findings were
+withheld are skipped there.  So are all cases of a capture without a single MQTT packet: nothing was judged, so that
+nothing passes.
 
 Elements and attributes are those that both Jenkins and Surefire know: ``testsuites``, for one, has no ``skipped``.
 
@@ -171,6 +172,13 @@ def _run(summary: Summary) -> _Suite:
             suite.skipped += 1
             body = _element("skipped", summary.nothing, "")
         suite.cases.append(_case(RUN, "there was something to judge", body))
+    if summary.required_quality is not None:
+        body = ""
+        if summary.shortfalls:
+            suite.errors += 1
+            causes = [shortfall.sentence(summary.required_quality) for shortfall in summary.shortfalls]
+            body = _element("error", "\n".join(causes), "quality")
+        suite.cases.append(_case(RUN, f"captures are {summary.required_quality}", body))
     if summary.hidden_failing:
         suite.failures += 1
         told = f"{plural(summary.hidden_failing, 'finding')} that make the run fail are below --min-severity"

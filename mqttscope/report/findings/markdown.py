@@ -87,8 +87,10 @@ class Markdown:
         """Write the page."""
         order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].count, code))
         heading = summary.counted
-        if summary.nothing and not summary.counts.total():
+        if summary.nothing and not summary.packets and not summary.counts.total():
             heading = "nothing to judge"
+        elif summary.shortfalls:
+            heading = f"{heading}, captures not {summary.required_quality}"
         out = [f"### mqttscope: {heading}\n\n"]
         if order:
             out.append("| rule | severity | findings | occurrences | clients | suppressed |\n")

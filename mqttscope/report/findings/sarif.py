@@ -38,6 +38,13 @@ from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+TOOL = {
+    "name": "mqttscope",
+    "version": __version__,
+    # Semantic Versioning has a hyphen before what Python calls .dev0.
+    "semanticVersion": __version__.replace(".dev", "-dev."),
+}
+"""The first properties of a driver."""
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 PRECISIONS = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confidence.HEURISTIC: "medium"}
 PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
@@ -160,10 +167,20 @@ class Sarif:
             )
         if summary.nothing:
             notes.append({"level": "error", "message": {"text": plain(escape(summary.nothing))}})
+        if summary.required_quality is not None:
+            notes += [
+                {
+                    "level": "error",
+                    "message": {"text": plain(escape(shortfall.sentence(summary.required_quality)))},
+                    "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri(shortfall.capture)}}}],
+                }
+                for shortfall in summary.shortfalls
+            ]
         for capture in summary.quality.errors:
             told = f"{escape(capture)} could not be read to its end: findings may be missing"
             notes.append({"level": "error", "message": {"text": plain(told)}})
-        notes += [{"level": "note", "message": {"text": plain(told)}} for told in summary.quality.sentences()]
+        quality = summary.quality.sentences(summary.required_quality)
+        notes += [{"level": "note", "message": {"text": plain(told)}} for told in quality]
         ran = {rule.code for rule in summary.rules}
         overrides = [
             {"descriptor": {"id": code, "index": self.index[code]}, "configuration": {"enabled": code in ran}}
@@ -206,12 +223,7 @@ def uri(capture: str) -> str:
 @cache
 def head() -> bytes:
     """What stands before the results: it is the same in all logs, and long."""
-    driver = {
-        "name": "mqttscope",
-        "version": __version__,
-        "semanticVersion": __version__,
-        "rules": [descriptor(rule) for rule in all_rules().values()],
-    }
+    driver = {**TOOL, "rules": [descriptor(rule) for rule in all_rules().values()]}
     return (
         b'{"$schema":' + line_of(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"
         b'"results":[\n'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 
@@ -17,12 +16,10 @@ from mqttscope.broker_test.fit import Numbered, fitted
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import Connect, Properties, Subscribe, Subscription, encode
 from mqttscope.replay.script import Script
-from tests.broker_test.broken import Fault, broken
+from tests.broker_test.broken import Fault, broken, broken_command
 from tests.broker_test.flows import V3_1_1, V5, catalogued, script, trial_of
-from tests.conftest import ROOT
 from tests.proxy.rig import free_port
 
-BROKEN = ROOT / "tests" / "broker_test" / "broken.py"
 QOS_3 = "publish:qos-3"
 PLAIN = "connect.keep_alive,subscribe.packet_identifier"
 """Cases of which a broker has to accept some."""
@@ -72,7 +69,7 @@ def both(fault: Fault, pattern: str, *, spawned: bool = False, patience_s: float
         cases = catalogued(pattern, own)
         if spawned:
             port = free_port()
-            process = Process(command=f"{sys.executable} {BROKEN} {port} {fault}")
+            process = Process(command=broken_command(port, fault))
             return [row(one) for one in await play(trial_of(port, process, patience_s=patience_s), own, cases, jobs)]
         async with broken(fault) as broker:
             return [row(one) for one in await play(trial_of(broker.port, patience_s=patience_s), own, cases, jobs)]
@@ -124,7 +121,7 @@ def test_whoever_harms_the_broker_is_found_among_those_under_way(fault: Fault, v
 def test_a_leak_is_the_doing_of_one_case() -> None:
     async def run() -> list[CaseResult]:
         own, port = script(), free_port()
-        process = Process(command=f"{sys.executable} {BROKEN} {port} leak")
+        process = Process(command=broken_command(port, "leak"))
         cases = catalogued(f"{LEGAL},{QOS_3}", own)
         assert len(cases) > FEW
         return await play(trial_of(port, process, patience_s=0.3), own, cases, 8)
@@ -150,7 +147,7 @@ def test_a_broker_that_does_not_stand_many_is_not_accused(fault: Fault, told: st
         cases = catalogued(PLAIN, own)
         async with broken(fault) as broker:
             port = free_port() if spawned else broker.port
-            process = Process(command=f"{sys.executable} {BROKEN} {port} {fault}") if spawned else None
+            process = Process(command=broken_command(port, fault)) if spawned else None
             test = trial_of(port, process, patience_s=0.3)
             found = await play(test, own, cases, 12)
             assert [one.number for one in found] == [one.number for one in cases]

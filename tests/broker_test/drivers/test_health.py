@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -22,12 +23,9 @@ from mqttscope.broker_test.drivers.health import (
 )
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.verdict import Verdict
-from tests.broker_test.broken import Fault, broken
+from tests.broker_test.broken import Fault, broken, broken_command
 from tests.broker_test.flows import target
-from tests.conftest import ROOT
 from tests.proxy.rig import free_port, until
-
-BROKEN = ROOT / "tests" / "broker_test" / "broken.py"
 
 
 def watch(port: int, command: str = "") -> HealthMonitor:
@@ -55,7 +53,7 @@ def test_what_goes_into_the_background_is_no_broker_to_look_at() -> None:
     port = free_port()
 
     async def run() -> None:
-        one = watch(port, f"{sys.executable} {BROKEN} {port} none")
+        one = watch(port, broken_command(port, "none"))
         await one.begin()
         started = one.process
         assert started is not None
@@ -168,7 +166,7 @@ def test_a_process_that_runs() -> None:
 
 
 def test_a_process_of_ours_is_started_again_when_it_has_ended() -> None:
-    one = Process(command=f"{sys.executable} -c 'import sys; sys.exit(3)'")
+    one = Process(command=shlex.join([sys.executable, "-c", "import sys; sys.exit(3)"]))
     one.start()
     until(lambda: not one.alive(), "its end")
 

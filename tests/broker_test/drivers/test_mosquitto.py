@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 
-import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
 from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import Process
@@ -17,6 +15,7 @@ from mqttscope.broker_test.fit import Numbering, fitted, flow_of
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.script import Script
+from tests import tools
 from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, catalogued, make_case, script, trial_of
 from tests.each import some
 from tests.proxy.rig import Broker, mosquitto, until
@@ -140,6 +139,10 @@ def test_3_1_leaves_it_free(broker: Broker) -> None:
 
 def test_nothing_of_ours_stays(broker: Broker) -> None:
     """Neither a session nor a subscription nor a retained message, whatever the flow had of them."""
+    tools.package("paho.mqtt.client")
+    import paho.mqtt.client as paho
+    from paho.mqtt.enums import CallbackAPIVersion
+
     names = ["publish.payload:any-bytes", "flow:reset", "publish:qos-3"]
     own = script(V3_1_1)
     connect = own.entries[0].packet

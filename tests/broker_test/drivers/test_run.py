@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
 from collections.abc import Generator
 
@@ -16,12 +15,10 @@ from mqttscope.broker_test.fit import Numbered, fitted
 from mqttscope.broker_test.oracle import broken_by_client
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
-from tests.broker_test.broken import Fault, broken
+from tests.broker_test.broken import Fault, broken, broken_command
 from tests.broker_test.flows import V3_1, V3_1_1, V5, authenticated, make_case, script, trial_of, tried
-from tests.conftest import ROOT
 from tests.proxy.rig import free_port
 
-BROKEN = ROOT / "tests" / "broker_test" / "broken.py"
 QOS_3 = "publish:qos-3"
 SPACES = "publish.topic_name:spaces"
 
@@ -254,7 +251,7 @@ def test_whom_a_broker_lets_in_is_its_own_affair() -> None:
 def test_harm_that_shows_when_a_case_is_played_again_is_not_lost(fault: Fault, verdict: Verdict) -> None:
     async def run() -> CaseResult:
         port = free_port()
-        test = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.2)
+        test = trial_of(port, Process(command=broken_command(port, fault)), patience_s=0.2)
         await test.begin()
         own = script()
         try:
@@ -275,7 +272,7 @@ def test_lasting_damage_is_the_doing_of_one_case(ours: bool) -> None:
     async def run() -> list[CaseResult]:
         async with broken(Fault.DEAF) as broker:
             port = free_port()
-            process = Process(command=f"{sys.executable} {BROKEN} {port} deaf") if ours else None
+            process = Process(command=broken_command(port, "deaf")) if ours else None
             test = trial_of(port if ours else broker.port, process)
             await test.begin()
             own = fitted(script(), await test.connack(script()))
@@ -365,7 +362,7 @@ def test_what_a_broker_that_hangs_may_keep_is_told_by_name() -> None:
 def test_memory_that_grows_each_time_has_leaked() -> None:
     async def run(fault: Fault) -> CaseResult:
         port = free_port()
-        test = trial_of(port, Process(command=f"{sys.executable} {BROKEN} {port} {fault}"), patience_s=0.4)
+        test = trial_of(port, Process(command=broken_command(port, fault)), patience_s=0.4)
         await test.begin()
         own = script()
         try:
@@ -382,7 +379,7 @@ def test_memory_that_grows_each_time_has_leaked() -> None:
 
 def test_a_broker_of_ours_is_started_again_when_it_has_crashed() -> None:
     port = free_port()
-    process = Process(command=f"{sys.executable} {BROKEN} {port} crash")
+    process = Process(command=broken_command(port, "crash"))
 
     async def run() -> list[CaseResult]:
         test = trial_of(port, process, patience_s=0.4)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+tools.package("pyarrow")
 
 from tests.analysis.conftest import lake as lake
 from tests.spark.conftest import spark as spark

@@ -21,6 +21,7 @@ from mqttscope.cli.pipeline.asking import (
     lake_of,
 )
 from mqttscope.cli.spark_session import PipelineFailedError
+from mqttscope.installation import extra_command
 from tests.cli.running import environment
 
 
@@ -104,7 +105,7 @@ def test_what_is_missing_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     assert (done.code, done.err.count("\n")) == (3, 1)
     assert "needs what is not installed" in done.err
-    assert "pip install 'mqttscope[lake]'" in done.err
+    assert extra_command("lake") in done.err
 
 
 def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:

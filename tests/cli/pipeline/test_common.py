@@ -10,6 +10,7 @@ import pytest
 from mqttscope.cli.command import make_command
 from mqttscope.cli.pipeline.common import RowOptions, pairs, size
 from mqttscope.lake.options import LakeOptions
+from tests import tools
 
 CONTEXT, PARAMETER = click.Context(click.Command("ingest")), click.Option(["--conf"])
 
@@ -35,7 +36,7 @@ def test_pairs() -> None:
 
 
 def test_options_of_a_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+    tools.package("pyarrow")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mqttscope.toml").write_text('[lint]\nignore = ["PUB"]\nport = ["1884"]\n')
     seen: list[LakeOptions] = []

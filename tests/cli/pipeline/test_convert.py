@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests import tools
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
+tools.package("pyarrow")
 
 from mqttscope.lake.writer import write_lake
 from tests.cli.running import invoke

@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow")
 
 from mqttscope.capture import PcapngWriter, locations
 from mqttscope.cli.pipeline import ingest
+from mqttscope.installation import extra_command
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
@@ -47,7 +50,7 @@ def test_what_is_missing_is_said(word: str, extra: str, tmp_path: Path, monkeypa
 
     assert (done.code, done.err.count("\n")) == (3, 1)
     assert "need what is not installed (" in done.err
-    assert f"pip install 'mqttscope[{extra}]'" in done.err
+    assert extra_command(extra) in done.err
 
 
 def test_small_inputs_are_written_in_process(tmp_path: Path) -> None:
@@ -496,13 +499,7 @@ def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_p
 @pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
-    from mqttscope.spark.session import SparkUnavailableError, find_java
-
-    try:
-        find_java()
-    except SparkUnavailableError as error:
-        pytest.skip(str(error))
+    tools.java()
     (first,) = collection(tmp_path / "captures", NAMES[:1])
     generate(tmp_path / "long.pcapng", 30_000)
     lake = tmp_path / "lake"

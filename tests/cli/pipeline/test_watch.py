@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[spark]'")
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+from tests import tools
+
+tools.package("pyarrow", "pyspark")
 
 from mqttscope.cli.main import group
 from mqttscope.cli.pipeline.watch import WatchOptions, WatchRun, _signals, line
@@ -60,7 +61,7 @@ def test_a_lake_that_is_not_to_be_written(tmp_path: Path) -> None:
 
 
 def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'mqttscope[spark]'")
+    tools.package("pyspark")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     from pyspark import SparkContext

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
-from mqttscope.dev.schemas import SCHEMAS
+from tests import tools
 
 
 def closed(schema: Any) -> Any:
@@ -31,23 +30,29 @@ def shipped(name: str) -> dict[str, Any]:
     return schema
 
 
-STRICT = {name: Draft202012Validator(closed(shipped(name))) for name in SCHEMAS}
-EVENTS = {
-    event: Draft202012Validator({**closed(shipped("event-line")), "oneOf": [{"$ref": f"#/$defs/event_{event}"}]})
-    for event in (
-        "packet", "malformed", "gap", "unparsed", "discarded", "connection_opened", "connection_ending",
-        "connection_closed", "capture_error",
-    )
-}  # fmt: skip
-"""The schema of the lines of one event: faster than all of them one after the other, and clearer where it fails."""
+def validator(schema: Any) -> Any:
+    """What holds values against a schema; the calling test is skipped without jsonschema."""
+    tools.package("jsonschema")
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(schema)
+
+
+@cache
+def strict(name: str, event: str = "") -> Any:
+    """A schema without freedom.
+
+    ``event``: that of its lines alone, which is faster than all of them one after the other, and clearer if it fails.
+    """
+    schema = closed(shipped(name))
+    return validator({**schema, "oneOf": [{"$ref": f"#/$defs/event_{event}"}]} if event else schema)
 
 
 def fits(name: str, values: Iterable[Any]) -> int:
     """Hold values against a schema; how many there were."""
     listed = list(values)
     for value in listed:
-        judge = EVENTS[value["event"]] if name == "event-line" else STRICT[name]
-        judge.validate(value)
+        strict(name, value["event"] if name == "event-line" else "").validate(value)
     return len(listed)
 
 
@@ -56,7 +61,7 @@ def unnoticed(name: str, document: Any) -> set[str]:
 
     Each is tried in the first entry of each list.  What is left has to be keys that are data, or may be missing.
     """
-    judge = Draft202012Validator(shipped(name))
+    judge = validator(shipped(name))
     short = _short(document)
     judge.validate(short)
     found = set()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import jsonschema
 import pytest
-from jsonschema import Draft202012Validator
+
+from tests import tools
+
+tools.package("jsonschema")
+
+import jsonschema
 
 from tests.cli.running import capture, invoke
-from tests.dev.schemas import fits, shipped
+from tests.dev.schemas import fits, shipped, validator
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -15,8 +19,8 @@ def test_what_does_not_fit_is_refused() -> None:
 
     for change in ({"frame": "7"}, {"direction": "up"}, {"schema": 2}, {"connect": {"keep_alive": -1}}):
         with pytest.raises(jsonschema.ValidationError):
-            Draft202012Validator(shipped("event-line")).validate({**line, **change})
-    Draft202012Validator(shipped("event-line")).validate({**line, "of_a_later_release": 1})
+            validator(shipped("event-line")).validate({**line, **change})
+    validator(shipped("event-line")).validate({**line, "of_a_later_release": 1})
     with pytest.raises(jsonschema.ValidationError):
         fits("event-line", [{**line, "of_a_later_release": 1}])
 

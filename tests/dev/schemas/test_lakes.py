@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'mqttscope[lake]'")
-pytest.importorskip("duckdb", reason="lakes are asked with duckdb: pip install 'mqttscope[lake]'")
+from tests import tools
+
+tools.package("jsonschema", "pyarrow", "duckdb")
+
+import jsonschema
 
 from mqttscope.capture import PcapngWriter
 from mqttscope.lake.schemas import TABLES

@@ -6,8 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+
+from tests import tools
+
+tools.package("jsonschema")
+
+import jsonschema
 
 from mqttscope.lint.catalogue import all_rules
 from tests.cli.running import capture, invoke

@@ -7,8 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+
+from tests import tools
+
+tools.package("jsonschema")
+
+import jsonschema
 
 from tests.cli.running import CAPTURES, capture, invoke
 from tests.cli.test_serve import serving

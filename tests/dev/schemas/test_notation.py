@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
+from tests import tools
+
+tools.package("jsonschema")
+
 from jsonschema import Draft202012Validator
 
 from mqttscope.dev.schemas import SCHEMAS

@@ -33,8 +33,8 @@ from mqttscope.replay.script import Script
 from mqttscope.replay.verify import verify
 from mqttscope.transport.client import Address
 from mqttscope.transport.target import parse_broker
+from tests import corpora
 from tests.cli.running import invoke
-from tests.conftest import shared_path
 from tests.proxy import rig
 from tests.replay.hostile import hostile
 from tests.replay.recordings import Builder, connack, connect, publish, recordings
@@ -395,7 +395,7 @@ def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None
 @pytest.mark.long
 @pytest.mark.broker
 def test_the_recording_of_the_trials_that_never_ended(tmp_path: Path) -> None:
-    path = shared_path("captures", "trials", "hang.pcap")
+    path = corpora.path("captures", "trials", "hang.pcap")
     with rig.mosquitto(tmp_path) as broker:
         began = time.monotonic()
         done = invoke("replay", path, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--format", "jsonl", "--no-config")

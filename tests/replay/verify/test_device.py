@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify.device import DevicePair, verify_device
-from mqttscope.replay.verify.difference import DEVICE_EXPLANATIONS, DeviceKind
 from tests.each import each
 from tests.replay.talk import record
 
@@ -128,7 +127,3 @@ def test_client_identifiers_count_where_they_were_matched_by() -> None:
     attribute(before, now)
     assert verify_device([DevicePair(before, now)], identified=False).differences == []
     assert [one.field for one in verify_device([DevicePair(before, now)]).differences] == ["client_identifier"]
-
-
-def test_every_kind_is_explained() -> None:
-    assert set(DEVICE_EXPLANATIONS) == set(DeviceKind)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
-import jsonschema
-
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.report.broker_test.ci_reports import WORDS, sarif_log, write_junit
 from mqttscope.report.broker_test.outcome import RANK
+from tests import tools
 from tests.conftest import ROOT
 from tests.report.broker_test.tries import LINE, run, secret, with_reduction
 from tests.report.make import Lines
@@ -43,6 +42,9 @@ def test_names_that_are_no_text_do_no_harm_and_no_line_holds_a_password() -> Non
 
 def test_it_is_valid_and_names_what_is_broken() -> None:
     log = json.loads(sarif_log([with_reduction(run())]))
+    tools.package("jsonschema")
+    import jsonschema
+
     jsonschema.validate(log, json.loads((ROOT / "tests" / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")))
     (result,) = log["runs"][0]["results"]
 

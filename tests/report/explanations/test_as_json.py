@@ -7,8 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
 import pytest
+
+from tests import tools
+
+tools.package("jsonschema")
+
+import jsonschema
 from jsonschema import validators
 
 from mqttscope.explain.fates import Fate
@@ -57,7 +62,7 @@ def test_the_most_probable_cause_stands_at_the_top() -> None:
 
 
 def test_the_page_names_every_key_cause_and_fate() -> None:
-    words = set(re.findall(r"[a-z_]+", (ROOT / "docs" / "explain.md").read_text()))
+    words = set(re.findall(r"[a-z_]+", (ROOT / "docs" / "explain.md").read_text("utf-8")))
     keys = set(keys_of(SCHEMA))
 
     assert keys - words == {"qos", "retain", "hex", "length"}  # as everywhere

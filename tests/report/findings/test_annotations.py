@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import jsonschema
 import pytest
 
 from mqttscope.lint.finding import Confidence, Severity
@@ -16,6 +15,7 @@ from mqttscope.lint.gate import Policy
 from mqttscope.lint.quality import Quality
 from mqttscope.report.base import View
 from mqttscope.report.findings.shown import make_reporter
+from tests import tools
 from tests.report.findings.samples import HOSTILE, IN_BASELINE, MADE, clean, many, summary, written
 from tests.report.make import Lines
 from tests.report.test_harmless import check
@@ -146,6 +146,9 @@ SCHEMA = {
 
 def issues(*findings: Any) -> list[dict[str, Any]]:
     shown = json.loads(written("gitlab", findings, summary()))
+    tools.package("jsonschema")
+    import jsonschema
+
     jsonschema.validate(shown, SCHEMA)
     assert isinstance(shown, list)
     return shown

@@ -7,9 +7,21 @@ from dataclasses import replace
 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Entry
-from mqttscope.lint.quality import Quality
+from mqttscope.lint.quality import Quality, QualityLevel, Shortfall
 from mqttscope.report.base import View
-from mqttscope.report.findings.base import MAX_MESSAGE, cited, counted, flow, lines, message, place, sentences
+from mqttscope.report.findings.base import (
+    MAX_IDLE,
+    MAX_MESSAGE,
+    cited,
+    counted,
+    flow,
+    lines,
+    message,
+    no_packet_in,
+    place,
+    sentences,
+    too_little,
+)
 from mqttscope.report.style import Painter
 from tests.report.findings.samples import AT_THE_END, MADE, clean, summary
 
@@ -110,6 +122,31 @@ def test_where_nothing_could_be_read_only_standard_error_speaks() -> None:
 
     assert lines(end, Painter(View(width=0))) == []
     assert sentences(end) == [("nothing could be read: gone.pcap", "error")]
+
+
+def test_captures_that_are_not_good_enough_are_errors_of_the_run() -> None:
+    end = clean()
+    assert not end.failed
+    end.required_quality = QualityLevel.COMPLETE
+    assert not end.failed
+    end.shortfalls = [Shortfall(f"{number}.pcap", ("a", "b")) for number in range(MAX_IDLE)]
+    assert end.failed
+    assert sentences(end)[1:] == [(f"{number}.pcap is not complete: a; b", "error") for number in range(MAX_IDLE)]
+    end.shortfalls.append(Shortfall("x.pcap", ("c",)))
+    assert sentences(end)[-1] == ("1 more capture is not complete", "error")
+
+
+def test_too_few_packets_are_told_by_capture() -> None:
+    assert too_little({}, 3, alone=False) == ""
+    assert too_little({"a": 0}, 1, alone=True) == no_packet_in(["a"])
+    assert too_little({"a": 1}, 3, alone=True) == "too little to judge: 1 MQTT packet, 3 are required"
+    several = "too little to judge: 3 MQTT packets are required of each capture, "
+    assert too_little({"a": 1}, 3, alone=False) == f"{several}a has 1"
+    named = ", ".join(f"{number} has 2" for number in range(MAX_IDLE))
+    assert too_little(dict.fromkeys(map(str, range(MAX_IDLE)), 2), 3, alone=False) == several + named
+    assert too_little(dict.fromkeys(map(str, range(MAX_IDLE + 1)), 2), 3, alone=False) == (
+        f"{several}{named}, and 1 more capture too few"
+    )
 
 
 def test_what_is_hidden_is_counted() -> None:

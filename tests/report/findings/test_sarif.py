@@ -8,12 +8,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import jsonschema
 import pytest
 
+from mqttscope import __version__
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.report.findings.sarif import plain, uri
+from tests import tools
 from tests.conftest import ROOT
 from tests.report.findings.samples import (
     ACCEPTED,
@@ -32,6 +33,9 @@ from tests.report.test_harmless import check
 @cache
 def schema() -> Any:
     text = (ROOT / "tests" / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")
+    tools.package("jsonschema")
+    import jsonschema
+
     return jsonschema.Draft4Validator(json.loads(text), format_checker=jsonschema.FormatChecker())
 
 
@@ -66,6 +70,9 @@ def test_all_rules_are_in_the_driver() -> None:
     driver = run["tool"]["driver"]
 
     assert [rule["id"] for rule in driver["rules"]] == list(all_rules())
+    assert driver["version"] == __version__
+    # The grammar of Semantic Versioning 2.0, without build metadata.
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?", driver["semanticVersion"])
     rule = driver["rules"][run["results"][0]["ruleIndex"]]
     assert rule["id"] == run["results"][0]["ruleId"] == "CON212"
     assert rule["shortDescription"]["text"] == "A client sends CONNECT twice on one connection."

@@ -137,6 +137,7 @@ def hostile_page() -> bytes:
     return sink.whole()
 
 
+@pytest.mark.long
 def test_a_browser_shows_hostile_names_as_text(tmp_path: Path) -> None:
     page = hostile_page()
     shown = elements(page, tmp_path)

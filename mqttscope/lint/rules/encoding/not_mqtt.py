@@ -1,13 +1,20 @@
 """ENC109."""
 
+from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, server, silent
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.foreign import ANSWERS
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
+from mqttscope.redact.findings import RUN
 from mqttscope.session.connection import Connection
 
 _PLAIN_PORT = ":1883"
+_UNUSUAL = frozenset(name for _, name in ANSWERS)
+"""Protocols of which the message shows the first bytes."""
+MAX_SHOWN = RUN - 1
+"""Bytes of an answer that the message shows: more might be of a secret, and reports would hide them."""
 
 
 class NotMqtt(Rule):
@@ -62,6 +69,18 @@ class NotMqtt(Rule):
                 closes("server"),
             ),
             conversation(
+                "a web server answers without a status line",
+                opened(V3_1_1)[0],
+                server(b"<!DOCTYPE HTML>\n<html><head><title>Error response</title></head></html>\n").marked(""),
+                closes("server"),
+            ),
+            conversation(
+                "a mail server answers",
+                opened(V3_1_1)[0],
+                server(b"220 mail.example ESMTP ready for everything that is a mail\r\n").marked(""),
+                closes("server"),
+            ),
+            conversation(
                 "a port for TLS answers with an alert",
                 opened(V3_1_1)[0],
                 server(hexadecimal("15 03 03 00 02 02 28")).marked(""),
@@ -72,18 +91,27 @@ class NotMqtt(Rule):
 
     def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
         """Bytes that another protocol begins with."""
+        greeting = at.history.greeting
+        if greeting and isinstance(at.event, PacketEvent):
+            return self._accused(protocol, greeting, at, overdue=True)
         if not at.from_client and at.receiver.packets:
-            return self.report(
-                "",
-                f"the server answers in {protocol}, not in MQTT: port {_port(at.connection)} is no port for plain MQTT",
-                severity=Severity.ERROR,
-                confidence=Confidence.CERTAIN,
-                sender=Direction.SERVER_TO_CLIENT,
-            )
+            return self._accused(protocol, _raw(at.event), at)
         return self.report(
             "",
             f"connection to port {_port(at.connection)}: the first bytes are {protocol}, not MQTT",
             sender=Direction.CLIENT_TO_SERVER,
+        )
+
+    def _accused(self, protocol: str, head: bytes, at: RuleContext, *, overdue: bool = False) -> Report:
+        """The report about a server that does not speak MQTT; ``overdue``: the event at hand is not what it sent."""
+        what = f"{protocol} ({_shown(head)})" if protocol in _UNUSUAL else protocol
+        return self.report(
+            "",
+            f"the server answers in {what}, not in MQTT: port {_port(at.connection)} is no port for plain MQTT",
+            severity=Severity.ERROR,
+            confidence=Confidence.CERTAIN,
+            sender=Direction.SERVER_TO_CLIENT,
+            overdue=overdue,
         )
 
     def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
@@ -112,6 +140,20 @@ class NotMqtt(Rule):
             f"connection to port {_port(connection)} was closed before anything was sent",
             sender=Direction.CLIENT_TO_SERVER,
         )
+
+
+def _raw(event: object) -> bytes:
+    if isinstance(event, MalformedEvent):
+        return event.malformed.raw
+    return event.unparsed.raw if isinstance(event, UnparsedEvent) else b""
+
+
+def _shown(head: bytes) -> str:
+    """The beginning of an answer, in hexadecimal when it is not text."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:MAX_SHOWN]
+    if text.isascii() and text.decode().isprintable():
+        return repr(text.decode() + "...")
+    return f"0x{head[:MAX_SHOWN].hex()}..."
 
 
 def _port(connection: Connection) -> str:

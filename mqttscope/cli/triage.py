@@ -1,0 +1,132 @@
+"""``mqttscope triage``, and ``mqttscope CAPTURE``: what a capture holds, what broke, and what to type next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from glob import escape, glob
+from typing import TYPE_CHECKING
+
+from mqttscope.cli.command import group, make_command, options
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.options import FileOptions, ProtocolOptions, captures_argument, colour_option
+
+if TYPE_CHECKING:
+    from mqttscope.triage.collect import Fault
+
+MAX_TYPED_CHARACTERS = 200
+"""Characters of the names of captures in a command to type; more become a pattern, or one capture."""
+
+
+@options
+class TriageOptions:
+    """The options of ``triage``."""
+
+    captures: tuple[str, ...] = captures_argument()
+    protocol: ProtocolOptions = group(ProtocolOptions)
+    files: FileOptions = group(FileOptions, shown={"keylog": "Key log that decrypts TLS. [default: $SSLKEYLOGFILE]"})
+    colour: bool | None = colour_option()
+
+    def repeated(self) -> Iterator[str]:
+        """The words that let another command read the captures in the way of this one."""
+        for port, spoken in self.protocol.ports:
+            yield from ("--port", f"{port}:{spoken}")
+        if self.protocol.mqtt_version is not None:
+            yield from ("--mqtt-version", self.protocol.mqtt_version.text)
+        if self.files.keylog is not None:
+            yield from ("--keylog", self.files.keylog)
+        if self.files.via is not None:
+            yield from ("--via", self.files.via)
+        for preference in self.files.tshark_options:
+            yield from ("--tshark-option", preference)
+        if self.files.deduplicate:
+            yield "--deduplicate"
+
+
+@make_command(
+    TriageOptions,
+    epilog="""\b
+Examples:
+  mqttscope triage site.pcapng
+  mqttscope triage day/*.pcap.zst --port 1884
+  tcpdump -i eth0 -U -w - port 1883 | mqttscope triage -
+
+Exit code 3 when a capture could not be read to its end, or holds no MQTT to judge; what broke does not change it.
+""",
+)
+def command(given: TriageOptions) -> int:
+    """Show what a capture holds, what broke, and what to type next: the first look, on one screen.
+
+    mqttscope CAPTURE is short for it. CAPTURE is a file, a glob, a directory, or - for standard input.
+    """
+    from mqttscope.cli import advice
+    from mqttscope.cli.configuration import warn_of_configuration
+    from mqttscope.cli.output import Output, Watch, describe, describe_fault, is_terminal, make_view, warn
+    from mqttscope.cli.reading import Reading
+    from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.redact.addresses import without_secrets
+    from mqttscope.triage.collect import Triage
+    from mqttscope.triage.screen import Screen
+
+    warn_of_configuration()
+    view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    watch = Watch(progress=True, shown=True)
+    reading = Reading(given.captures, given.files)
+    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
+    triage = Triage(together=reading.deduplicate)
+    segments = triage.explainer.watch.segments(watch.follow(reading).segments(watch.skipped, triage.frames))
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        for event in watch.events(dissect_segments(segments, dissector=dissector)):
+            triage.feed(event)
+    except KeyboardInterrupt as error:
+        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
+        interrupt = error
+    triage.statistics.taps = reading.taps
+    triage.finish()
+    if watch.read_nothing(dissector.flows.opened_flows):
+        if is_terminal():
+            for fault in triage.errors:
+                warn(describe(fault))
+        if interrupt is not None:
+            raise interrupt
+        return EXIT_UNREADABLE
+    screen = Screen(triage, view, typed_names(given.captures, triage.faults), [*given.repeated()])
+    screen.errors = [(fault.capture, without_secrets(describe_fault(fault))) for fault in triage.errors]
+    if interrupt is not None:
+        screen.errors.append(("", "interrupted: the captures were not read to their end"))
+    screen.other_tls = dissector.other_tls
+    if not dissector.connections and not triage.errors:
+        # TLS has a row of its own.
+        screen.no_mqtt = advice.nothing_found(dissector).partition(";")[0]
+    remarks = [
+        advice.not_read(dissector, watch.skipped, via=reading.via), advice.snap_length(dissector, watch.skipped),
+        # Single directions are among the limits of the verdict.
+        *advice.of_connections(dissector, deduplicates=reading.deduplicate, one_sided=False), *reading.advice(),
+    ]  # fmt: skip
+    screen.remarks = [remark.removeprefix("not read: ") for remark in remarks if remark]
+    sink = Output()
+    sink.write(screen.rendered())
+    sink.flush()
+    if interrupt is not None:
+        raise interrupt
+    return EXIT_UNREADABLE if watch.errors or not triage.is_judged else EXIT_CLEAN
+
+
+def typed_names(captures: Sequence[str], faults: Sequence[Fault] = ()) -> list[str]:
+    """Names of captures to type again: many as a pattern that stands for exactly them, or that of the worst fault."""
+    names = [f"./{name}" if name.startswith("-") and name != "-" else name for name in captures]
+    if len(names) == 1 or sum(map(len, names)) <= MAX_TYPED_CHARACTERS:
+        return names
+    first = _common_beginning(names)
+    last = _common_beginning([name[len(first) :][::-1] for name in names])[::-1]
+    pattern = f"{escape(first)}*{escape(last)}"
+    if sorted(glob(pattern)) == sorted(set(names)):
+        return [pattern]
+    return [next((fault.capture for fault in faults if os.path.exists(fault.capture)), names[0])]
+
+
+def _common_beginning(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    length = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first))
+    return first[:length]

@@ -1,0 +1,444 @@
+"""The screen of a first look: what the captures hold, what broke, and what to type next.
+
+    Capture  site.pcapng, 31 frames, 3.2 kB
+    Time     2026-11-20 20:48:29.049 to 20:48:33.958 UTC, 4.91 s
+    Broker   127.0.0.1:1883
+    ...
+    What broke
+      frame 30  asleep: likely: The Keep Alive ran out: ...
+    What to type next
+      mqttscope explain site.pcapng --client asleep
+
+A row of what broke is one line; only where few rows leave room it continues, so that the part is never longer than
+`MAX_FAULTS` lines.  How sure a row is stands before what happened, since the end of a line may be cut.
+
+Commands are never cut.  In a terminal they continue on a further line in the way shells understand, with a backslash.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from mqttscope.explain import describe
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.redact.addresses import public_name
+from mqttscope.report.base import Clock, View
+from mqttscope.report.escape import cells
+from mqttscope.report.explanations.base import verdict
+from mqttscope.report.numbers import plural, size
+from mqttscope.report.page import WIDTH
+from mqttscope.report.style import Painter, Wrapped, encoded
+from mqttscope.report.when import duration
+from mqttscope.stats.as_json import order
+from mqttscope.stats.rows import BYTES, ClientRow
+from mqttscope.triage.collect import Broker, Fault, FaultKind, Rank, Triage
+
+MAX_FAULTS = 7
+"""Rows of what broke, and lines that they take."""
+LINES = 23
+"""Lines of the screen, so that it and the next prompt fit a terminal of 24; where names are long it may take more."""
+MIN_COMMANDS = 2
+MAX_COMMANDS = 4
+MAX_NAMED = 3
+"""Captures, brokers, clients and server names that are named; further ones are counted."""
+MAX_TYPES = 6
+"""Packet types that are counted one by one."""
+MAX_NAME = 24
+"""Columns of a Client Identifier."""
+MAX_TEXT = 400
+"""Columns of what happened, where nothing else limits them."""
+MAX_REMARK_LINES = 3
+NARROW = 60
+"""Below this many columns, labels and places are short."""
+FRAMES_BEFORE = 20
+"""Frames before a fault that a suggested command shows."""
+STDIN = "-"
+_LABEL = 9
+_STYLES = {
+    Rank.NAMED_END: "error", Rank.CERTAIN_ERROR: "error", Rank.LOSS: "error", Rank.LIKELY_ERROR: "note",
+    Rank.BARE_END: "note", Rank.GAP: "note", Rank.HEURISTIC_ERROR: "note", Rank.WARNING: "dim",
+}  # fmt: skip
+_TRANSPORTS = {"websocket": "over WebSocket", "tls": "over TLS"}
+
+
+class Screen:
+    """Lays out what was gathered; nothing of it is read again."""
+
+    def __init__(self, triage: Triage, view: View, captures: Sequence[str], options: Sequence[str] = ()) -> None:
+        """``captures``, ``options``: as on the command line, for the commands to type next."""
+        self.triage = triage
+        self.captures = captures
+        self.options = options
+        self.is_terminal = view.width > 0
+        self.painter = Painter(view)
+        if not self.is_terminal:
+            self.painter.width = WIDTH
+        self.unicode = view.unicode
+        self.narrow = self.painter.width < NARROW
+        self.remarks: list[str] = []
+        """What could not be read, in sentences without a full stop."""
+        self.errors: list[tuple[str, str]] = []
+        """Names of captures, with what is wrong with each."""
+        self.no_mqtt = ""
+        """Why no MQTT was found, where that is so."""
+        self.other_tls: Counter[str] = Counter()
+        """Servers of TLS connections that need not carry MQTT."""
+
+    def rendered(self) -> bytes:
+        """The screen as text."""
+        lines = [*self._contents(), "", *self._broke(), ""]
+        return encoded([*lines, *self._next(LINES - len(lines))])
+
+    # What the captures hold
+
+    def _contents(self) -> Iterator[str]:
+        totals = self.triage.statistics.totals
+        names = [_named(name) for name in self.triage.statistics.capture_names()] or [*map(_named, self.captures)]
+        amount = f"{plural(totals.frames, 'frame')}, {size(totals.frame_bytes)}"
+        room = max(MAX_NAME, self.painter.width - _LABEL - len(amount) - 3) if len(names) == 1 else MAX_NAME
+        shown = self._some([self._path(name, room) for name in names[:MAX_NAMED]], len(names))
+        count = "" if len(names) == 1 else f"{len(names):,}: "
+        label = "Capture" if len(names) == 1 else "Captures"
+        yield from self._row(label, f"{count}{shown}, {amount}", most=2)
+        if totals.first_ns is not None and totals.last_ns is not None:
+            yield from self._row("Time", self._time(totals.first_ns, totals.last_ns))
+        for name, text in self.errors[:MAX_NAMED]:
+            where = f"{self._path(_named(name), MAX_NAME)}: " if name and len(names) > 1 else ""
+            yield from self._row("Error", f"{where}{self.painter.safe(text)}", "error", most=2)
+        if len(self.errors) > MAX_NAMED:
+            yield from self._row("", f"and {len(self.errors) - MAX_NAMED:,} more", "error")
+        brokers = self.triage.brokers
+        if brokers:
+            named = sorted(brokers.items(), key=lambda item: -item[1].connections)[:MAX_NAMED]
+            shown = self._some([self._broker(*item) for item in named], len(brokers))
+            yield from self._row("Broker" if len(brokers) == 1 else "Brokers", shown, "server", most=2)
+        yield from self._clients()
+        yield from self._packets()
+        yield from self._tls()
+        if self.remarks:
+            text = self.painter.safe("; ".join(self.remarks))
+            yield from self._row("Not read", text, "note", most=MAX_REMARK_LINES)
+
+    def _time(self, first_ns: int, last_ns: int) -> str:
+        clock = Clock()
+        first, last = (clock.iso(at).replace("T", " ").rstrip("Z") for at in (first_ns, last_ns))
+        first, last = (text if len(text) < 26 else text[: 19 if self.narrow else 23] for text in (first, last))
+        if last[:11] == first[:11]:
+            last = last[11:]
+        return f"{first} to {last} UTC, {duration(last_ns - first_ns, unicode=self.unicode)}"
+
+    def _broker(self, server: str, broker: Broker) -> str:
+        words = [_TRANSPORTS[name] for name in sorted(broker.transports) if name in _TRANSPORTS]
+        if "tcp" in broker.transports and words:
+            words.insert(0, "over TCP")
+        text = " ".join([self.painter.safe(server), " and ".join(words)]).rstrip()
+        if broker.product:
+            text += f" (says it is {self._name(broker.product, 40)})"
+        return text
+
+    def _clients(self) -> Iterator[str]:
+        statistics = self.triage.statistics
+        total = len(statistics.clients)
+        connections = statistics.totals.outcomes.connections
+        if not total:
+            return
+        rows: list[ClientRow] = list(islice(order(statistics.clients.values(), "trouble", MAX_NAMED), MAX_NAMED))
+        names = self._some([self._client(row) for row in rows], total)
+        lasted = plural(connections, "connection")
+        text = f"{names}, {lasted}" if total == 1 else f"{total:,} in {lasted}: {names}"
+        yield from self._row("Client" if total == 1 else "Clients", text, most=2)
+
+    def _client(self, row: ClientRow) -> str:
+        if row.client_identifier:
+            return self._name(describe.name(row.client_identifier), MAX_NAME)
+        return f"({next(iter(row.addresses), 'no name')})"
+
+    def _packets(self) -> Iterator[str]:
+        totals = self.triage.statistics.totals
+        counts = totals.traffic.counts
+        kinds = {kind.name: counts[kind] + counts[16 + kind] for kind in PacketType if kind < 16}
+        types = [f"{count:,} {name}" for name, count in Counter(kinds).most_common() if count]
+        malformed = self.triage.packets - sum(counts[:BYTES])
+        if malformed:
+            types.append(f"{malformed:,} malformed")
+        if not types:
+            return
+        versions = totals.outcomes.versions
+        known = [name for name, _ in versions.most_common() if name != "unknown"]
+        listed = [", ".join(known[:-1]), *known[-1:]]
+        spoken = f" of MQTT {' and '.join(filter(None, listed))}" if known else ""
+        if any(row == "joined" for row in totals.outcomes.outcomes):
+            spoken = spoken or " (version assumed)"
+        rest = len(types) - MAX_TYPES
+        shown = ", ".join(types[:MAX_TYPES]) + (f" and {plural(rest, 'other type')}" if rest > 0 else "")
+        yield from self._row("Packets", f"{self.triage.packets:,}{spoken}: {shown}", most=2)
+
+    def _tls(self) -> Iterator[str]:
+        """Which connections could not be read, and what opens them."""
+        phrases = []
+        closed = {server: broker for server, broker in self.triage.brokers.items() if broker.encrypted}
+        count = sum(broker.encrypted for broker in closed.values())
+        if count:
+            names = list(dict.fromkeys(name for broker in closed.values() for name in broker.names))
+            named = (
+                f" to {self._some([self._name(name, 40) for name in names[:MAX_NAMED]], len(names))}" if names else ""
+            )
+            verb = "is" if count == 1 else "are"
+            phrases.append(
+                f"{plural(count, 'connection')}{named} {verb} encrypted and not read;"
+                f" --keylog FILE decrypts {'it' if count == 1 else 'them'}"
+            )
+        others = self.other_tls.total()
+        if others:
+            server, most = self.other_tls.most_common(1)[0]
+            port = server.rpartition(":")[2]
+            where = f"to {self.painter.safe(server)}" if most == others else f"{most:,} to {self.painter.safe(server)}"
+            phrases.append(
+                f"{plural(others, 'other TLS connection')}{' ' if most == others else ', '}{where}"
+                f" (--port {port}:tls takes {'it' if most == 1 else 'them'} for MQTT)"
+            )
+        if phrases:
+            yield from self._row("TLS", "; ".join(phrases), "note", most=3)
+
+    # What broke
+
+    def _broke(self) -> Iterator[str]:
+        triage = self.triage
+        faults = triage.faults[:MAX_FAULTS]
+        if not triage.is_judged and not faults:
+            yield self.painter.paint("Nothing was judged", "type")
+            why = self.no_mqtt or "no MQTT packet could be read"
+            yield from self._row("", self.painter.safe(f"{why[:1].upper()}{why[1:]}."), most=3, indent=2)
+            return
+        if faults:
+            yield self.painter.paint("What broke, the worst first", "type")
+            most = max(1, MAX_FAULTS // len(faults))
+            places = [self._place(fault) for fault in faults]
+            width = 0 if self.narrow else max(map(cells, places))
+            for fault, place in zip(faults, places, strict=True):
+                yield from self._fault(fault, f"{place}{' ' * (width - cells(place))}", min(most, 3))
+            rest = triage.faults[MAX_FAULTS:]
+            if rest:
+                yield from self._row("", f"and {_kinds(rest)} more", "dim", indent=2)
+        if triage.packets and all(fault.kind is FaultKind.GAP for fault in triage.faults):
+            # What the capture lacks is not a fault of those who speak.
+            title = "Nothing else broke" if faults else "Nothing broke"
+            yield self.painter.paint(f"{title} in what was captured", "type")
+            rules = plural(len(triage.linter.rules), "rule")
+            text = f"No error or warning by {rules}, and no lost message is known."
+            yield from self._row("", text, "topic", most=2, indent=2)
+            for sentence in verdict(triage.explainer.totals, Counter(), "")[:1]:
+                yield from self._row("", sentence, "topic", most=2, indent=2)
+        limits = triage.limits()
+        if limits:
+            yield from self._row("Limits", self.painter.safe("; ".join(limits)), "note", most=2)
+
+    def _place(self, fault: Fault) -> str:
+        place = f"{'f' if self.narrow else 'frame '}{fault.frame}" if fault.frame else ""
+        if len(self.triage.statistics.captures) > 1:
+            name = self._path(_named(fault.capture), MAX_NAME // 2 if self.narrow else MAX_NAME)
+            place = f"{place} of {name}" if place else name
+        return place
+
+    def _fault(self, fault: Fault, place: str, most: int) -> list[str]:
+        painter = self.painter
+        line = painter.line()
+        line.put("  ", 2)
+        text = Wrapped(line, indent=4, most=most)
+        if place:
+            text.add(f"{place}{' ' if self.narrow else '  '}", "dim")
+        text.add(painter.name(fault.who, MAX_NAME // 2 if self.narrow else MAX_NAME), "client")
+        sure = ["warning"] if fault.rank is Rank.WARNING else []
+        sure += [fault.certainty] if fault.certainty != "certain" else []
+        if sure:
+            text.add(f", {', '.join(sure)}", _STYLES[fault.rank])
+        text.add(": ")
+        if fault.rule:
+            text.add(f"{fault.rule} ", "type")
+        style = "" if sure else _STYLES[fault.rank]
+        if fault.count > 1 and fault.title:
+            text.add(f"{fault.title}, {fault.count:,} connections; first: ", style)
+        elif fault.count > 1:
+            text.add(f"{fault.count:,} times, first: ")
+        elif most == 1 and fault.title and fault.title.lower() not in fault.text.lower():
+            # The sentence is cut, and may not come to its point.
+            text.add(f"{fault.title}: ", style)
+        text.add(painter.name(fault.text, MAX_TEXT), style)
+        return text.texts()
+
+    # What to type next
+
+    def _next(self, room: int) -> list[str]:
+        """Commands, as many as there is room for, and at least two."""
+        again = ", with the same input" if STDIN in self.captures else ""
+        lines = [self.painter.paint(f"What to type next{again}", "type")]
+        for count, words in enumerate(commands(self.triage, self.captures, self.options, self.other_tls)):
+            more = command_lines(words, self.painter.width if self.is_terminal else 0, unicode=self.unicode)
+            if count >= MIN_COMMANDS and len(lines) + len(more) > room:
+                break
+            lines += more
+        return lines
+
+    # How rows look
+
+    def _row(self, label: str, text: str, style: str = "", *, most: int = 1, indent: int = _LABEL) -> list[str]:
+        line = self.painter.line()
+        if indent == _LABEL:
+            line.add(f"{label:{_LABEL}}", "dim")
+        else:
+            line.put(" " * indent, indent)
+        wrapped = Wrapped(line, indent=indent, most=most if not self.narrow else most + 1)
+        wrapped.add(text, style)
+        return wrapped.texts()
+
+    def _name(self, text: str, width: int) -> str:
+        return self.painter.name(text, width)
+
+    def _path(self, text: str, width: int) -> str:
+        """The end of the name of a capture, which tells it from its neighbours."""
+        shown = self.painter.safe(text)
+        if cells(shown) <= width:
+            return shown
+        shown = shown[-width:]
+        while cells(shown) > width - len(self.painter.ellipsis):
+            shown = shown[1:]
+        return self.painter.ellipsis + shown
+
+    def _some(self, names: Sequence[str], total: int) -> str:
+        """The first names, and how many more there are."""
+        left = total - len(names[:MAX_NAMED])
+        return ", ".join(names[:MAX_NAMED]) + (f" and {left:,} more" if left > 0 else "")
+
+
+def _named(capture: str) -> str:
+    return "standard input" if capture == STDIN else public_name(capture)
+
+
+def _kinds(faults: Iterable[Fault]) -> str:
+    words = {FaultKind.END: "end", FaultKind.LOSS: "loss", FaultKind.FINDING: "finding", FaultKind.GAP: "gap"}
+    counts = Counter(fault.kind for fault in faults)
+    return ", ".join(
+        f"{count:,} {words[kind]}" + ("" if count == 1 else "es" if kind is FaultKind.LOSS else "s")
+        for kind, count in sorted(counts.items())
+    )
+
+
+def commands(
+    triage: Triage, captures: Sequence[str], options: Sequence[str], other_tls: Counter[str]
+) -> list[list[str]]:
+    """Command lines, as words, that show more of these very captures: two to `MAX_COMMANDS`, the most useful first."""
+    lines: list[list[str]] = []
+
+    def add(command: str, *words: str) -> None:
+        line = ["mqttscope", command, *captures, *options, *words]
+        if line not in lines and len(lines) < MAX_COMMANDS:
+            lines.append(line)
+
+    by_kind = {kind: [fault for fault in triage.faults if fault.kind is kind] for kind in FaultKind}
+    ends = by_kind[FaultKind.END]
+    if ends:
+        add("explain", *(_whose(ends[0]) if len(ends) == 1 and ends[0].client else ()))
+    loss = next((fault for fault in by_kind[FaultKind.LOSS] if _is_topic(fault.topic)), None)
+    if loss is not None and loss.topic is not None:
+        add("explain", "--message", loss.topic)
+    if by_kind[FaultKind.FINDING]:
+        add("lint")
+    place = next((fault for fault in triage.faults if fault.frame and fault.connection is not None), None)
+    if place is not None:
+        frames = f"frame in {max(1, place.frame - FRAMES_BEFORE)}..{place.frame}"
+        add("inspect", "--connection", str(place.connection), "--filter", frames)
+    if other_tls:
+        port = other_tls.most_common(1)[0][0].rpartition(":")[2]
+        add("inspect", "--port", f"{port}:tls")
+    if triage.packets and all(fault.kind is FaultKind.GAP for fault in triage.faults):
+        add("inspect", "--limit", "20")
+        if triage.statistics.topics:
+            add("explain", "--message", "#")
+        add("lint", "--extend-select", "OPS,SEC")
+    if len(lines) < MAX_COMMANDS - 1:
+        add("stats")
+    if len(lines) < MIN_COMMANDS:
+        add("inspect")
+    return lines
+
+
+def _whose(fault: Fault) -> tuple[str, str]:
+    """The selection of the client of a fault, or of its connection where the name cannot be typed as it is."""
+    name = fault.client or ""
+    if _is_typed(name) and not any(mark in name for mark in "*?["):
+        return "--client", name
+    return "--connection", str(fault.connection)
+
+
+def _is_typed(text: str | None) -> bool:
+    """Whether a name can be typed in a shell: hidden and cut names, and those with odd characters, cannot."""
+    if not text or not text.isprintable() or text[0] == "-":
+        return False
+    return text == describe.name(text) and "…" not in text and text != describe.name("")
+
+
+def _is_topic(text: str | None) -> bool:
+    return _is_typed(text) and topic_filter_problem(text or "") is None
+
+
+def command_lines(words: Sequence[str], width: int, *, unicode: bool = True) -> list[str]:
+    """A command as a shell reads it, in lines of at most ``width`` columns; 0 for no limit.
+
+    ``unicode``: whether the lines may hold other characters than those of ASCII.
+    """
+    whole = "  " + " ".join(quote(word, unicode=unicode) for word in words)
+    if not width or cells(whole) <= width:
+        return [whole]
+    lines, line = [], " "
+    for group in _groups(words):
+        text = " ".join(quote(word, unicode=unicode) for word in group)
+        if cells(text) > width - 6:
+            parts = [_pieces(word, width - 6, unicode=unicode) for word in group]
+        else:
+            parts = [[text]]
+        for *pieces, last in parts:
+            if not pieces and cells(line) + cells(last) + 3 <= width:
+                line += f" {last}"
+                continue
+            if line.strip():
+                lines.append(f"{line} \\")
+            # A shell joins pieces where the next one begins in the first column.
+            lines += [f"{'' if place else '    '}{piece}\\" for place, piece in enumerate(pieces)]
+            line = last if pieces else f"    {last}"
+    return [*lines, line]
+
+
+def _groups(words: Sequence[str]) -> list[list[str]]:
+    """Words that belong on one line: options with their values."""
+    groups: list[list[str]] = []
+    for word in words:
+        if groups and groups[-1][0].startswith("--") and len(groups[-1]) == 1 and not word.startswith("--"):
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return groups
+
+
+def _pieces(word: str, width: int, *, unicode: bool) -> list[str]:
+    """A word in pieces of at most ``width`` columns, each quoted; at least one character in each."""
+    pieces, begin = [], 0
+    for end in range(1, len(word) + 1):
+        if end - begin > 1 and cells(quote(word[begin:end], unicode=unicode)) > width:
+            pieces.append(quote(word[begin : end - 1], unicode=unicode))
+            begin = end - 1
+    return [*pieces, quote(word[begin:], unicode=unicode)]
+
+
+def quote(word: str, *, unicode: bool = True) -> str:
+    """A word as a POSIX shell reads it; names with characters that cannot be shown in the form of bash and zsh."""
+    if word.isprintable() and (unicode or word.isascii()):
+        return shlex.quote(word)
+    raw = word.encode("utf-8", "surrogateescape")
+    shown = (
+        f"\\{chr(byte)}" if byte in b"'\\" else chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in raw
+    )
+    return f"$'{''.join(shown)}'"
