@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.compare import ours
+from tests.proxy.rig import processor_seconds
 
 QUIET_SECONDS = 20.0
 """Time without a new packet after which packets that are missing count as lost."""
@@ -71,8 +72,8 @@ class Sniffer:
 
     def sample(self) -> Sample:
         """Memory and processor time until now."""
-        of_dumpcap = self.dumpcap
-        return Sample(_resident(self.running.pid), _resident(of_dumpcap), _cpu(self.running.pid), _cpu(of_dumpcap))
+        own, dumpcap = self.running.pid, self.dumpcap
+        return Sample(_resident(own), _resident(dumpcap), processor_seconds(own), processor_seconds(dumpcap))
 
     def settle(self, is_complete: Callable[[], bool]) -> None:
         """Wait until all packets are shown that are expected, or none comes any more."""
@@ -147,12 +148,3 @@ def _resident(pid: int) -> float:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
     except (OSError, IndexError):
         return 0.0
-
-
-def _cpu(pid: int) -> float:
-    """User and system time; the name of the program before them is in brackets and may hold blanks."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

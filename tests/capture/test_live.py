@@ -265,7 +265,7 @@ def gather(capture: LiveCapture, items: list[Frame | CaptureNotice] | None = Non
 
 def has_come(items: list[Frame | CaptureNotice], data: bytes) -> bool:
     """Whether a frame with some bytes is among them."""
-    return any(isinstance(one, Frame) and data in one.data for one in items)
+    return any(isinstance(item, Frame) and data in item.data for item in items)
 
 
 @pytest.fixture
@@ -488,7 +488,7 @@ def test_a_frame_of_loopback_comes_once_into_the_ring(address: str, monkeypatch:
 
         monkeypatch.setattr(live, "LINK_SECONDS", 0.05)
         capture.waiting = waiting
-        frames = [one for one in gather(capture, items) if isinstance(one, Frame)]
+        frames = [item for item in gather(capture, items) if isinstance(item, Frame)]
 
     if not sum(counted):
         pytest.skip("sockets of other processes cannot be had here")

@@ -55,7 +55,7 @@ def sniffed(
 
 
 def put_before_others(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a script found in the place of a program."""
+    """Put a script before the program of this name in the search path."""
     path.parent.mkdir()
     path.write_text(script)
     path.chmod(0o755)

@@ -580,7 +580,7 @@ def test_silent_clients_do_not_keep_their_places(tmp_path: Path) -> None:
         ) as proxy,
     ):
         silent = [socket.create_connection(("127.0.0.1", proxy.port), PATIENCE_S) for _ in range(3)]
-        ports = [one.getsockname()[1] for one in silent]
+        ports = [client.getsockname()[1] for client in silent]
         for one in silent:
             with pytest.raises(ConnectionError):
                 one.recv(1)

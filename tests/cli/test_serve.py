@@ -326,9 +326,9 @@ def test_the_report_of_a_comparison_is_written_in_a_flood(tmp_path: Path) -> Non
         flood.join(PATIENCE_S)
     if not is_unwritten(served.process, served.err):
         assert "mqttscope: not compared: " in served.err
-        told = json.loads(report.read_text().splitlines()[-1])
-        assert told["event"] == "serve"
-        assert told["packets_received"] > MAX_COMPARED
+        summary = json.loads(report.read_text().splitlines()[-1])
+        assert summary["event"] == "serve"
+        assert summary["packets_received"] > MAX_COMPARED
 
 
 def test_the_waits_after_a_signal_leave_time_for_the_report() -> None:

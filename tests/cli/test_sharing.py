@@ -268,7 +268,7 @@ def running(path: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], 
         try:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
             until(lambda: len(children.read_text().split()) == 2, "the start of both processes")
-            known = [int(one) for one in children.read_text().split()]
+            known = [int(number) for number in children.read_text().split()]
             # Something is in the pipe, so that the run is under way.
             assert process.stdout is not None
             if not words:
@@ -280,22 +280,21 @@ def running(path: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], 
 
 def hold(processes: list[int], size: int) -> None:
     """Stop processes where each has read so many bytes."""
-    for one in processes:
-        os.kill(one, signal.SIGSTOP)
-        while bytes_read(one) < size:
-            os.kill(one, signal.SIGCONT)
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+        while bytes_read(process) < size:
+            os.kill(process, signal.SIGCONT)
             time.sleep(0.001)
-            os.kill(one, signal.SIGSTOP)
+            os.kill(process, signal.SIGSTOP)
 
 
 def bytes_read(process: int) -> int:
-    (line,) = (one for one in Path(f"/proc/{process}/io").read_text().splitlines() if one.startswith("rchar:"))
-    return int(line.split()[1])
+    return int(Path(f"/proc/{process}/io").read_text().partition("rchar:")[2].split()[0])
 
 
 def wait_for_end(processes: list[int]) -> None:
     """Wait until processes have ended."""
-    until(lambda: not any(Path(f"/proc/{one}").exists() for one in processes), "the end of the processes")
+    until(lambda: not any(Path(f"/proc/{process}").exists() for process in processes), "the end of the processes")
 
 
 def test_a_process_that_is_killed_is_told(large: Path) -> None:
@@ -326,8 +325,8 @@ def test_stats_shows_what_was_counted_before_the_end(large: Path, how: signal.Si
         hold(known, 1 << 17)
         process.send_signal(how)
         until(lambda: is_waiting(process), "the handler of the signal")
-        for one in known:
-            os.kill(one, signal.SIGCONT)
+        for worker in known:
+            os.kill(worker, signal.SIGCONT)
         out, err = process.communicate(timeout=60)
 
     assert (process.returncode, err) == (128 + how, b"")

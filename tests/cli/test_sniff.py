@@ -163,8 +163,8 @@ def test_no_more_packets_are_shown_than_asked_for_whatever_a_frame_holds(count: 
 
     done = invoke("sniff", "eth9", "--format", "jsonl", "--count", str(count))
 
-    assert len({one["frame"] for one in expected[2:7]}) < 5
-    assert [one["packet"] for one in done.packets] == [one["packet"] for one in expected[:count]]
+    assert len({packet["frame"] for packet in expected[2:7]}) < 5
+    assert [packet["packet"] for packet in done.packets] == [packet["packet"] for packet in expected[:count]]
 
 
 def test_all_frames_are_written_and_read_back_the_same(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

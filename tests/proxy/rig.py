@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -61,6 +62,16 @@ def is_catching(process: subprocess.Popen[Any], number: int) -> bool:
 def _status(process: subprocess.Popen[Any]) -> dict[str, str]:
     lines = Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def processor_seconds(process_id: int) -> float:
+    """User and system time of a process; 0 if it has ended."""
+    try:
+        # The name of the program is in brackets and may hold blanks.
+        words = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:

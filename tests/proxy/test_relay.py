@@ -18,6 +18,8 @@ from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy, relay
 from mqttscope.proxy.pair import HIGH_WATER_BYTES
 from mqttscope.transport import server as module
+from mqttscope.transport.recording import Recording
+from mqttscope.transport.target import parse_upstream
 from tests.proxy import rig
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
 from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
@@ -293,6 +295,22 @@ def test_a_client_that_closes_tls_closes_the_other_side(certificates: rig.Certif
                 client.close()
                 assert upstream.recv(1) == b""
     assert proxy.notes == []
+
+
+def test_limits_count_from_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(relay.time, "monotonic", lambda: now)
+    ending = relay.Relay(relay.Route("", 0, parse_upstream("mqtt://127.0.0.1:1")), Recording("it"))
+
+    ending.stop()
+    now = 101.0
+    assert ending._left_s(0.6) == 0.6
+    ending.stop(hurry=True)
+    now = 101.25
+    assert ending._left_s(0.6) == pytest.approx(0.35)
+    ending.stop(hurry=True)
+    now = 102.0
+    assert ending._left_s(0.6) == 0
 
 
 def test_mqtt_may_be_named_as_the_protocol(certificates: rig.Certificates) -> None:

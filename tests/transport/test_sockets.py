@@ -82,8 +82,8 @@ def test_those_with_bytes_under_way_are_asked_until_all_has_arrived(monkeypatch:
     async def scene() -> None:
         rounds = Rounds()
         item, done, gone = Item(True, True, False), Item(False), Item()
-        for one in (item, done, gone):
-            rounds.note(one)
+        for noted in (item, done, gone):
+            rounds.note(noted)
         rounds.forget(gone)
         await linking.until(lambda: not item.still)
         assert done.still == []
