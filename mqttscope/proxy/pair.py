@@ -255,11 +255,12 @@ class Pair:
         self.recording.take(self.wire.open(self.recording.now()))
 
     def heard(self, from_client: bool, data: bytes) -> None:
-        """A side said something: the time to say it in is over."""
-        if self._timer is None:
-            return
+        """A side said something: the time to say it in is over.
+
+        A client may be heard before the broker is connected, and no time is limited yet.
+        """
         if self.client.finished or self.server.finished:
-            if self._loop is not None:
+            if self._timer is not None and self._loop is not None:
                 self._heard_at = self._loop.time()
         elif not from_client:
             self._answered = True
@@ -267,9 +268,9 @@ class Pair:
                 self._relax()
         elif self._first is not None and self._first.feed(data):
             self._first = None
-            self._relax()
-            if not self._answered:
-                self._await("the broker did not answer the client's first packet")
+            if self._timer is not None:
+                self._relax()
+                self._await_first()
 
     def half_closed(self) -> None:
         """One side has closed: the other may continue, but not be silent forever."""
@@ -286,8 +287,10 @@ class Pair:
         open_side = "broker" if self.client.finished else "client"
         self._give_up(f"the {open_side} was silent for {HALF_CLOSED_S:g} s after the other side had closed")
 
-    def _await(self, what: str) -> None:
-        if self._patience_s and self._loop is not None:
+    def _await_first(self) -> None:
+        """Limit the time of the first packet that is still to come, if any."""
+        if self._patience_s and self._loop is not None and not (self._first is None and self._answered):
+            what = "the broker did not answer the client's first packet" if self._first is None else "no CONNECT came"
             why = f"{what} within {self._patience_s:g} s"
             self._timer = self._loop.call_later(self._patience_s, self._give_up, why)
 
@@ -317,7 +320,7 @@ class Pair:
             # Not all event loops heed it when reading is paused as soon as a connection is made.
             self.server.heard_all()
         else:
-            self._await("no CONNECT came")
+            self._await_first()
             self.client.read(True)
 
     def dirty(self) -> None:

@@ -185,6 +185,9 @@ class Relay:
                 self._say(f"{ends[0]}: TLS with the client failed: {reason(error)}")
                 sock.close()
                 return
+            # To Python 3.11.2, a pause while the connection is made is one already, and yet it reads.
+            pair.client.read(True)
+            pair.client.read(False)
             self._pairs.add(pair)
             self.served += 1
             await self._connect(pair, ends[0])

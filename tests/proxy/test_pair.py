@@ -312,7 +312,8 @@ class Handle:
 class Timed(Scene):
     """A pair whose ends have five seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, early: bytes = b"") -> None:
+        """``early``: said by the client before the broker is connected."""
         self.clock, self.notes = Clock(), list[str]()
         self.recording = Kept("it")
         self.dirty = []
@@ -326,6 +327,8 @@ class Timed(Scene):
         )
         self.client, self.server = Transport(), Transport()
         self.pair.client.connection_made(self.client)
+        if early:
+            self.pair.client.data_received(early)
         self.pair.server.connection_made(self.server)
         self.pair.join()
 
@@ -362,6 +365,26 @@ def test_a_broker_that_does_not_answer_is_given_up() -> None:
     scene.clock.advance(0.2)
     assert scene.given_up
     assert "the broker did not answer the client's first packet within 5 s" in scene.notes[0]
+
+
+def test_what_a_client_says_before_the_broker_is_connected_counts() -> None:
+    scene = Timed(early=CONNECT)
+    assert scene.server.written == CONNECT
+    scene.clock.advance(4.9)
+    scene.pair.server.data_received(b"\x20\x02\0\0")
+    scene.clock.advance(1_000_000)
+    assert not scene.given_up
+
+    scene = Timed(early=CONNECT)
+    scene.clock.advance(5.1)
+    assert scene.given_up
+    assert "the broker did not answer the client's first packet within 5 s" in scene.notes[0]
+
+    scene = Timed(early=CONNECT[:1])
+    scene.pair.client.data_received(CONNECT[1:-1])
+    scene.clock.advance(5.1)
+    assert scene.given_up
+    assert "no CONNECT came within 5 s" in scene.notes[0]
 
 
 def test_who_has_answered_may_be_silent_for_ever() -> None:

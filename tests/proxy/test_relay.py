@@ -16,10 +16,11 @@ import pytest
 from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy, relay
-from mqttscope.proxy.pair import HIGH_WATER_BYTES
+from mqttscope.proxy.pair import HIGH_WATER_BYTES, Pair
 from mqttscope.transport import server as module
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_upstream
+from mqttscope.transport.wire import Endpoint
 from tests.proxy import rig
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
 from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
@@ -166,6 +167,27 @@ def test_what_a_client_says_before_the_broker_is_there_is_not_lost() -> None:
         client.shutdown(socket.SHUT_WR)
         with server.accept() as upstream:
             assert read(upstream, 10) == b"early"
+
+
+def test_a_client_is_not_read_before_its_broker_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says would have to be kept."""
+    connect_upstream, backlogs = relay.Relay._connect, list[int]()
+
+    async def connect_late(self: relay.Relay, pair: Pair, client: Endpoint) -> None:
+        said.wait(PATIENCE_S)
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        backlogs.append(sum(map(len, pair.server._backlog)))
+        await connect_upstream(self, pair, client)
+
+    monkeypatch.setattr(relay.Relay, "_connect", connect_late)
+    said = threading.Event()
+    with serving() as server, Proxy(server.url) as proxy, connect(proxy) as client:
+        client.sendall(b"early")
+        said.set()
+        with server.accept() as upstream:
+            assert read(upstream, 5) == b"early"
+    assert backlogs == [0]
 
 
 def test_a_broker_that_does_not_answer_in_time_is_given_up() -> None:
