@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import tools
+from tests.conftest import ROOT
 
 pytest_plugins = ["pytester"]
 
@@ -75,6 +77,14 @@ def test_packages_are_imported_and_the_first_is_returned() -> None:
     import json
 
     assert tools.package("json", "csv") is json
+
+
+def test_tools_are_asked_for_in_one_place() -> None:
+    """Of the system, not of what is installed: tests of groups of users are skipped where there are none."""
+    ask = re.compile(r"importorskip\((?!\"grp\")|skip(if)?\(.*\b(which|find_spec)\(")
+    asking = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_tools.py"]
+
+    assert [str(path) for path in asking if ask.search(path.read_text("utf-8"))] == []
 
 
 def test_a_module_that_needs_one_fails_to_import(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

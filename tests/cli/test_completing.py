@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -139,8 +138,8 @@ def test_bash_offers_them(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("sensor-1\nqos == 1 and topic_alias_maximum\n", "")
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_offers_files_beside_commands(tmp_path: Path) -> None:
+    tools.program("bash")
     program = tmp_path / "mqttscope"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
     program.chmod(0o755)

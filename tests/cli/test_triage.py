@@ -22,6 +22,7 @@ from mqttscope.cli.triage import typed_names
 from mqttscope.net.frame import Frame
 from mqttscope.report.escape import cells
 from mqttscope.triage.collect import Fault, FaultKind, Rank
+from tests import tools
 from tests.capture.test_tls import converse
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
 from tests.cli.test_hostile import flipped, nonsense, truncated
@@ -287,8 +288,8 @@ def test_help_is_that_of_the_long_form() -> None:
     assert "Begin with mqttscope CAPTURE" in invoke("--help").text
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark decrypts")
 def test_a_key_log_opens_what_is_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.program("tshark")
     secure, talk = Secure(), Talk(port=8883).handshake()
     converse(secure.connection(talk))
     talk.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -17,6 +16,7 @@ from mqttscope.report.escape import cells
 from mqttscope.triage import screen
 from mqttscope.triage.collect import FaultKind, Triage
 from mqttscope.triage.screen import MAX_COMMANDS, MAX_FAULTS, MIN_COMMANDS, Screen, command_lines, commands, quote
+from tests import tools
 from tests.conftest import ROOT
 from tests.triage.running import gathered, of_capture
 
@@ -274,9 +274,9 @@ WORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 @pytest.mark.parametrize("width", [0, 20, 40, 80])
 def test_a_shell_reads_the_words_that_were_meant(width: int) -> None:
+    tools.program("bash")
     for word in WORDS:
         script = "\n".join(command_lines(["printf", "%s\\0", word, "end"], width))
         done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
