@@ -190,6 +190,8 @@ class Quality:
         if _is_encrypted(connection):
             self.encrypted += 1
             return
+        if _is_attempt(connection):
+            return
         packets = connection.client_side.packets, connection.server_side.packets
         spoken = any(packets) or connection.gaps > 0
         self.joined += _is_joined(connection)
@@ -203,7 +205,7 @@ class Quality:
 
     def note_end(self, connection: Connection) -> None:
         """Count what is missing of the end of a connection that is over."""
-        if _is_encrypted(connection):
+        if _is_encrypted(connection) or _is_attempt(connection):
             return
         self.gapped += connection.unseen_bytes > 0 and not connection.gaps
         self.lost_bytes += connection.unseen_bytes
@@ -370,10 +372,20 @@ def _ended_early(connection: Connection, end_ns: int) -> bool:
     return end_ns < sent_ns + CONNACK_WAIT_NS
 
 
+def _is_attempt(connection: Connection) -> bool:
+    """Whether nobody answered the attempts of one side to connect, so that there is nothing to capture of another."""
+    return connection.one_sided is not None and _counted_segments(connection, "data_segments") == 0
+
+
 def _has_overlaps(connection: Connection) -> bool:
     """Whether a side sent bytes again with other content."""
+    return _counted_segments(connection, "overlaps") > 0
+
+
+def _counted_segments(connection: Connection, counter: str) -> int:
+    """The sum of a counter of TCP over both directions (`dissect.dissector.COUNTERS`); -1 without counters."""
     counters = connection.details.get("tcp")
-    return isinstance(counters, dict) and any(side["overlaps"] for side in counters.values())
+    return sum(side[counter] for side in counters.values()) if isinstance(counters, dict) else -1
 
 
 def is_whole_packet(event: Event) -> bool:

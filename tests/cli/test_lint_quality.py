@@ -15,6 +15,7 @@ import pytest
 from mqttscope.capture import PcapngWriter
 from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.lint.examples import (
+    START_NS,
     Step,
     acknowledges,
     conversation,
@@ -369,6 +370,21 @@ def test_a_fault_of_a_device_or_broker_is_none_of_the_capture(case: str, level: 
     result = run(write_capture(tmp_path / "fault.pcapng", *steps), "--require-quality", level, "--select", "CON108")
 
     assert (result.return_value, "is not" in result.stdout + result.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_attempts_to_reach_a_broker_that_is_down_lack_nothing(level: str, tmp_path: Path) -> None:
+    attempts = [
+        replace(captured(client(Pingreq()))[0], timestamp_ns=START_NS + seconds * 1_000_000_000)
+        for seconds in (0, 1, 3)
+    ]
+    later_on = [
+        replace(segment, timestamp_ns=segment.timestamp_ns + 9_000_000_000) for segment in captured(*on(1, *WHOLE))
+    ]
+    path = write(tmp_path / "down.pcapng", [*attempts, *later_on])
+    assert run(path, "--require-quality", level).return_value == 0
+    half = write(tmp_path / "half.pcapng", [*attempts, *clients_half(captured(opened()[0]))[1:], *later_on])
+    assert run(half, "--require-quality", level).return_value == 3, "data shows that one was answered"
 
 
 def test_the_version_that_the_user_names_does_not_make_a_connection_complete(tmp_path: Path) -> None:
