@@ -299,7 +299,7 @@ def test_a_client_that_closes_tls_closes_the_other_side(certificates: rig.Certif
 
 def test_limits_count_from_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(relay.time, "monotonic", lambda: now)
+    monkeypatch.setattr("mqttscope.proxy.relay.time.monotonic", lambda: now)
     ending = relay.Relay(relay.Route("", 0, parse_upstream("mqtt://127.0.0.1:1")), Recording("it"))
 
     ending.stop()
