@@ -526,5 +526,6 @@ class WholeBlocks(io.RawIOBase):
 
     def close(self) -> None:
         """Close the file; what was written stays."""
-        self._file.close()
+        if hasattr(self, "_file"):  # Python closes an object that could not be opened, too
+            self._file.close()
         super().close()
