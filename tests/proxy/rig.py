@@ -151,11 +151,10 @@ def certificates(folder: Path) -> Iterator[Certificates]:
 
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     for name in ("ca", "other"):
-        # Since Python 3.13, its default context takes no CA without a key usage.
-        openssl(
-            "req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN=test {name}",
-            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-        )  # fmt: skip
+        # From 3.13 on, Python refuses a CA whose certificate does not say what its key is for.
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        files = ("-keyout", f"{name}.key", "-out", f"{name}.pem")
+        openssl("req", "-x509", *curve, *files, "-subj", f"/CN=test {name}", *usage)
     for name, valid in (("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.example")):
         extension = f"subjectAltName={valid}"
         openssl(
@@ -170,7 +169,7 @@ def certificates(folder: Path) -> Iterator[Certificates]:
 def expired(folder: Path, made: Certificates) -> str:
     """A certificate with the server's key whose time is over."""
     path, names = folder / "expired.pem", folder / "names"
-    names.write_text("subjectAltName=IP:127.0.0.1\n")
+    names.write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
     request = ("req", "-new", "-key", made.key, "-subj", "/CN=localhost", "-out", str(folder / "it.csr"))
     sign = (
         "x509", "-req", "-in", str(folder / "it.csr"), "-CA", made.ca, "-CAkey", str(made.folder / "ca.key"),
