@@ -139,7 +139,7 @@ def test_what_is_owed_is_settled_once() -> None:
             cleaner = Cleaner(BrokerAccess(target(broker.port)))
             cleaner.owe(kept("a"))
             cleaner.owe(kept("b"))
-            return await cleaner.settle(V3_1_1, 1.0), await cleaner.finish(V3_1_1, 1.0)
+            return await cleaner.settle(V3_1_1, PATIENCE_S), await cleaner.finish(V3_1_1, PATIENCE_S)
 
     assert asyncio.run(run()) == ([], "")
 
@@ -155,7 +155,7 @@ def test_a_broker_that_closes_for_a_topic_keeps_nothing_there() -> None:
                 made = kept("a b", "c")
                 made.add(False, b"", 3, ends=how)
                 cleaner.owe(made)
-                told.append(await cleaner.settle(V3_1_1, 1.0))
+                told.append(await cleaner.settle(V3_1_1, PATIENCE_S))
             return told
 
     assert asyncio.run(run()) == [[], ["retained message a b"]]
@@ -173,7 +173,7 @@ def test_a_session_that_ended_with_its_connection_is_not_left(seconds: int) -> N
             made.add(True, encode(Connect(protocol_level=5, client_identifier="dev", properties=block), V5), 0)
             made.add(False, encode(Connack(properties=Properties()), V5), 1)
             cleaner.owe(made)
-            return await cleaner.settle(V3_1_1, 1.0)
+            return await cleaner.settle(V3_1_1, PATIENCE_S)
 
     assert asyncio.run(run()) == (["session dev"] if seconds else [])
 
