@@ -72,10 +72,10 @@ def texts(name: str, value: Any, what: str) -> tuple[str, ...]:
 
 def path(name: str, value: Any, what: str = "a file") -> str:
     """The path of a file or folder, as text or ``PathLike``."""
-    given = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(given, str) or not given:
+    name_of_file = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(name_of_file, str) or not name_of_file:
         raise ArgumentError(f"{name} takes the path of {what}, as str or PathLike, not {value!r}")
-    return given
+    return name_of_file
 
 
 def settings(name: str, value: Any) -> Mapping[str, str]:

@@ -394,9 +394,9 @@ class LintRun:
         level = self.required_quality
         short = [] if level is None else shortfall_sentences(level, self.shortfalls())
         idle = "" if nothing else no_packet_in(self.idle())
-        for told in filter(None, (idle, self.linter.quality.unheard, *short)):
+        for sentence in filter(None, (idle, self.linter.quality.unheard, *short)):
             if not (self.stdout is not None and self._human and is_terminal()):
-                warn(told)
+                warn(sentence)
         if self.selection is not None and self.selection.left_out:
             left = counted(self.selection.left_out, "finding")
             warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")

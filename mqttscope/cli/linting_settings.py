@@ -267,11 +267,11 @@ def _rules(
 def _no_rule(given: JudgingOptions, read: Config, source: Path | None) -> str:
     """The sentence about the options and keys that leave no rule."""
     asked, names = given.rules, ("select", "extend_select", "ignore")
-    told = [f"--{name.replace('_', '-')} {','.join(codes)}" for name in names if (codes := getattr(asked, name))]
+    causes = [f"--{name.replace('_', '-')} {','.join(codes)}" for name in names if (codes := getattr(asked, name))]
     if not asked.select:  # which takes the place of all three keys
         keys = [(name.replace("_", "-"), list(getattr(read, name))) for name in names]
-        told += [f"{key} = {codes} of {source}" for key, codes in keys if codes]
-    return f"{' and '.join(told)}: no rule is left to check with"
+        causes += [f"{key} = {codes} of {source}" for key, codes in keys if codes]
+    return f"{' and '.join(causes)}: no rule is left to check with"
 
 
 def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]:

@@ -68,8 +68,8 @@ def _faults_of_settings(rule: Rule) -> Iterator[str]:
 def refuse_none(rules: Sequence[Rule], **names: Sequence[str]) -> None:
     """`ArgumentError` when no rule is left, with the arguments that name rules."""
     if not rules:
-        told = " and ".join(f"{argument}={list(given)}" for argument, given in names.items() if given)
-        raise ArgumentError(f"{told}: no rule is left to check with")
+        causes = " and ".join(f"{argument}={list(codes)}" for argument, codes in names.items() if codes)
+        raise ArgumentError(f"{causes}: no rule is left to check with")
 
 
 def selected_names(select: Iterable[str], argument: str = "select") -> tuple[str, ...]:

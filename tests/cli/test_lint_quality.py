@@ -52,34 +52,34 @@ def captured(*steps: Step, handshake: bool = True) -> list[Segment]:
     return segments(conversation("", *steps, handshake=handshake))
 
 
-def write(path: Path, made: Iterable[Segment | Frame], drops: int = 0) -> Path:
+def write(path: Path, frames: Iterable[Segment | Frame], drops: int = 0) -> Path:
     """Write segments, or frames as they are, and the statistics of the interface."""
     with path.open("wb") as file:
         writer = PcapngWriter(file)
-        for number, item in enumerate(made, 1):
+        for number, item in enumerate(frames, 1):
             writer.write(item if isinstance(item, Frame) else as_frame(replace(item, frame=number)))
         if drops:
             writer.write_drops(None, drops)
     return path
 
 
-def clients_half(made: Sequence[Segment]) -> list[Segment]:
-    return [segment for segment in made if segment.key == made[0].key]
+def clients_half(recorded: Sequence[Segment]) -> list[Segment]:
+    return [segment for segment in recorded if segment.key == recorded[0].key]
 
 
-def servers_half(made: Sequence[Segment]) -> list[Segment]:
-    return [segment for segment in made if segment.key != made[0].key]
+def servers_half(recorded: Sequence[Segment]) -> list[Segment]:
+    return [segment for segment in recorded if segment.key != recorded[0].key]
 
 
-def without_answer(made: Sequence[Segment], count: int) -> list[Segment]:
+def without_answer(recorded: Sequence[Segment], count: int) -> list[Segment]:
     """All segments except the last ``count`` ones with data of the server; nothing is missing after them but data."""
-    answers = [segment for segment in made if segment.payload and segment.key != made[0].key][-count:]
-    return [segment for segment in made if segment not in answers]
+    answers = [segment for segment in recorded if segment.payload and segment.key != recorded[0].key][-count:]
+    return [segment for segment in recorded if segment not in answers]
 
 
-def cut(made: Sequence[Segment], length: int) -> list[Frame]:
+def cut(recorded: Sequence[Segment], length: int) -> list[Frame]:
     """Frames of at most this length, as a snap length leaves them."""
-    frames = [as_frame(replace(segment, frame=number)) for number, segment in enumerate(made, 1)]
+    frames = [as_frame(replace(segment, frame=number)) for number, segment in enumerate(recorded, 1)]
     return [replace(frame, data=frame.data[:length]) for frame in frames]
 
 
@@ -127,28 +127,32 @@ AGAIN = client(Publish(topic_name="other", payload=b"different content"))
 
 def overlapping() -> list[Segment]:
     """The client sends the bytes of a packet again, with others in it."""
-    made = captured(*opened(), client(Publish(topic_name="b", payload=b"one")), acknowledges("server"))
-    sent = next(segment for segment in made if b"one" in segment.payload)
-    last = replace(made[-1], timestamp_ns=made[-1].timestamp_ns + 1_000_000)
+    recorded = captured(*opened(), client(Publish(topic_name="b", payload=b"one")), acknowledges("server"))
+    sent = next(segment for segment in recorded if b"one" in segment.payload)
+    last = replace(recorded[-1], timestamp_ns=recorded[-1].timestamp_ns + 1_000_000)
     again = replace(sent, payload=sent.payload.replace(b"one", b"two"), timestamp_ns=last.timestamp_ns)
     rest = captured(
         *opened(), client(Publish(topic_name="b", payload=b"one")), acknowledges("server"), closes("client")
     )
-    return [*made, again, *[replace(one, timestamp_ns=one.timestamp_ns + 2_000_000) for one in rest[len(made) :]]]
+    return [
+        *recorded,
+        again,
+        *[replace(segment, timestamp_ns=segment.timestamp_ns + 2_000_000) for segment in rest[len(recorded) :]],
+    ]
 
 
 def stray() -> list[Segment]:
     """A segment with numbers far from those of its connection, between those that have the right ones."""
-    made = captured(*WHOLE)
-    at = next(index for index, segment in enumerate(made) if segment.payload == b"\xc0\x00")
-    far = replace(made[at], sequence=(made[at].sequence + (1 << 30) + 4_096) & 0xFFFFFFFF)
-    return [*made[:at], far, *made[at:]]
+    recorded = captured(*WHOLE)
+    at = next(index for index, segment in enumerate(recorded) if segment.payload == b"\xc0\x00")
+    far = replace(recorded[at], sequence=(recorded[at].sequence + (1 << 30) + 4_096) & 0xFFFFFFFF)
+    return [*recorded[:at], far, *recorded[at:]]
 
 
 def early() -> list[Segment]:
     """The capture begins in the middle, and then an older segment of the client comes again."""
-    made = captured(*(client(Pingreq()), server(Pingresp())) * 4, closes("client"), handshake=False)
-    return [*made[1:4], made[0], *made[4:]]
+    recorded = captured(*(client(Pingreq()), server(Pingresp())) * 4, closes("client"), handshake=False)
+    return [*recorded[1:4], recorded[0], *recorded[4:]]
 
 
 def damaged() -> list[Frame]:
@@ -177,9 +181,9 @@ def fragment() -> list[Frame]:
 def early_end(nanoseconds: int) -> list[Segment]:
     """A CONNECT without answer, and another connection that goes on for some time after its beginning."""
     other = on(1, client(Pingreq(), after=nanoseconds / 1_000_000_000))
-    made = captured(client(make_connect()), acknowledges("server"), *on(1, *opened(client_identifier="c2")), *other)
-    begun = next(segment.timestamp_ns for segment in made if segment.payload)
-    return [*made[:-1], replace(made[-1], timestamp_ns=begun + nanoseconds)]
+    recorded = captured(client(make_connect()), acknowledges("server"), *on(1, *opened(client_identifier="c2")), *other)
+    begun = next(segment.timestamp_ns for segment in recorded if segment.payload)
+    return [*recorded[:-1], replace(recorded[-1], timestamp_ns=begun + nanoseconds)]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -285,11 +289,11 @@ def test_what_is_missing_inside_a_capture_is_exit_code_3(case: str, level: str, 
     path = make(tmp_path / "bad.pcapng")
 
     result = run(path, "--require-quality", level)
-    told = re.search(rf"^mqttscope: {re.escape(str(path))} is not {level}: (.*)$", result.stderr, re.MULTILINE)
+    sentence = re.search(rf"^mqttscope: {re.escape(str(path))} is not {level}: (.*)$", result.stderr, re.MULTILINE)
     assert result.return_value == 3
-    assert told is not None, result.stderr
-    assert cause in told[1]
-    assert f"{path} is not {level}: {told[1]}" in result.stdout or "not read to the end" in told[1]
+    assert sentence is not None, result.stderr
+    assert cause in sentence[1]
+    assert f"{path} is not {level}: {sentence[1]}" in result.stdout or "not read to the end" in sentence[1]
 
 
 @pytest.mark.parametrize("case", INSIDE)
@@ -298,7 +302,7 @@ def test_the_capture_is_named_beside_good_ones(case: str, tmp_path: Path) -> Non
     path = make(tmp_path / "bad.pcapng")
 
     shown = json.loads(run(CLEAN, path, "--require-quality", "usable", "--format", "json").stdout)["summary"]
-    assert [one["capture"] for one in shown["shortfalls"]] == [str(path)]
+    assert [shortfall["capture"] for shortfall in shown["shortfalls"]] == [str(path)]
     assert cause in "; ".join(shown["shortfalls"][0]["causes"])
     assert run(CLEAN, path, "--require-quality", "usable").return_value == 3
 
@@ -413,23 +417,25 @@ def test_each_format_says_what_is_missing_where_it_says_such_things(tmp_path: Pa
     def output(form: str) -> str:
         return run(path, "--require-quality", "complete", "--format", form).stdout
 
-    told = f"{path} is not complete: 1 connection with one direction only"
+    sentence = f"{path} is not complete: 1 connection with one direction only"
     shown = json.loads(output("json"))["summary"]
     assert shown["required_quality"] == "complete"
     (shortfall,) = shown["shortfalls"]
     assert (shortfall["capture"], shortfall["causes"][0]) == (str(path), "1 connection with one direction only")
     (sarif,) = json.loads(output("sarif"))["runs"][0]["invocations"]
     assert sarif["executionSuccessful"] is False
-    (note,) = [one for one in sarif["toolExecutionNotifications"] if one["level"] == "error"]
-    assert note["message"]["text"].startswith(told)
+    (note,) = [notice for notice in sarif["toolExecutionNotifications"] if notice["level"] == "error"]
+    assert note["message"]["text"].startswith(sentence)
     assert note["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("/bad.pcapng")
-    assert re.search(rf'<testcase [^>]*name="captures are complete"[^>]*>\s*<error message="{told}', output("junit"))
-    assert re.search(rf"^::error title=mqttscope::.*%0A{told}", output("github"), re.MULTILINE)
+    assert re.search(
+        rf'<testcase [^>]*name="captures are complete"[^>]*>\s*<error message="{sentence}', output("junit")
+    )
+    assert re.search(rf"^::error title=mqttscope::.*%0A{sentence}", output("github"), re.MULTILINE)
     assert output("markdown").splitlines()[0].endswith(", captures not complete")
-    assert told in html.unescape(output("markdown"))
-    assert told in html.unescape(output("html"))
+    assert sentence in html.unescape(output("markdown"))
+    assert sentence in html.unescape(output("html"))
     for form in ("full", "concise"):
-        assert told in output(form)
+        assert sentence in output(form)
     assert 'name="captures are complete"' in run(CLEAN, "--require-quality", "complete", "--format", "junit").stdout
     assert "captures are" not in run(path, "--format", "junit").stdout
 
@@ -446,13 +452,13 @@ def test_what_is_missing_inside_is_a_warning_on_github(case: str, tmp_path: Path
 def test_the_line_about_quality_and_the_option_agree(tmp_path: Path) -> None:
     for case, (make, _) in {**INSIDE, **OUTSIDE}.items():
         path = make(tmp_path / "bad.pcapng")
-        told = run(path, "--require-quality", "complete", "--format", "concise").stdout
-        line = re.search(r"^quality of the capture: (.*)$", told, re.MULTILINE)
+        sentence = run(path, "--require-quality", "complete", "--format", "concise").stdout
+        line = re.search(r"^quality of the capture: (.*)$", sentence, re.MULTILINE)
         summary = json.loads(run(path, "--require-quality", "complete", "--format", "json").stdout)["summary"]
         causes = {*summary["shortfalls"][0]["causes"]} - {"no MQTT packet to judge"}
         assert causes <= {*(line[1].split("; ") if line else ())}, case
-    told = run(CLEAN, "--require-quality", "complete", "--format", "concise").stdout
-    assert "quality of the capture" not in told
+    sentence = run(CLEAN, "--require-quality", "complete", "--format", "concise").stdout
+    assert "quality of the capture" not in sentence
 
 
 def test_a_finding_that_fails_the_run_does_not_hide_a_bad_capture(tmp_path: Path) -> None:
@@ -484,19 +490,22 @@ def test_the_level_comes_from_the_command_line_the_environment_or_the_configurat
 
 
 def test_a_bad_capture_makes_no_baseline(tmp_path: Path) -> None:
-    path, made = write(tmp_path / "bad.pcapng", captured(*WHOLE), drops=3), tmp_path / "baseline.json"
+    path, baseline = write(tmp_path / "bad.pcapng", captured(*WHOLE), drops=3), tmp_path / "baseline.json"
 
-    result = run(path, "--require-quality", "usable", "--baseline", made, "--update-baseline")
+    result = run(path, "--require-quality", "usable", "--baseline", baseline, "--update-baseline")
     assert result.return_value == 3
-    assert f"baseline {made}: not written, since the captures are not usable\n" in result.stderr
-    assert not made.exists()
+    assert f"baseline {baseline}: not written, since the captures are not usable\n" in result.stderr
+    assert not baseline.exists()
 
 
 def test_each_file_of_a_directory_is_judged_by_itself(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     for number in range(3):
-        later = [replace(one, timestamp_ns=one.timestamp_ns + number * 3_600_000_000_000) for one in captured(*WHOLE)]
+        later = [
+            replace(segment, timestamp_ns=segment.timestamp_ns + number * 3_600_000_000_000)
+            for segment in captured(*WHOLE)
+        ]
         write(folder / f"{number}.pcapng", later if number != 1 else [])
 
     assert run(folder).return_value == 0, "a quiet part of a rotated set"
@@ -523,12 +532,12 @@ def test_many_bad_captures_are_counted(tmp_path: Path) -> None:
 def test_packets_are_required_of_each_capture(tmp_path: Path) -> None:
     empty = write(tmp_path / "empty.pcapng", [])
     few = write_capture(tmp_path / "few.pcapng", *opened(client_identifier="few"), closes("client"))
-    told = f"no MQTT packet to judge in {empty}"
+    sentence = f"no MQTT packet to judge in {empty}"
 
     for more in ((), ("--require-packets", "1")):
         result = run(CLEAN, empty, *more)
-        assert (result.return_value, result.stderr) == (3, f"mqttscope: {told}\n")
-        assert told in result.stdout
+        assert (result.return_value, result.stderr) == (3, f"mqttscope: {sentence}\n")
+        assert sentence in result.stdout
     assert run(CLEAN, empty, "--require-packets", "0").return_value == 0
     assert run(CLEAN, few, "--require-packets", "2").return_value == 0
     result = run(CLEAN, few, "--require-packets", "3")
@@ -539,10 +548,10 @@ def test_packets_are_required_of_each_capture(tmp_path: Path) -> None:
     result = run(CLEAN, few, empty, "--require-packets", "3", "--format", "json")
     assert json.loads(result.stdout)["summary"]["nothing"].endswith(f"{few} has 2, {empty} has 0")
     names = [write(tmp_path / f"{number}.pcapng", []) for number in range(6)]
-    told = run(CLEAN, *names[:5], "--require-packets", "3").stderr
-    assert told.endswith(f"{names[4]} has 0\n")
-    told = run(CLEAN, *names, "--require-packets", "3").stderr
-    assert told.endswith(f"{names[4]} has 0, and 1 more capture too few\n")
+    sentence = run(CLEAN, *names[:5], "--require-packets", "3").stderr
+    assert sentence.endswith(f"{names[4]} has 0\n")
+    sentence = run(CLEAN, *names, "--require-packets", "3").stderr
+    assert sentence.endswith(f"{names[4]} has 0, and 1 more capture too few\n")
 
 
 def test_a_capture_that_was_not_read_is_named_once(tmp_path: Path) -> None:

@@ -176,11 +176,15 @@ def test_no_packet_of_a_server_in_the_captures_is_another_protocol() -> None:
     assert count > 1_000
 
 
-def found(*steps: Step) -> list[tuple[str, str, str, str]]:
+def findings_of(*steps: Step) -> list[tuple[str, str, str, str]]:
     """What all rules find in a conversation."""
     linter = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
     events = dissect_segments(segments(conversation("", *steps)))
-    return [(one.rule, one.severity, one.confidence, one.message) for event in events for one in linter.feed(event)]
+    return [
+        (finding.rule, finding.severity, finding.confidence, finding.message)
+        for event in events
+        for finding in linter.feed(event)
+    ]
 
 
 @pytest.mark.parametrize("end", [(), (closes("server"),), (closes("server", "reset"),)], ids=["open", "fin", "reset"])
@@ -190,16 +194,16 @@ def test_a_server_that_answers_in_another_protocol_is_one_finding(
 ) -> None:
     for version in (V3_1_1, V5):
         for pieces in ([answer], [answer[:3], answer[3:]], [answer, b"and more of the same\r\n"]):
-            shown = found(opened(version)[0], *map(server, pieces), *end)
-            errors = [one for one in shown if one[1] in ("error", "warning")]
-            assert [one[:3] for one in errors] == [("ENC109", "error", "certain")], pieces
+            shown = findings_of(opened(version)[0], *map(server, pieces), *end)
+            errors = [row for row in shown if row[1] in ("error", "warning")]
+            assert [row[:3] for row in errors] == [("ENC109", "error", "certain")], pieces
             named = "UTF-8 text" if answer.startswith(b"\xef\xbb\xbf") else protocol
             assert errors[0][3].startswith(f"the server answers in {named}")
 
 
 def test_the_message_shows_what_came() -> None:
     def message(answer: bytes) -> str:
-        (shown,) = [one[3] for one in found(opened()[0], server(answer), closes("server")) if one[1] == "error"]
+        (shown,) = [row[3] for row in findings_of(opened()[0], server(answer), closes("server")) if row[1] == "error"]
         return shown
 
     end = ", not in MQTT: port 1883 is no port for plain MQTT"
@@ -215,7 +219,7 @@ def test_reports_show_what_the_message_shows() -> None:
     steps = opened()[0], server(b"<!DOCTYPE HTML>\n<html>" + b"x" * 40), closes("server")
     linter = Linter([usual_rule(all_rules()["ENC109"])], strict=True)
     events = dissect_segments(segments(conversation("", *steps)))
-    (finding,) = [conceal(one, Hiding()) for event in events for one in linter.feed(event)]
+    (finding,) = [conceal(row, Hiding()) for event in events for row in linter.feed(event)]
 
     assert "('<!DOC...')" in finding.message
     assert b"DOCTYPE" not in finding.raw
@@ -226,22 +230,22 @@ GREETINGS = [b"SSH-2.0-OpenSSH_9.6\r\n", b"220 mail.example ESMTP\r\n", b"\xff\x
 
 @pytest.mark.parametrize("greeting", GREETINGS)
 def test_a_server_that_greets_before_the_connect_is_accused_when_that_comes(greeting: bytes) -> None:
-    shown = found(server(greeting), opened(V5)[0], closes("client"))
-    errors = [one[:3] for one in shown if one[1] in ("error", "warning")]
+    shown = findings_of(server(greeting), opened(V5)[0], closes("client"))
+    errors = [row[:3] for row in shown if row[1] in ("error", "warning")]
     assert errors == [("ENC109", "error", "certain")], shown
 
-    crossed = found(crossing(server(greeting)), crossing(opened(V5)[0]), server(b"more"), closes("server"))
-    assert [one[0] for one in crossed if one[1] == "error"] == ["ENC109"]
+    crossed = findings_of(crossing(server(greeting)), crossing(opened(V5)[0]), server(b"more"), closes("server"))
+    assert [row[0] for row in crossed if row[1] == "error"] == ["ENC109"]
 
 
 def test_two_sides_that_both_speak_something_else_are_a_note() -> None:
     hello = b"SSH-2.0-OpenSSH_9.6\r\n"
     for steps in ((server(hello), client(hello)), (client(hello), server(hello)), (server(hello), closes("client"))):
-        assert {one[:2] for one in found(*steps)} <= {("ENC109", "info")}
+        assert {row[:2] for row in findings_of(*steps)} <= {("ENC109", "info")}
 
 
 def test_a_server_that_answers_in_mqtt_first_is_judged_as_mqtt() -> None:
-    shown = found(*opened(V3_1_1), server(b"<html><body>"), closes("server"))
+    shown = findings_of(*opened(V3_1_1), server(b"<html><body>"), closes("server"))
 
     assert "ENC109" not in [rule for rule, *_ in shown]
     assert "error" in [severity for _, severity, *_ in shown]
@@ -252,6 +256,8 @@ def test_a_broker_whose_connack_begins_with_a_wrong_byte_is_accused_of_that(firs
     for version in (V3_1_1, V5):
         connack = encode(Connack(), version)
         publish = encode(Publish(topic_name="a/b", payload=b"x"), version)
-        shown = found(opened(version)[0], server(bytes((first,)) + connack[1:]), server(publish), closes("server"))
+        shown = findings_of(
+            opened(version)[0], server(bytes((first,)) + connack[1:]), server(publish), closes("server")
+        )
         assert "ENC109" not in [rule for rule, *_ in shown], shown
-        assert [one for one in shown if one[1] == "error"], shown
+        assert [row for row in shown if row[1] == "error"], shown

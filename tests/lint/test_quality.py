@@ -189,10 +189,10 @@ def test_every_count_that_lacks_something_has_its_place() -> None:
     none = {"connections", "answered", "cut_bytes"}
     parts = {"unawaited": "unanswered", "unread_bytes": "unparsed_bytes", "outside_bytes": "unparsed_bytes"}
     for name in Quality().as_json().keys() - {"capture_errors"}:
-        one = Quality()
+        counts = Quality()
         for count in (name, parts.get(name, name)):
-            setattr(one, count, 1)
-        lacks = one.lacks()
+            setattr(counts, count, 1)
+        lacks = counts.lacks()
         assert len(lacks) == (name not in none), name
     assert {lack.place for lack in Quality(joined=1, version_assumed=1, open_ended=1, dropped_frames=1).lacks()} == {
         *LackPlace

@@ -144,9 +144,11 @@ def too_little(packets: dict[str, int], required: int | None, *, alone: bool) ->
 
 def shortfall_sentences(level: QualityLevel, shortfalls: list[Shortfall]) -> list[str]:
     """A sentence for each of the first captures that are not good enough, and one for the others."""
-    told = [shortfall.sentence(level) for shortfall in shortfalls[:MAX_IDLE]]
-    left = len(shortfalls) - len(told)
-    return [*told, f"{plural(left, 'more capture')} {'is' if left == 1 else 'are'} not {level}"] if left else told
+    sentences = [shortfall.sentence(level) for shortfall in shortfalls[:MAX_IDLE]]
+    left = len(shortfalls) - len(sentences)
+    if left:
+        sentences.append(f"{plural(left, 'more capture')} {'is' if left == 1 else 'are'} not {level}")
+    return sentences
 
 
 def flow(finding: Finding, painter: Painter) -> str:
@@ -241,7 +243,8 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
         told.append((f"quality of the capture: {'; '.join(quality)}", "note"))
     told += [(one, "note") for one in (no_packet_in(summary.idle), summary.quality.unheard) if one]
     if summary.required_quality is not None:
-        told += [(one, "error") for one in shortfall_sentences(summary.required_quality, summary.shortfalls)]
+        causes = shortfall_sentences(summary.required_quality, summary.shortfalls)
+        told += [(sentence, "error") for sentence in causes]
     if summary.fixed:
         rows_of = [f"{one.rule} {one.client}".rstrip() for one in summary.fixed[:MAX_LISTED]]
         more = f", {len(summary.fixed) - MAX_LISTED} more" if len(summary.fixed) > MAX_LISTED else ""

@@ -75,7 +75,9 @@ def summary_view(summary: Summary) -> dict[str, Any]:
         "truncated": summary.truncated,
         "quality": summary.quality.as_json(),
         "required_quality": summary.required_quality,
-        "shortfalls": [{"capture": text(one.capture), "causes": list(one.causes)} for one in summary.shortfalls],
+        "shortfalls": [
+            {"capture": text(shortfall.capture), "causes": list(shortfall.causes)} for shortfall in summary.shortfalls
+        ],
         "fixed": [{name: text(value) for name, value in one.as_json().items()} for one in summary.fixed],
         "internal_errors": [
             {"rule": one.rule, "capture": text(one.capture), "frame": one.frame, "error": utf8(one.error)}

@@ -180,7 +180,7 @@ class Sarif:
             told = f"{escape(capture)} could not be read to its end: findings may be missing"
             notes.append({"level": "error", "message": {"text": plain(told)}})
         quality = summary.quality.sentences(summary.required_quality)
-        notes += [{"level": "note", "message": {"text": plain(told)}} for told in quality]
+        notes += [{"level": "note", "message": {"text": plain(lack)}} for lack in quality]
         ran = {rule.code for rule in summary.rules}
         overrides = [
             {"descriptor": {"id": code, "index": self.index[code]}, "configuration": {"enabled": code in ran}}
