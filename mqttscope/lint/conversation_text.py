@@ -29,9 +29,10 @@ from mqttscope.mqtt.wire import BINARY, UTF8, UTF8_PAIR
 from mqttscope.net import websocket
 
 _TOKEN = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s;"])+|;')
-_PIECE = re.compile(r'("(?:[^"\\]|\\.)*")(?:\*([0-9]+))?|([^"]+)')
+_PIECE = re.compile(r'("(?:[^"\\]|\\.)*")(?:\*([0-9]{1,6}))?')
+_QUOTED = re.compile(rf"(?:{_PIECE.pattern})+", re.DOTALL)
 _PAIR = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":])*):(.*)', re.DOTALL)
-_REPEATED = re.compile(r"([0-9a-f]+)\*([0-9]+)")
+_REPEATED = re.compile(r"([0-9a-f]+)\*([0-9]{1,6})")
 _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9}):")
 _FIELD = re.compile(r"((?:will\.)?(?:[a-z_][a-z_0-9]*|0x[0-9a-f]+))=(.*)", re.DOTALL)
 _ARROWS = {">": CLIENT, "<": SERVER}
@@ -278,8 +279,7 @@ def parse_packet(words: Iterable[str], version: ProtocolVersion = ProtocolVersio
     for name in values:
         if name not in known:
             raise ValueError(f"{kind} has no field {name!r}, and MQTT has no property {name!r}")
-    packet: ControlPacket = cls(**values)
-    return packet
+    return cls(**values)  # type: ignore[no-any-return]
 
 
 def _add_connect(
@@ -362,9 +362,8 @@ def _property(name: str, value: str) -> tuple[int, Any] | None:
         if pair is None:
             raise ValueError(f"{name} is name:value, not {value!r}")
         return row.identifier, (_text(pair[1]), _text(pair[2]))
-    return row.identifier, _bytes(value) if row.wire is BINARY else _text(value) if row.wire is UTF8 else _integer(
-        value
-    )
+    read = _bytes if row.wire is BINARY else _text if row.wire is UTF8 else _integer
+    return row.identifier, read(value)
 
 
 def _field_value(name: str, value: str) -> Any:
@@ -398,13 +397,13 @@ def _setting(word: str) -> Any:
 
 
 def _text(word: str) -> str:
-    """Characters as they are, JSON strings with their number of repetitions, or both; ``-`` is empty."""
-    if word == "-":
-        return ""
+    """Characters as they are, or JSON strings, each with its number of repetitions; ``-`` is empty."""
+    if '"' not in word:
+        return "" if word == "-" else word
+    if not _QUOTED.fullmatch(word):
+        raise ValueError(f'{word} has quotation marks inside: put them around it, and write \\" for those inside')
     try:
-        return "".join(
-            json.loads(quoted) * int(times or 1) if quoted else plain for quoted, times, plain in _PIECE.findall(word)
-        )
+        return "".join(json.loads(quoted) * int(times or 1) for quoted, times in _PIECE.findall(word))
     except ValueError as error:
         raise ValueError(f"{word} is not a JSON string: {error}") from None
 

@@ -137,7 +137,7 @@ def conversation(
 ExamplePart = str | Callable[[], list[Conversation]]
 
 
-class _Examples:
+class Examples:
     """Examples of a class of rules, read at the first access."""
 
     def __init__(self, parts: tuple[ExamplePart, ...]) -> None:
@@ -158,7 +158,7 @@ def examples(*parts: ExamplePart) -> Any:
 
     They are read at the first access, which linting never needs.
     """
-    return _Examples(parts)
+    return Examples(parts)
 
 
 def _parse(text: str, owner: type) -> list[Conversation]:
