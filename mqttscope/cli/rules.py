@@ -61,13 +61,24 @@ def command(given: RulesOptions) -> int:
     PUB1), which lists the rules that begin with it. With --coverage the statements that these rules cite are listed.
     """
     from mqttscope.cli.linting_settings import load_own
-    from mqttscope.cli.output import Output, make_view
-    from mqttscope.report.style import encoded
+    from mqttscope.lint.examples import ExampleError
 
     if given.tested:
         return run_tests([Path(one) for one in given.tested])
     load_own(given.configuration)
     rules, whole = named(given.names)
+    try:
+        show(given, rules, whole=whole)
+    except ExampleError as error:
+        raise click.UsageError(str(error)) from None
+    return 0
+
+
+def show(given: RulesOptions, rules: list[type[Rule]], *, whole: bool) -> None:
+    """Write rules as the options say; ``whole``: each with its explanation and examples."""
+    from mqttscope.cli.output import Output, make_view
+    from mqttscope.report.style import encoded
+
     sink = Output()
     if given.form == "json":
         from mqttscope.report.findings.json import line
@@ -92,7 +103,6 @@ def command(given: RulesOptions) -> int:
             lines = text.table(rules)
         sink.write(encoded(lines))
     sink.flush()
-    return 0
 
 
 def run_tests(files: list[Path]) -> int:
@@ -100,6 +110,7 @@ def run_tests(files: list[Path]) -> int:
     from mqttscope.cli.output import Output
     from mqttscope.cli.own_rules import use_own_rules
     from mqttscope.lint.catalogue import all_rules
+    from mqttscope.lint.examples import ExampleError
     from mqttscope.lint.rule_check import faults_of_examples
     from mqttscope.report.escape import escape
     from mqttscope.report.numbers import plural
@@ -109,10 +120,14 @@ def run_tests(files: list[Path]) -> int:
     own = use_own_rules(files, packages=False)
     everything = list(all_rules().values())
     for rule in own:
-        faults = list(faults_of_examples(rule, everything))
+        try:
+            faults = [f"it has no {kind} examples" for kind in ("bad", "good") if not getattr(rule, kind)]
+            faults += faults_of_examples(rule, everything)
+            number = f"{plural(len(rule.bad), 'bad example')}, {plural(len(rule.good), 'good example')}"
+        except ExampleError as error:
+            faults, number = [str(error)], "an example cannot be read"
         failed += bool(faults)
-        said = f"{plural(len(rule.bad), 'bad example')}, {plural(len(rule.good), 'good example')}"
-        lines = [f"{rule.code} {rule.slug}: {said}{': failed' if faults else ''}", *(f"  {one}" for one in faults)]
+        lines = [f"{rule.code} {rule.slug}: {number}{': failed' if faults else ''}", *(f"  {one}" for one in faults)]
         sink.write(encoded(list(map(escape, lines))))
     sink.write(encoded([f"{plural(len(own), 'rule')}, {failed} failed"]))
     sink.flush()

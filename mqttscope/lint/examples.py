@@ -1,5 +1,16 @@
 """Conversations: the examples of a rule, which are its tests and its documentation.
 
+A rule has its `examples` as text, which `conversation_text` reads when somebody asks for them:
+
+    bad = examples(
+        '''
+        the client ignores the limit
+            opened < maximum_qos=1; > publish a qos=2 id=1 !qos
+        '''
+    )
+
+The functions of this module make the same conversations in Python, for those that a loop says shorter, and for tests:
+
     conversation(
         "the client ignores the limit",
         *opened(V5, connack=Properties(maximum_qos=1)),
@@ -27,18 +38,19 @@ MQTT over WebSocket begins with an upgrade, and its packets are framed:
 
 Frames with one packet each are packets of a step; an upgrade and frames without a complete packet are `silent` steps.
 
-A rule has lists of conversations, or, so that linting need not make them, `examples` of a function that makes the list.
-
 `segments` makes of a conversation the TCP segments that a capture of it would have, and `expected` says what its marks
 expect.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
@@ -52,6 +64,10 @@ from mqttscope.net.websocket import BINARY, unmask
 V5 = ProtocolVersion.V5
 CLIENT = "client"
 SERVER = "server"
+
+
+class ExampleError(MqttscopeError, ValueError):
+    """The text of an example is wrong; the message names its file and line."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -118,22 +134,55 @@ def conversation(
     return Conversation(title, steps, version, handshake, settings or {}, server)
 
 
-class _Later:
-    """The examples of a class of rules, made when they are first read."""
+ExamplePart = str | Callable[[], list[Conversation]]
 
-    def __init__(self, make: Callable[[], list[Conversation]]) -> None:
-        self.make = make
-        self.made: list[Conversation] | None = None
+
+class Examples:
+    """Examples of a class of rules, read at the first access."""
+
+    def __init__(self, parts: tuple[ExamplePart, ...]) -> None:
+        self.parts = parts
+        self.conversations: list[Conversation] | None = None
 
     def __get__(self, instance: object, owner: type) -> list[Conversation]:
-        if self.made is None:
-            self.made = self.make()
-        return self.made
+        if self.conversations is None:
+            conversations: list[Conversation] = []
+            for part in self.parts:
+                conversations += _parse(part, owner) if isinstance(part, str) else part()
+            self.conversations = conversations
+        return self.conversations
 
 
-def examples(make: Callable[[], list[Conversation]]) -> Any:
-    """Examples as an attribute of a rule, made only when somebody reads them: what lints reads none."""
-    return _Later(make)
+def examples(*parts: ExamplePart) -> Any:
+    """Examples as an attribute of a rule: texts, and functions that return lists of conversations.
+
+    They are read at the first access, which linting never needs.
+    """
+    return Examples(parts)
+
+
+def _parse(text: str, owner: type) -> list[Conversation]:
+    """The conversations of a text in the file of a class; an error names the file and the line in it."""
+    from mqttscope.lint.conversation_text import ConversationTextError, parse_conversations
+
+    try:
+        return parse_conversations(text)
+    except ConversationTextError as error:
+        module = sys.modules.get(owner.__module__)
+        path = getattr(module, "__file__", None) or owner.__module__
+        first = _first_line(path, text)
+        place = f"{path}:{first + error.line}" if first is not None else f"{path}: line {error.line} of an example text"
+        raise ExampleError(f"{place}: {error.reason}") from error
+
+
+def _first_line(path: str, text: str) -> int | None:
+    """Lines before a text in a file; ``None`` if the file does not have the text as it is."""
+    try:
+        source = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    place = source.find(text)
+    return None if place < 0 else source.count("\n", 0, place)
 
 
 def client(*packets: ControlPacket | bytes, after: float = 0.01) -> Step:

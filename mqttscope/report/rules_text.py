@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import View
-from mqttscope.report.escape import cells
+from mqttscope.report.escape import cells, elide
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, is_on, needs, switched, versions
 from mqttscope.report.findings.base import STYLES
 from mqttscope.report.jsonl import SCHEMA
@@ -27,7 +28,15 @@ from mqttscope.report.style import Line, Painter, Wrapped
 from mqttscope.report.text import TextLines
 
 PAYLOAD_LIMIT = 64
+MAX_WORD = 400
+"""Maximum number of characters of a word in an example, such as a topic; the middle of a longer word is left out."""
 _INDENT = 14
+_RESET = "\x1b[0m"
+_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
+_WORD = re.compile(r" · [^·]{1,24}(?= ·|$)|(?: +\[|(?<=,) )[^,\[\]]{1,60}[,\]]| *[^ ]+")
+"""A word, or what is better kept together: a short phrase between dots, a property with its value."""
+_LONG_WORD = re.compile(rf"[^ \x1b]{{{MAX_WORD + 1},}}")
+_PIECE = re.compile(r"\x1b\[[0-9;]*m|.", re.DOTALL)
 
 
 def rules_view(rules: Iterable[type[Rule]], *, examples: bool) -> dict[str, Any]:
@@ -258,17 +267,44 @@ def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
     """The lines of an example, as `inspect` would show it, with each finding under the packet that is to blame."""
     sink = _Lines()
     shown = replace(view, time="relative", payload_limit=PAYLOAD_LIMIT)
-    text = TextLines(sink, shown)
+    # Properties that do not fit into a line may be what the finding is about: lines are wrapped and not cut.
+    text = TextLines(sink, replace(shown, width=0))
+    painter = Painter(shown)
     linter = Linter([rule(example.settings)])
     out: list[str] = []
     for event in dissect_segments(segments(example)):
         findings = linter.feed(event)
         if findings or not _is_frame_work(event):
             text.feed(event)
-            out += sink.take()
+            for line in sink.take():
+                out += wrap_painted(line, painter)
         for one in findings:
-            out += _under(one, text.painter)
+            out += _under(one, painter)
     return out or [" " * _INDENT + "(no packets)"]
+
+
+def wrap_painted(line: str, painter: Painter) -> list[str]:
+    """A painted line as lines of the painter's width, broken at blanks; a style continues in the next line."""
+    line = _LONG_WORD.sub(lambda word: elide(word[0], MAX_WORD, painter.ellipsis), line)
+    if cells(_SEQUENCE.sub("", line)) <= painter.width:
+        return [line]
+    indent = min(_INDENT + 2, painter.width // 4)
+    lines: list[str] = []
+    current, used, style = "", 0, ""
+    for word in _WORD.findall(line):
+        columns = cells(_SEQUENCE.sub("", word))
+        if used + columns > painter.width and used > indent:
+            lines.append(current.rstrip(" ") + (_RESET if style else ""))
+            current, used, word = " " * indent + style, indent, word.lstrip(" ")
+        for piece in _PIECE.findall(word):
+            if _SEQUENCE.fullmatch(piece):
+                style = "" if piece == _RESET else piece
+            elif used + cells(piece) > painter.width:
+                lines.append(current + (_RESET if style else ""))
+                current, used = " " * indent + style, indent
+            current += piece
+            used += 0 if _SEQUENCE.fullmatch(piece) else cells(piece)
+    return [*lines, current]
 
 
 def _is_frame_work(event: Event) -> bool:

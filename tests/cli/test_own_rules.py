@@ -68,7 +68,7 @@ def test_the_template_passes_its_own_test() -> None:
     done = invoke("rules", "--test", file())
 
     assert (done.code, done.err) == (0, "")
-    assert done.text == "ACME201 too-many-alarms: 1 bad example, 1 good example\n1 rule, 0 failed\n"
+    assert done.text == "ACME201 too-many-alarms: 1 bad example, 2 good examples\n1 rule, 0 failed\n"
 
 
 def test_rules_of_a_file_are_selected_configured_suppressed_and_explained() -> None:
@@ -141,8 +141,11 @@ def test_spark_refuses_them() -> None:
         ("x = 1", "ours.py: there is no rule in it"),
         (TEMPLATE.replace("ACME201", "ACME901"), "'ACME901' is no code of a rule"),
         (TEMPLATE.replace("ACME201", "acme"), "'acme' is no code of a rule"),
-        (TEMPLATE.replace("    bad = [", "    worse = ["), "ACME201 (TooManyAlarms): it has no bad examples"),
-        (TEMPLATE.replace("    good = [", "    better = ["), "it has no good examples"),
+        (
+            TEMPLATE.replace("    bad = examples", "    worse = examples"),
+            "ACME201 (TooManyAlarms): it has no bad examples",
+        ),
+        (TEMPLATE.replace("    good = examples", "    better = examples"), "it has no good examples"),
         (TEMPLATE.replace("Instead, publish", "Publish"), 'a last paragraph that begins with "Instead, "'),
         (TEMPLATE.replace("    severity = Severity.WARNING\n", ""), "it has no severity"),
         (TEMPLATE.replace("    def check(", "    def chek("), "it has no check"),
@@ -197,13 +200,89 @@ def test_a_clash_names_both() -> None:
     assert "lint.rules is not a list of strings" in invoke("rules").err
 
 
+IN_PYTHON = re.sub(
+    r"    good = .*?(?=    def check)",
+    """    good = [conversation("one", *opened(), client(Publish(topic_name="acme/alarm")))]
+    bad = examples(
+        lambda: [
+            conversation(
+                "four in one step",
+                *opened(),
+                client(*[Publish(topic_name="acme/alarm")] * 4).marked("topic_name"),
+            )
+        ],
+        '''
+        four steps
+            opened; for_steps > publish acme/alarm !topic_name
+        '''.replace("for_steps", "> publish acme/alarm; " * 3),
+    )
+
+""",
+    TEMPLATE,
+    flags=re.DOTALL,
+).replace("import examples", "import client, conversation, examples, opened")
+
+
+def test_examples_may_be_made_in_python_and_beside_texts() -> None:
+    done = invoke("rules", "--test", file(IN_PYTHON))
+
+    assert (done.code, done.err) == (0, "")
+    assert done.text == "ACME201 too-many-alarms: 2 bad examples, 1 good example\n1 rule, 0 failed\n"
+
+
+BAD_WORD = "+0.5 > publish acme/alarm hot"
+BAD_LINE = TEMPLATE[: TEMPLATE.index(BAD_WORD)].count("\n") + 1
+
+
+def test_a_text_that_cannot_be_read_is_an_error_with_file_and_line() -> None:
+    file(TEMPLATE.replace(BAD_WORD, "+0.5 > publsh acme/alarm hot"))
+    configure("ours.py")
+    place = str(Path("ours.py").resolve()) + f":{BAD_LINE}: 'publsh' is not one of connect, connack,"
+
+    done = invoke("rules", "--test", "ours.py")
+    assert done.code == 1
+    assert "ACME201 too-many-alarms: an example cannot be read: failed\n" in done.text
+    assert place in done.text
+    assert "1 rule, 1 failed" in done.text
+    for words in (("rules", "ACME201"), ("rules", "ACME201", "--format", "json")):
+        done = invoke(*words)
+        assert done.code == 2
+        assert place in done.err
+        assert "Traceback" not in done.err
+    # Linting reads no examples.
+    assert found() == ["ACME201"] * 2
+
+
+def test_a_text_that_the_file_does_not_have_as_it_is_is_named_by_its_own_line() -> None:
+    file(
+        IN_PYTHON.replace('for_steps", "> publish', 'for_steps", "> publsh').replace(
+            '"> publish acme', '"> publsh acme'
+        )
+    )
+
+    done = invoke("rules", "--test", "ours.py")
+    assert done.code == 1
+    assert "ours.py: line 3 of an example text: 'publsh' is not one of" in done.text
+
+
+@pytest.mark.parametrize(("kind", "other"), [("bad", "good"), ("good", "bad")])
+def test_a_rule_with_an_empty_text_has_no_examples(kind: str, other: str) -> None:
+    after = r"    bad =" if kind == "good" else r"    def check"
+    file(re.sub(rf"    {kind} = .*?(?={after})", f'    {kind} = examples("")\n', TEMPLATE, flags=re.DOTALL))
+
+    done = invoke("rules", "--test", "ours.py")
+    assert done.code == 1
+    assert f"it has no {kind} examples" in done.text
+    assert f"it has no {other} examples" not in done.text
+
+
 MORE, LESS = (TEMPLATE.replace('"most": 3', f'"most": {most}') for most in (4, 2))
 RAISES = TEMPLATE.replace("memory.alarms += 1", "memory.alarm += 1")
 CHECK = '        if at.topic != "acme/alarm":\n'
 LINE = TEMPLATE[: TEMPLATE.index(CHECK)].count("\n") + 1
 LEAVES = TEMPLATE.replace(CHECK, "        raise SystemExit(0)\n" + CHECK)
 WRONG = TEMPLATE.replace("return self.report(", "return (")
-ALSO = TEMPLATE.replace("            *opened(),\n", '            *opened(), client(Publish(topic_name="a/#")),\n', 1)
+ALSO = TEMPLATE.replace("opened; > publish acme/alarm hot;", "opened; > publish a/#; > publish acme/alarm hot;", 1)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +291,7 @@ ALSO = TEMPLATE.replace("            *opened(),\n", '            *opened(), clie
         (MORE, "bad example 'one too many': marked and not found: topic_name of packet 5"),
         (LESS, "bad example 'one too many': found and not marked: topic_name of packet 4"),
         (LESS, "good example 'as many as there is room for': ACME201 finds: alarm 3"),
-        (TEMPLATE.replace('.marked("topic_name")', ""), "bad example 'one too many' has no mark"),
+        (TEMPLATE.replace(" !topic_name", ""), "bad example 'one too many' has no mark"),
         (RAISES, "AttributeError: 'Sent' object has no attribute"),
         (WRONG, "a check of ACME201 returned a tuple with a str in it; it has to return a report"),
         (LEAVES, f"ours.py, line {LINE})"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, conversation, opened, segments, server
+from mqttscope.lint.examples import V5, Step, client, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 
 
@@ -20,6 +22,43 @@ def linted(*steps: Step, codes: Iterable[str] = (), version: ProtocolVersion | N
     linter = Linter(rules, strict=True)
     captured = segments(conversation("a conversation", *steps, version=version))
     return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
+
+
+def subscriber(
+    version: ProtocolVersion = V5,
+    *filters: str,
+    connection: int = 1,
+    identifier: str = "c2",
+    granted: int = 1,
+    connect: Properties | None = None,
+) -> tuple[Step, ...]:
+    """A client that subscribes to ``a``, or to what is given."""
+    rows = [Subscription(name, granted) for name in filters or ("a",)]
+    return on(
+        connection,
+        *opened(version, client_identifier=identifier, connect=connect),
+        client(Subscribe(1, subscriptions=rows)),
+        server(Suback(1, reason_codes=[granted] * len(rows))),
+    )
+
+
+def message(payload: bytes = b"21.5", **fields: Any) -> Publish:
+    """A PUBLISH on ``a``, QoS 1 unless given; ``properties`` are keywords of them."""
+    qos = fields.pop("qos", 1)
+    known = {"dup": False, "retain": False, "topic_name": "a", "packet_identifier": 1 if qos else None, **fields}
+    block = known.pop("properties", None)
+    return Publish(qos=qos, properties=None if block is None else Properties(**block), payload=payload, **known)
+
+
+def publishes(*packets: Publish, after: float = 2) -> tuple[Step, ...]:
+    """The first client publishes messages of QoS 0 or 1."""
+    steps: list[Step] = []
+    for packet in packets:
+        steps.append(client(packet, after=after))
+        if packet.packet_identifier is not None:
+            steps.append(server(Puback(packet.packet_identifier)))
+        after = 0.01
+    return tuple(steps)
 
 
 def qos_findings(*topics: str, client_identifier: str = "dev1") -> list[Finding]:
@@ -34,4 +73,4 @@ def qos_findings(*topics: str, client_identifier: str = "dev1") -> list[Finding]
     )
 
 
-__all__ = ["client", "linted", "opened", "qos_findings", "server"]
+__all__ = ["client", "linted", "message", "opened", "publishes", "qos_findings", "server", "subscriber"]

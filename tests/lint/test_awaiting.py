@@ -14,8 +14,8 @@ from mqttscope.lint.examples import START_NS, Step, client, closes, conversation
 from mqttscope.lint.finding import Finding, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rule import V5
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
 from mqttscope.mqtt.packets import Pingreq, Puback
+from tests.lint.lint_help import message, publishes, subscriber
 
 
 class Waits(AwaitingRule):

@@ -14,7 +14,6 @@ from mqttscope.lint.examples import Step, client, closes, conversation, lost, on
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.message_model import Messages, told
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
 from mqttscope.lint.rules.delivery.message_not_delivered import MessageNotDelivered
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import (
@@ -32,6 +31,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
 from tests import tools
+from tests.lint.lint_help import message, publishes, subscriber
 
 
 class Reads(Rule):

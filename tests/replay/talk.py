@@ -6,9 +6,9 @@
     dev < puback 3
     dev > fin
 
-A line is a connection, who sends (``>`` the client), and a packet.  Words are the packet's fields in their order,
-``name=value`` other fields or properties, a bare ``dup`` or ``retain`` a flag; ``+2.5`` lets seconds pass before.
-``fin`` and ``reset`` end the connection, ``lost 10`` are bytes that the capture lacks.
+A line is a connection, who sends (``>`` the client), and a packet in the words of the examples of rules
+(`lint.conversation_text`); ``+2.5`` lets seconds pass before.  ``fin`` and ``reset`` end the connection, ``lost 10``
+are bytes that the capture lacks.
 """
 
 from __future__ import annotations
@@ -16,31 +16,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import (
-    Auth,
     Connack,
     Connect,
     ControlPacket,
-    Disconnect,
-    Pingreq,
-    Pingresp,
     Properties,
     ProtocolVersion,
-    Puback,
-    Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
     Suback,
     Subscribe,
-    Subscription,
     Unsuback,
     Unsubscribe,
-    Will,
     encode,
 )
-from mqttscope.mqtt.properties import BY_NAME
-from mqttscope.mqtt.wire import BINARY, UTF8
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import compare
 from mqttscope.replay.verify.difference import Difference
@@ -84,9 +75,7 @@ def delivered(*deliveries: str) -> str:
 
 ALL = ("publish t/a one", "publish t/b two", "publish t/a three")
 
-_ACKNOWLEDGEMENTS = {"puback": Puback, "pubrec": Pubrec, "pubrel": Pubrel, "pubcomp": Pubcomp}
-_PLAIN = {"pingreq": Pingreq, "pingresp": Pingresp}
-_FLAGS = ("dup", "retain", "resume", "present")
+_WITH_BLOCKS = (Connect, Connack, Publish, Subscribe, Suback, Unsubscribe, Unsuback)
 
 
 def record(text: str, version: ProtocolVersion = V5) -> list[Script]:
@@ -179,60 +168,21 @@ def speak(builder: Builder, text: str, version: ProtocolVersion = V5) -> list[Sc
 
 def packet(name: str, kind: str, words: list[str], version: ProtocolVersion = V5) -> ControlPacket:
     """The packet that a line describes."""
-    plain = [word for word in words if "=" not in word and word not in _FLAGS]
-    given = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("user_property="))
-    flags = {word for word in words if word in _FLAGS}
-    fields = {key: int(given.pop(key), 0) for key in ("code", "qos", "id", "keep_alive") if key in given}
-    will, password, identifier = given.pop("will", None), given.pop("password", None), given.pop("client", name)
-    users = [tuple(word[14:].split(":", 1)) for word in words if word.startswith("user_property=")]
-    block = Properties.of(
-        [(BY_NAME[key].identifier, _value(key, value)) for key, value in given.items()]
-        + [(0x26, pair) for pair in users]
-    )
-    code = fields.get("code", 0)
-    if kind == "connect":
-        parts = (will or "::").split(":")
-        return Connect(
-            protocol_name="MQIsdp" if version == ProtocolVersion.V3_1 else "MQTT", protocol_level=int(version),
-            clean_start="resume" not in flags, keep_alive=fields.get("keep_alive", 0),
-            properties=block, client_identifier=identifier,
-            will=Will(will_topic=parts[0], will_payload=parts[1].encode(), will_qos=int(parts[2] or 0),
-                      properties=Properties()) if will else None,
-            user_name="user" if password else None, password=password.encode() if password else None,
-        )  # fmt: skip
-    if kind == "connack":
-        return Connack(session_present="present" in flags, reason_code=code, properties=block)
-    if kind == "publish":
-        topic, payload = plain[0], "".join(plain[1:])
-        return Publish(
-            dup="dup" in flags, qos=fields.get("qos", 0), retain="retain" in flags, topic_name=topic.strip("-"),
-            packet_identifier=fields.get("id"), properties=block, payload=payload.encode(),
-        )  # fmt: skip
-    if kind in _ACKNOWLEDGEMENTS:
-        return _ACKNOWLEDGEMENTS[kind](int(plain[0]), fields.get("code"), block or None)
-    if kind == "subscribe":
-        rows = [one.rpartition(":") for one in plain[1:]]
-        return Subscribe(int(plain[0]), block, [Subscription(row[0], int(row[2])) for row in rows])
-    if kind == "suback":
-        return Suback(int(plain[0]), block, [int(one, 0) for one in plain[1:]])
-    if kind == "unsubscribe":
-        return Unsubscribe(int(plain[0]), block, plain[1:])
-    if kind == "unsuback":
-        return Unsuback(int(plain[0]), block, [int(one, 0) for one in plain[1:]] if version == V5 else None)
-    if kind in ("disconnect", "auth"):
-        return (Disconnect if kind == "disconnect" else Auth)(fields.get("code"), block or None)
-    return _PLAIN[kind]()
+    made = parse_packet((kind, *words), version, client_identifier=name, keep_alive=0)
+    if isinstance(made, Connect) and made.password is not None and made.user_name is None:
+        made.user_name = "user"
+    # Packets of captures have property blocks where their version has them, also empty ones.
+    if version == V5 and isinstance(made, _WITH_BLOCKS) and made.properties is None:
+        made.properties = Properties()
+    if version == V5 and isinstance(made, Connect) and made.will is not None and made.will.properties is None:
+        made.will.properties = Properties()
+    return made
 
 
 def said_bytes(name: str, line: str, version: ProtocolVersion = V5) -> bytes:
     """The bytes of the packet that a line describes."""
     kind, *words = line.split()
     return encode(packet(name, kind, words, version), version)
-
-
-def _value(name: str, value: str) -> object:
-    kind = BY_NAME[name].wire
-    return value.encode() if kind is BINARY else value if kind is UTF8 else int(value)
 
 
 Different = dict[str, tuple[str, str, list[Found]]]

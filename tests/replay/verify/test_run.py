@@ -9,9 +9,9 @@ from tests.replay.talk import pairs, record
 def test_publications_know_whether_they_were_performed() -> None:
     run = ReplayRun(
         pairs(
-            "dev > connect will=w:gone:1\ndev > publish a x\ndev > publish a y qos=1 id=1\n"
+            "dev > connect will=w will_payload=gone will_qos=1\ndev > publish a x\ndev > publish a y qos=1 id=1\n"
             "dev > publish a y qos=1 id=1 dup",
-            "dev > connect will=w:gone:1\ndev > publish a x",
+            "dev > connect will=w will_payload=gone will_qos=1\ndev > publish a x",
         )
     )
     found = {key[:2]: [(one.qos, one.performed is not None) for one in rows] for key, rows in run.publications.items()}

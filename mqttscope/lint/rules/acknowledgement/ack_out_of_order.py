@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules import may_be_3_1, sides_guessed
 from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Puback, Pubrec, Pubrel
 from mqttscope.session.inflight import RECEIVED, SENT
 
 MAX_LOOKED_AT = 64
@@ -47,95 +47,33 @@ class AckOutOfOrder(Rule):
     needs = Needs.WHOLE
     Memory = Told
 
-    good = examples(
-        lambda: [
-            conversation(
-                "in order",
-                *opened(),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=2)),
-                client(Puback(packet_identifier=1)),
-                client(Puback(packet_identifier=2)),
-            ),
-            conversation(
-                "QoS 1 and QoS 2 have orders of their own",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=2)),
-                client(Puback(packet_identifier=2)),
-                client(Pubrec(packet_identifier=1)),
-                server(Pubrel(packet_identifier=1)),
-                client(Pubcomp(packet_identifier=1)),
-            ),
-            conversation(
-                "a PUBREC that came twice keeps its place",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                client(Publish(qos=2, topic_name="a", packet_identifier=2)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=1), after=20),
-                server(Pubrec(packet_identifier=1), Pubrec(packet_identifier=2), Pubrec(packet_identifier=1)),
-                client(Pubrel(packet_identifier=1), Pubrel(packet_identifier=2)),
-                server(Pubcomp(packet_identifier=1), Pubcomp(packet_identifier=2)),
-            ),
-            conversation(
-                "the first PUBACK is not in the capture",
-                *opened(),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=2)),
-                lost(client(Puback(packet_identifier=1))),
-                client(Puback(packet_identifier=2)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBACK",
-                *opened(),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=2)),
-                client(Puback(packet_identifier=2)).marked("packet_identifier"),
-                client(Puback(packet_identifier=1)),
-            ),
-            conversation(
-                "PUBREC, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                server(Publish(qos=2, topic_name="a", packet_identifier=2)),
-                client(Pubrec(packet_identifier=2)).marked("packet_identifier"),
-                client(Pubrec(packet_identifier=1)),
-            ),
-            conversation(
-                "PUBREL",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=3)),
-                client(Publish(qos=2, topic_name="a", packet_identifier=4)),
-                server(Pubrec(packet_identifier=3), Pubrec(packet_identifier=4)),
-                client(Pubrel(packet_identifier=4)).marked("packet_identifier"),
-                client(Pubrel(packet_identifier=3)),
-            ),
-            conversation(
-                "PUBREC of the server, for information",
-                *opened(V3_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                client(Publish(qos=2, topic_name="a", packet_identifier=2)),
-                server(Pubrec(packet_identifier=2), Pubrec(packet_identifier=1)).marked("packet_identifier", at=0),
-                client(Pubrel(packet_identifier=2), Pubrel(packet_identifier=1)),
-            ),
-            conversation(
-                "one finding for one that is passed over",
-                *opened(V3_1),
-                server(
-                    Publish(qos=1, topic_name="a", packet_identifier=1),
-                    Publish(qos=1, topic_name="a", packet_identifier=2),
-                    Publish(qos=1, topic_name="a", packet_identifier=3),
-                ),
-                client(Puback(packet_identifier=2)).marked("packet_identifier"),
-                client(Puback(packet_identifier=3)),
-                client(Puback(packet_identifier=1)),
-            ),
-        ]
-    )
+    good = examples("""
+        in order
+            opened; < publish a qos=1 id=1; < publish a qos=1 id=2; > puback 1; > puback 2
+        QoS 1 and QoS 2 have orders of their own
+            opened 3.1.1; < publish a qos=2 id=1; < publish a qos=1 id=2; > puback 2; > pubrec 1; < pubrel 1
+            > pubcomp 1
+        a PUBREC that came twice keeps its place
+            opened 3.1.1; > publish a qos=2 id=1; > publish a qos=2 id=2; +20 > publish a dup qos=2 id=1
+            < pubrec 1 & pubrec 2 & pubrec 1; > pubrel 1 & pubrel 2; < pubcomp 1 & pubcomp 2
+        the first PUBACK is not in the capture
+            opened; < publish a qos=1 id=1; < publish a qos=1 id=2; lost > puback 1; > puback 2
+    """)
+    bad = examples("""
+        PUBACK
+            opened; < publish a qos=1 id=1; < publish a qos=1 id=2; > puback 2 !packet_identifier; > puback 1
+        PUBREC, in MQTT 3.1.1
+            opened 3.1.1; < publish a qos=2 id=1; < publish a qos=2 id=2; > pubrec 2 !packet_identifier; > pubrec 1
+        PUBREL
+            opened; > publish a qos=2 id=3; > publish a qos=2 id=4; < pubrec 3 & pubrec 4; > pubrel 4 !packet_identifier
+            > pubrel 3
+        PUBREC of the server, for information
+            opened 3.1; > publish a qos=2 id=1; > publish a qos=2 id=2; < pubrec 2 !packet_identifier & pubrec 1
+            > pubrel 2 & pubrel 1
+        one finding for one that is passed over
+            opened 3.1; < publish a qos=1 id=1 & publish a qos=1 id=2 & publish a qos=1 id=3
+            > puback 2 !packet_identifier; > puback 3; > puback 1
+    """)
 
     def check(self, packet: Puback | Pubrec | Pubrel, at: RuleContext) -> Findings:
         """Compare with the oldest of those that wait for such an answer."""

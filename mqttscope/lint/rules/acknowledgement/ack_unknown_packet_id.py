@@ -1,13 +1,12 @@
 """ACK203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsuback
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
 
 class AckUnknownPacketId(Rule):
@@ -44,77 +43,32 @@ class AckUnknownPacketId(Rule):
     signs = ("odd_answer",)
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "identifiers as they came",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7)),
-                client(Subscribe(packet_identifier=8, subscriptions=[Subscription("a")])),
-                server(Suback(packet_identifier=8, reason_codes=[0])),
-            ),
-            conversation(
-                "the rest of an exchange of an earlier connection",
-                *opened(clean_start=False, session_present=True),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-                server(Pubrel(packet_identifier=3)),
-                client(Pubcomp(packet_identifier=3)),
-            ),
-            conversation(
-                "MQTT 3.1.1 continues with PUBREL whatever the server remembers",
-                *opened(V3_1_1, clean_start=False, session_present=False),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "the PUBLISH is not in the capture",
-                *opened(V3_1_1),
-                lost(client(Publish(qos=1, topic_name="a", packet_identifier=7))),
-                server(Puback(packet_identifier=7)),
-            ),
-            conversation("joined in the middle", server(Puback(packet_identifier=7)), handshake=False),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBACK for another number",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=8)).marked("packet_identifier"),
-            ),
-            conversation(
-                "PUBREC in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=1792)).marked("packet_identifier"),
-            ),
-            conversation(
-                "PUBREL and PUBCOMP of nothing",
-                *opened(),
-                client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
-                client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
-            ),
-            conversation(
-                "SUBACK for another number",
-                *opened(),
-                client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
-                server(Suback(packet_identifier=8, reason_codes=[0])).marked("packet_identifier"),
-            ),
-            conversation(
-                "UNSUBACK in MQTT 3.1", *opened(V3_1), server(Unsuback(packet_identifier=2)).marked("packet_identifier")
-            ),
-            conversation(
-                "PUBCOMP for a message of QoS 1 that has been acknowledged",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)).marked("packet_identifier"),
-            ),
-        ]
-    )
+    good = examples("""
+        identifiers as they came
+            opened; > publish a qos=1 id=7; < puback 7; > subscribe 8 a:0; < suback 8 0
+        the rest of an exchange of an earlier connection
+            opened resume < present; > pubrel 7; < pubcomp 7; < pubrel 3; > pubcomp 3
+        MQTT 3.1.1 continues with PUBREL whatever the server remembers
+            opened 3.1.1 resume; > pubrel 7; < pubcomp 7
+        the PUBLISH is not in the capture
+            opened 3.1.1; lost > publish a qos=1 id=7; < puback 7
+        joined in the middle
+            midstream; < puback 7
+    """)
+    bad = examples("""
+        PUBACK for another number
+            opened; > publish a qos=1 id=7; < puback 8 !packet_identifier
+        PUBREC in MQTT 3.1.1
+            opened 3.1.1; < publish a qos=2 id=7; > pubrec 1792 !packet_identifier
+        PUBREL and PUBCOMP of nothing
+            opened; > pubrel 7 !packet_identifier; > pubcomp 9 !packet_identifier
+        SUBACK for another number
+            opened; > subscribe 7 a:0; < suback 8 0 !packet_identifier
+        UNSUBACK in MQTT 3.1
+            opened 3.1; < unsuback 2 !packet_identifier
+        PUBCOMP for a message of QoS 1 that has been acknowledged
+            opened; > publish a qos=1 id=7; < puback 7; < pubcomp 7 !packet_identifier
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for what it may answer; a second answer, or one of the wrong kind, is for other rules."""

@@ -1,23 +1,12 @@
 """ACK204."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 
@@ -42,105 +31,37 @@ class AckWrongType(Rule):
     signs = ("odd_answer",)
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the four steps of QoS 2",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "QoS 1, SUBSCRIBE and UNSUBSCRIBE",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                client(Subscribe(packet_identifier=2, subscriptions=[Subscription("a")])),
-                client(Unsubscribe(packet_identifier=3, topic_filters=["a"])),
-                server(Puback(packet_identifier=1)),
-                server(Suback(packet_identifier=2, reason_codes=[0])),
-                server(Unsuback(packet_identifier=3)),
-            ),
-            conversation(
-                "a late second PUBACK meets the next message",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20),
-                server(Puback(packet_identifier=7)),
-                client(Publish(qos=2, topic_name="b", packet_identifier=7)),
-                crossing(server(Puback(packet_identifier=7))),
-                server(Pubrec(packet_identifier=7)),
-            ),
-            conversation(
-                "a PUBREC again, to a repeated PUBLISH",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                crossing(server(Pubrec(packet_identifier=7))),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "the PUBREC is not in the capture",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                lost(server(Pubrec(packet_identifier=7))),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBACK for QoS 2",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7)).marked(""),
-            ),
-            conversation(
-                "PUBREC for QoS 1, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)).marked(""),
-            ),
-            conversation(
-                "PUBCOMP before PUBREL",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)).marked(""),
-            ),
-            conversation(
-                "PUBREL before PUBREC",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)).marked(""),
-            ),
-            conversation(
-                "PUBREL for QoS 1, in MQTT 3.1",
-                *opened(V3_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)).marked(""),
-            ),
-            conversation(
-                "SUBACK for UNSUBSCRIBE",
-                *opened(V3_1_1),
-                client(Unsubscribe(packet_identifier=7, topic_filters=["a"])),
-                server(Suback(packet_identifier=7, reason_codes=[0])).marked(""),
-            ),
-            conversation(
-                "UNSUBACK for a message",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Unsuback(packet_identifier=7, reason_codes=[0])).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        the four steps of QoS 2
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7
+        QoS 1, SUBSCRIBE and UNSUBSCRIBE
+            opened 3.1.1; > publish a qos=1 id=1; > subscribe 2 a:0; > unsubscribe 3 a; < puback 1; < suback 2 0
+            < unsuback 3
+        a late second PUBACK meets the next message
+            opened 3.1.1; > publish a qos=1 id=7; +20 > publish a dup qos=1 id=7; < puback 7; > publish b qos=2 id=7
+            crossing < puback 7; < pubrec 7
+        a PUBREC again, to a repeated PUBLISH
+            opened 3.1.1; > publish a qos=2 id=7; +20 > publish a dup qos=2 id=7; < pubrec 7; > pubrel 7
+            crossing < pubrec 7; > pubrel 7; < pubcomp 7; < pubcomp 7
+        the PUBREC is not in the capture
+            opened; > publish a qos=2 id=7; lost < pubrec 7; > pubrel 7; < pubcomp 7
+    """)
+    bad = examples("""
+        PUBACK for QoS 2
+            opened; > publish a qos=2 id=7; < puback 7 !
+        PUBREC for QoS 1, in MQTT 3.1.1
+            opened 3.1.1; < publish a qos=1 id=7; > pubrec 7 !
+        PUBCOMP before PUBREL
+            opened; > publish a qos=2 id=7; < pubrec 7; < pubcomp 7 !
+        PUBREL before PUBREC
+            opened; > publish a qos=2 id=7; > pubrel 7 !
+        PUBREL for QoS 1, in MQTT 3.1
+            opened 3.1; > publish a qos=1 id=7; > pubrel 7 !
+        SUBACK for UNSUBSCRIBE
+            opened 3.1.1; > unsubscribe 7 a; < suback 7 0 !
+        UNSUBACK for a message
+            opened; > publish a qos=1 id=7; < unsuback 7 0 !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with what the exchange of this identifier waits for."""

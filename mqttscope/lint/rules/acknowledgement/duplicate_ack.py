@@ -1,12 +1,12 @@
 """ACK210."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rule import Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Puback, Pubcomp, Pubrec
 from mqttscope.session.inflight import SENT
 
 
@@ -26,71 +26,26 @@ class DuplicateAck(Rule):
     signs = ("odd_answer",)
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one each",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7)),
-            ),
-            conversation(
-                "a repeated PUBLISH is acknowledged again",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20),
-                server(Puback(packet_identifier=7), Puback(packet_identifier=7)),
-            ),
-            conversation(
-                "every step of QoS 2 repeated",
-                *opened(V3_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
-                server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7), Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "the repeated PUBLISH is not in the capture",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                lost(client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20)),
-                server(Puback(packet_identifier=7), Puback(packet_identifier=7)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBACK",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7)),
-                server(Puback(packet_identifier=7)).marked("packet_identifier"),
-            ),
-            conversation(
-                "PUBREC, at once and after the PUBCOMP",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)).marked("packet_identifier"),
-                server(Pubrel(packet_identifier=7)),
-                client(Pubcomp(packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)).marked("packet_identifier"),
-            ),
-            conversation(
-                "PUBCOMP",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)).marked("packet_identifier"),
-            ),
-        ]
-    )
+    good = examples("""
+        one each
+            opened; > publish a qos=1 id=7; < puback 7; > publish a qos=1 id=7; < puback 7
+        a repeated PUBLISH is acknowledged again
+            opened 3.1.1; > publish a qos=1 id=7; +20 > publish a dup qos=1 id=7; < puback 7 & puback 7
+        every step of QoS 2 repeated
+            opened 3.1; > publish a qos=2 id=7; +20 > publish a dup qos=2 id=7; < pubrec 7 & pubrec 7
+            > pubrel 7 & pubrel 7; < pubcomp 7 & pubcomp 7
+        the repeated PUBLISH is not in the capture
+            opened 3.1.1; > publish a qos=1 id=7; +20 lost > publish a dup qos=1 id=7; < puback 7 & puback 7
+    """)
+    bad = examples("""
+        PUBACK
+            opened; > publish a qos=1 id=7; < puback 7; < puback 7 !packet_identifier
+        PUBREC, at once and after the PUBCOMP
+            opened 3.1.1; < publish a qos=2 id=7; > pubrec 7; > pubrec 7 !packet_identifier; < pubrel 7; > pubcomp 7
+            > pubrec 7 !packet_identifier
+        PUBCOMP
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; < pubcomp 7 !packet_identifier
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for an exchange that has had this acknowledgement as often as its packet was sent."""

@@ -1,26 +1,11 @@
 """ACK314."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-
-_KEPT = Properties(session_expiry_interval=3_600)
-_EXPIRES = Properties(message_expiry_interval=10)
-_ASKS = (client(Subscribe(1, subscriptions=[Subscription("a", 2)])), server(Suback(1, reason_codes=[2])))
-_LATER = (client(Pingreq(), after=31), server(Pingresp()))
-_BEGINS = opened(clean_start=False, connect=_KEPT)
-_RESUMES = opened(clean_start=False, connect=_KEPT, session_present=True)
-_BREAKS = closes("client", "reset")
-
-
-def _message(qos: int, *, dup: bool = False) -> Publish:
-    return Publish(dup=dup, qos=qos, topic_name="a", packet_identifier=7, properties=_EXPIRES)
 
 
 class InflightDroppedOnExpiry(ResumptionRule):
@@ -39,67 +24,33 @@ class InflightDroppedOnExpiry(ResumptionRule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.3.3-7": ""}}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "sent again, though it has expired",
-                *_BEGINS,
-                *_ASKS,
-                server(_message(2)),
-                _BREAKS,
-                client(after=20),
-                *on(
-                    1,
-                    *_RESUMES,
-                    server(_message(2, dup=True)),
-                    client(Pubrec(7)),
-                    server(Pubrel(7)),
-                    client(Pubcomp(7)),
-                ),
-                *on(1, *_LATER, *_LATER),
-            ),
-            conversation(
-                "QoS 1, which only ACK311 looks at while it has not expired",
-                *_BEGINS,
-                *_ASKS,
-                server(_message(1)),
-                _BREAKS,
-                *on(1, *_RESUMES, *_LATER, *_LATER),
-            ),
-            conversation(
-                "too early to tell",
-                *_BEGINS,
-                *_ASKS,
-                server(_message(2)),
-                _BREAKS,
-                client(after=20),
-                *on(1, *_RESUMES, client(Pingreq()), server(Pingresp())),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBLISH",
-                *_BEGINS,
-                *_ASKS,
-                server(_message(2)),
-                _BREAKS,
-                client(after=20),
-                *on(1, *_RESUMES, *_LATER, client(Pingreq()).marked("", at=None)),
-            ),
-            conversation(
-                "PUBREL",
-                *_BEGINS,
-                *_ASKS,
-                server(_message(2)),
-                client(Pubrec(7)),
-                _BREAKS,
-                client(after=20),
-                *on(1, *_RESUMES, *_LATER, client(Pingreq()).marked("", at=None)),
-            ),
-        ]
-    )
+    good = examples("""
+        sent again, though it has expired
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2
+            < publish a qos=2 id=7 message_expiry_interval=10; > reset; +20 > nothing
+            @1 opened resume session_expiry_interval=3600 < present
+            @1 < publish a dup qos=2 id=7 message_expiry_interval=10; @1 > pubrec 7; @1 < pubrel 7; @1 > pubcomp 7
+            +31 @1 > pingreq; @1 < pingresp; +31 @1 > pingreq; @1 < pingresp
+        QoS 1, which only ACK311 looks at while it has not expired
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2
+            < publish a qos=1 id=7 message_expiry_interval=10; > reset
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp; +31 @1 > pingreq
+            @1 < pingresp
+        too early to tell
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2
+            < publish a qos=2 id=7 message_expiry_interval=10; > reset; +20 > nothing
+            @1 opened resume session_expiry_interval=3600 < present; @1 > pingreq; @1 < pingresp
+    """)
+    bad = examples("""
+        PUBLISH
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2
+            < publish a qos=2 id=7 message_expiry_interval=10; > reset; +20 > nothing
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq !!
+        PUBREL
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2
+            < publish a qos=2 id=7 message_expiry_interval=10; > pubrec 7; > reset; +20 > nothing
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq !!
+    """)
 
     def blames(self, one: Carried, direction: Direction, at: RuleContext) -> bool:
         """QoS 2 whose time was over."""

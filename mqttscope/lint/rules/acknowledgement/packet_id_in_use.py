@@ -1,11 +1,10 @@
 """ACK202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
 from mqttscope.session.inflight import SENT, Exchange
 
 
@@ -44,111 +43,37 @@ class PacketIdInUse(Rule):
     signs = ("taken",)
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "used again after the PUBACK",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"A")),
-                server(Puback(packet_identifier=7)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"B")),
-                server(Puback(packet_identifier=7)),
-            ),
-            conversation(
-                "used again after a refusal",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7, payload=b"A")),
-                server(Pubrec(packet_identifier=7, reason_code=0x97)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"B")),
-                server(Puback(packet_identifier=7)),
-            ),
-            conversation(
-                "the same number in both directions",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Publish(qos=2, topic_name="b", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubrel(packet_identifier=7)),
-                client(Pubcomp(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "the same message again",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"A")),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7, payload=b"A"), after=20),
-                server(Puback(packet_identifier=7)),
-            ),
-            conversation(
-                "the same SUBSCRIBE again",
-                *opened(V3_1),
-                client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
-                client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")], header_flags=10), after=20),
-                server(Suback(packet_identifier=7, reason_codes=[0])),
-            ),
-            conversation(
-                "the acknowledgement is not in the capture",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"A")),
-                lost(server(Puback(packet_identifier=7))),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"B")),
-                server(Puback(packet_identifier=7)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "another message before the PUBACK",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"A")),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"B")).marked("packet_identifier"),
-            ),
-            conversation(
-                "from the server, before the PUBCOMP",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)),
-                server(Pubrel(packet_identifier=7)),
-                server(Publish(qos=1, topic_name="b", packet_identifier=7)).marked("packet_identifier"),
-            ),
-            conversation(
-                "a message with the identifier of a SUBSCRIBE",
-                *opened(V3_1),
-                client(
-                    Subscribe(packet_identifier=7, subscriptions=[Subscription("a")]),
-                    Publish(qos=1, topic_name="a", packet_identifier=7),
-                ).marked("packet_identifier"),
-            ),
-            conversation(
-                "UNSUBSCRIBE with the identifier of a message",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Unsubscribe(packet_identifier=7, topic_filters=["a"])).marked("packet_identifier"),
-            ),
-            conversation(
-                "another SUBSCRIBE before the SUBACK",
-                *opened(V3_1_1),
-                client(Subscribe(packet_identifier=7, subscriptions=[Subscription("a")])),
-                client(Subscribe(packet_identifier=7, subscriptions=[Subscription("b")])).marked("packet_identifier"),
-            ),
-            conversation(
-                "marked as a repeat, but another message",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=1, topic_name="b", packet_identifier=7)).marked("packet_identifier"),
-            ),
-            conversation(
-                "alike, but with another QoS",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7), after=5).marked("packet_identifier"),
-            ),
-        ]
-    )
+    good = examples("""
+        used again after the PUBACK
+            opened; > publish a A qos=1 id=7; < puback 7; > publish a B qos=1 id=7; < puback 7
+        used again after a refusal
+            opened; > publish a A qos=2 id=7; < pubrec 7 code=0x97; > publish a B qos=1 id=7; < puback 7
+        the same number in both directions
+            opened 3.1.1; > publish a qos=2 id=7; < publish b qos=2 id=7; > pubrec 7; < pubrec 7; > pubrel 7; < pubrel 7
+            > pubcomp 7; < pubcomp 7
+        the same message again
+            opened 3.1.1; > publish a A qos=1 id=7; +20 > publish a A dup qos=1 id=7; < puback 7
+        the same SUBSCRIBE again
+            opened 3.1; > subscribe 7 a:0; +20 > subscribe 7 a:0 header_flags=0x0a; < suback 7 0
+        the acknowledgement is not in the capture
+            opened; > publish a A qos=1 id=7; lost < puback 7; > publish a B qos=1 id=7; < puback 7
+    """)
+    bad = examples("""
+        another message before the PUBACK
+            opened; > publish a A qos=1 id=7; > publish a B qos=1 id=7 !packet_identifier
+        from the server, before the PUBCOMP
+            opened 3.1.1; < publish a qos=2 id=7; > pubrec 7; < pubrel 7; < publish b qos=1 id=7 !packet_identifier
+        a message with the identifier of a SUBSCRIBE
+            opened 3.1; > subscribe 7 a:0 & publish a qos=1 id=7 !packet_identifier
+        UNSUBSCRIBE with the identifier of a message
+            opened; > publish a qos=2 id=7; < pubrec 7; > unsubscribe 7 a !packet_identifier
+        another SUBSCRIBE before the SUBACK
+            opened 3.1.1; > subscribe 7 a:0; > subscribe 7 b:0 !packet_identifier
+        marked as a repeat, but another message
+            opened 3.1.1; > publish a qos=1 id=7; > publish b dup qos=1 id=7 !packet_identifier
+        alike, but with another QoS
+            opened 3.1.1; > publish a qos=1 id=7; +5 > publish a qos=2 id=7 !packet_identifier
+    """)
 
     def check(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext) -> Findings:
         """Look the identifier up among what is not answered."""

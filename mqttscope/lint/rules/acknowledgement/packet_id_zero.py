@@ -1,22 +1,11 @@
 """ACK101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsuback, Unsubscribe
 
 
 class PacketIdZero(Rule):
@@ -44,58 +33,27 @@ class PacketIdZero(Rule):
     always = (Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback)
     signs = ("zero_identifier",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "1 and 65,535",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=65_535)),
-                server(Puback(packet_identifier=65_535)),
-            ),
-            conversation("QoS 0 has none", *opened(V3_1_1), client(Publish(topic_name="a"))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBLISH",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=0)).marked("packet_identifier"),
-            ),
-            conversation(
-                "PUBLISH from the server, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=0)).marked("packet_identifier"),
-            ),
-            conversation(
-                "PUBLISH in MQTT 3.1",
-                *opened(V3_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=0)).marked("packet_identifier"),
-            ),
-            conversation(
-                "SUBSCRIBE and its echo",
-                *opened(),
-                client(Subscribe(packet_identifier=0, subscriptions=[Subscription("a")])).marked("packet_identifier"),
-                server(Suback(packet_identifier=0, reason_codes=[0])).marked("packet_identifier"),
-            ),
-            conversation(
-                "UNSUBSCRIBE",
-                *opened(),
-                client(Unsubscribe(packet_identifier=0, topic_filters=["a"])).marked("packet_identifier"),
-            ),
-            conversation(
-                "acknowledgements",
-                *opened(),
-                server(Puback(packet_identifier=0)).marked("packet_identifier"),
-                client(Pubrec(packet_identifier=0)).marked("packet_identifier"),
-                client(Pubrel(packet_identifier=0)).marked("packet_identifier"),
-                client(Pubcomp(packet_identifier=0)).marked("packet_identifier"),
-                server(Unsuback(packet_identifier=0, reason_codes=[0])).marked("packet_identifier"),
-            ),
-        ]
-    )
+    good = examples("""
+        1 and 65,535
+            opened; > publish a qos=1 id=1; < puback 1; > publish a qos=1 id=65535; < puback 65535
+        QoS 0 has none
+            opened 3.1.1; > publish a
+    """)
+    bad = examples("""
+        PUBLISH
+            opened; > publish a qos=1 id=0 !packet_identifier
+        PUBLISH from the server, in MQTT 3.1.1
+            opened 3.1.1; < publish a qos=2 id=0 !packet_identifier
+        PUBLISH in MQTT 3.1
+            opened 3.1; > publish a qos=1 id=0 !packet_identifier
+        SUBSCRIBE and its echo
+            opened; > subscribe 0 a:0 !packet_identifier; < suback 0 0 !packet_identifier
+        UNSUBSCRIBE
+            opened; > unsubscribe 0 a !packet_identifier
+        acknowledgements
+            opened; < puback 0 !packet_identifier; > pubrec 0 !packet_identifier; > pubrel 0 !packet_identifier
+            > pubcomp 0 !packet_identifier; < unsuback 0 0 !packet_identifier
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Two zero bytes; an answer that repeats them is not to blame for more than taking them."""

@@ -1,10 +1,10 @@
 """ACK207."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import RELEASED
 
 
@@ -24,62 +24,24 @@ class PublishResentAfterPubrel(Rule):
     when = "dup"
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "PUBREL again after a reconnect",
-                *opened(clean_start=False, session_present=True),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "PUBLISH again before the PUBREL",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "the PUBCOMP is not in the capture",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                lost(server(Pubcomp(packet_identifier=7))),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "before the PUBCOMP",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked(""),
-            ),
-            conversation(
-                "from the server, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)),
-                server(Pubrel(packet_identifier=7)),
-                server(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked(""),
-            ),
-            conversation(
-                "the PUBREL of an earlier connection first",
-                *opened(clean_start=False, session_present=True),
-                client(Pubrel(packet_identifier=7)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7)).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        PUBREL again after a reconnect
+            opened resume < present; > pubrel 7; < pubcomp 7
+        PUBLISH again before the PUBREL
+            opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > publish a dup qos=2 id=7; < pubrec 7; > pubrel 7
+            < pubcomp 7
+        the PUBCOMP is not in the capture
+            opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; lost < pubcomp 7; > publish a qos=2 id=7
+            < pubrec 7
+    """)
+    bad = examples("""
+        before the PUBCOMP
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; +20 > publish a dup qos=2 id=7 !
+        from the server, in MQTT 3.1.1
+            opened 3.1.1; < publish a qos=2 id=7; > pubrec 7; < pubrel 7; +20 < publish a dup qos=2 id=7 !
+        the PUBREL of an earlier connection first
+            opened resume < present; > pubrel 7; > publish a dup qos=2 id=7 !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a PUBREL that waits for its PUBCOMP."""

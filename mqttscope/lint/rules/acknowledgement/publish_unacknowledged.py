@@ -3,30 +3,17 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    acknowledges,
-    client,
-    closes,
-    conversation,
-    examples,
-    hexadecimal,
-    lost,
-    on,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs
 from mqttscope.lint.strings import shown
 from mqttscope.lint.waiting import C2S, SECOND_NS, AnswerRule, Overdue, Waiting
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
 
 QOS_3 = 3
 """What is no QoS has no answer either: the receiver has to close the connection."""
-_ASKS = client(Publish(qos=1, topic_name="a", packet_identifier=7))
-_PING = (client(Pingreq(), after=20), server(Pingresp()))
 
 
 class PublishUnacknowledged(AnswerRule):
@@ -56,96 +43,37 @@ class PublishUnacknowledged(AnswerRule):
     settings = {"timeout": 30}
     Memory = Waiting
 
-    good = examples(
-        lambda: [
-            conversation("acknowledged", *opened(), _ASKS, server(Puback(7)), *_PING, *_PING, closes("client")),
-            conversation(
-                "received, and not yet released",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(7)),
-                client(Pubrel(7)),
-                acknowledges("server"),
-                *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=25)),
-            ),
-            conversation("the connection ends before long", *opened(), _ASKS, *_PING, closes("client", after=5)),
-            conversation(
-                "the client takes leave before long",
-                *opened(),
-                _ASKS,
-                client(Disconnect(), after=28),
-                acknowledges("server"),
-                closes("client", after=4),
-            ),
-            conversation("the capture ends before long", *opened(), _ASKS, *_PING),
-            conversation(
-                "the server never got it",
-                *opened(),
-                _ASKS,
-                *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=60)),
-            ),
-            conversation(
-                "the capture lost bytes of the server",
-                *opened(),
-                _ASKS,
-                lost(server(Puback(7))),
-                *_PING,
-                *_PING,
-                closes("client"),
-            ),
-            conversation(
-                "the acknowledgment of the last bytes shows that they are missing",
-                *opened(),
-                _ASKS,
-                lost(server(Puback(7))),
-                *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=60)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "pings are answered, and the message is not",
-                *opened(),
-                _ASKS,
-                *_PING,
-                *_PING,
-                closes("client").marked(""),
-            ),
-            conversation(
-                "beside a message with a QoS that does not exist, which is no reason for an answer",
-                *opened(),
-                client(hexadecimal("36 06 00 01 61 00 08 00")),
-                _ASKS,
-                acknowledges("server"),
-                closes("client", after=50).marked(""),
-            ),
-            conversation(
-                "a later message is acknowledged, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=8)),
-                server(Puback(8)),
-                *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=40).marked("", at=None)),
-            ),
-            conversation(
-                "both sides, in MQTT 3.1",
-                *opened(V3_1),
-                server(Publish(qos=1, topic_name="b", packet_identifier=1)),
-                _ASKS,
-                acknowledges("server"),
-                closes("client", after=50).marked("", ""),
-            ),
-            conversation(
-                "another limit",
-                *opened(),
-                _ASKS,
-                acknowledges("server"),
-                closes("client", after=9).marked(""),
-                settings={"timeout": 5},
-            ),
-        ]
-    )
+    good = examples("""
+        acknowledged
+            opened; > publish a qos=1 id=7; < puback 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
+        received, and not yet released
+            opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < ack; @1 opened client=c2; +25 @1 > pingreq
+        the connection ends before long
+            opened; > publish a qos=1 id=7; +20 > pingreq; < pingresp; +5 > fin
+        the client takes leave before long
+            opened; > publish a qos=1 id=7; +28 > disconnect; < ack; +4 > fin
+        the capture ends before long
+            opened; > publish a qos=1 id=7; +20 > pingreq; < pingresp
+        the server never got it
+            opened; > publish a qos=1 id=7; @1 opened client=c2; +60 @1 > pingreq
+        the capture lost bytes of the server
+            opened; > publish a qos=1 id=7; lost < puback 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
+        the acknowledgment of the last bytes shows that they are missing
+            opened; > publish a qos=1 id=7; lost < puback 7; @1 opened client=c2; +60 @1 > pingreq
+    """)
+    bad = examples("""
+        pings are answered, and the message is not
+            opened; > publish a qos=1 id=7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin !
+        beside a message with a QoS that does not exist, which is no reason for an answer
+            opened; > raw 36 06 0001 "a" 000800; > publish a qos=1 id=7; < ack; +50 > fin !
+        a later message is acknowledged, in MQTT 3.1.1
+            opened 3.1.1; > publish a qos=2 id=7; > publish a qos=1 id=8; < puback 8; @1 opened client=c2
+            +40 @1 > pingreq !!
+        both sides, in MQTT 3.1
+            opened 3.1; < publish b qos=1 id=1; > publish a qos=1 id=7; < ack; +50 > fin ! !
+        another limit
+            settings timeout=5; opened; > publish a qos=1 id=7; < ack; +9 > fin !
+    """)
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
         """What has had no answer at all."""

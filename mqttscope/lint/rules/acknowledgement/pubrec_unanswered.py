@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Needs
 from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Pubcomp, Publish, Pubrec, Pubrel
-
-_BEGUN = (client(Publish(qos=2, topic_name="a", packet_identifier=7)), server(Pubrec(7)))
-_PING = (client(Pingreq(), after=20), server(Pingresp()))
+from mqttscope.mqtt.packets import Pubrec
 
 
 class PubrecUnanswered(AnswerRule):
@@ -35,68 +32,32 @@ class PubrecUnanswered(AnswerRule):
     begun_by_debtor = True
     Memory = Waiting
 
-    good = examples(
-        lambda: [
-            conversation(
-                "released", *opened(), *_BEGUN, client(Pubrel(7)), server(Pubcomp(7)), *_PING, *_PING, closes("client")
-            ),
-            conversation(
-                "refused",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(7, reason_code=0x87)),
-                *_PING,
-                *_PING,
-                closes("client"),
-            ),
-            conversation("the connection ends before long", *opened(), *_BEGUN, *_PING, closes("client", after=5)),
-            conversation(
-                "somebody takes leave before long",
-                *opened(),
-                *_BEGUN,
-                *_PING,
-                server(Disconnect(0x8B), after=8),
-                acknowledges("client"),
-                closes("server", after=4),
-            ),
-            conversation(
-                "the client never got it",
-                *opened(V3_1_1),
-                *_BEGUN,
-                *on(1, *opened(V3_1_1, client_identifier="c2"), client(Pingreq(), after=60)),
-            ),
-            conversation(
-                "the capture lost bytes of the client",
-                *opened(),
-                *_BEGUN,
-                lost(client(Pubrel(7))),
-                *_PING,
-                *_PING,
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("the client continues", *opened(), *_BEGUN, *_PING, *_PING, closes("client").marked("")),
-            conversation(
-                "in MQTT 3.1.1, by the server",
-                *opened(V3_1_1),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(7)),
-                acknowledges("server"),
-                closes("client", after=50).marked(""),
-            ),
-            conversation(
-                "another limit",
-                *opened(),
-                *_BEGUN,
-                acknowledges("client"),
-                closes("client", after=9).marked(""),
-                settings={"timeout": 5},
-            ),
-        ]
-    )
+    good = examples("""
+        released
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; +20 > pingreq; < pingresp
+            +20 > pingreq; < pingresp; > fin
+        refused
+            opened; > publish a qos=2 id=7; < pubrec 7 code=0x87; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp
+            > fin
+        the connection ends before long
+            opened; > publish a qos=2 id=7; < pubrec 7; +20 > pingreq; < pingresp; +5 > fin
+        somebody takes leave before long
+            opened; > publish a qos=2 id=7; < pubrec 7; +20 > pingreq; < pingresp; +8 < disconnect code=0x8b; > ack
+            +4 < fin
+        the client never got it
+            opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; @1 opened client=c2; +60 @1 > pingreq
+        the capture lost bytes of the client
+            opened; > publish a qos=2 id=7; < pubrec 7; lost > pubrel 7; +20 > pingreq; < pingresp; +20 > pingreq
+            < pingresp; > fin
+    """)
+    bad = examples("""
+        the client continues
+            opened; > publish a qos=2 id=7; < pubrec 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin !
+        in MQTT 3.1.1, by the server
+            opened 3.1.1; < publish a qos=2 id=7; > pubrec 7; < ack; +50 > fin !
+        another limit
+            settings timeout=5; opened; > publish a qos=2 id=7; < pubrec 7; > ack; +9 > fin !
+    """)
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
         """PUBREC packets that a side has not answered."""

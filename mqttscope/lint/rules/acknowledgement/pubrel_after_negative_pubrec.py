@@ -1,11 +1,11 @@
 """ACK208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import PacketType, reason_name
-from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Pubrel
 
 
 class PubrelAfterNegativePubrec(Rule):
@@ -25,42 +25,18 @@ class PubrelAfterNegativePubrec(Rule):
     signs = ("odd_answer",)
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the refusal is the end",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7, reason_code=0x97)),
-            ),
-            conversation(
-                "0x10 is no refusal",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7, reason_code=0x10)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBREL after 0x97",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7, reason_code=0x97)),
-                client(Pubrel(packet_identifier=7)).marked(""),
-            ),
-            conversation(
-                "from the server, perhaps before the refusal had arrived",
-                *opened(),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7, reason_code=0x83)),
-                crossing(server(Pubrel(packet_identifier=7))).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        the refusal is the end
+            opened; > publish a qos=2 id=7; < pubrec 7 code=0x97
+        0x10 is no refusal
+            opened; > publish a qos=2 id=7; < pubrec 7 code=0x10; > pubrel 7; < pubcomp 7
+    """)
+    bad = examples("""
+        PUBREL after 0x97
+            opened; > publish a qos=2 id=7; < pubrec 7 code=0x97; > pubrel 7 !
+        from the server, perhaps before the refusal had arrived
+            opened; < publish a qos=2 id=7; > pubrec 7 code=0x83; crossing < pubrel 7 !
+    """)
 
     def check(self, packet: Pubrel, at: RuleContext) -> Findings:
         """Look at how the exchange of this identifier ended."""

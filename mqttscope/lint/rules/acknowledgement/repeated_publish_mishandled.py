@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, packet_name
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, packet_name
 from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
 from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Puback, Publish, Pubrec
 from mqttscope.session.inflight import RECEIVED
 
 IN_USE = 0x91
@@ -17,9 +17,6 @@ IN_USE = 0x91
 AGAIN = "MQTT-4.3.3-10"
 OVER = {PacketType.PUBACK: "MQTT-4.3.2-5", PacketType.PUBREC: "MQTT-4.3.3-9", PacketType.PUBCOMP: "MQTT-4.3.3-12"}
 """The statement that makes a PUBLISH a new message, by the packet that ended the exchange before."""
-_ONCE = client(Publish(qos=2, topic_name="a", packet_identifier=7))
-_AGAIN = client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7))
-_PING = (client(Pingreq(), after=20), server(Pingresp()))
 
 
 class RepeatedPublishMishandled(AnswerRule):
@@ -48,79 +45,27 @@ class RepeatedPublishMishandled(AnswerRule):
     settings = {"timeout": 30}
     Memory = Waiting
 
-    good = examples(
-        lambda: [
-            conversation(
-                "PUBREC again",
-                *opened(V3_1),
-                _ONCE,
-                server(Pubrec(7)),
-                _AGAIN,
-                server(Pubrec(7)),
-                client(Pubrel(7), Pubrel(7)),
-                server(Pubcomp(7), Pubcomp(7)),
-                *_PING,
-                *_PING,
-                closes("client"),
-            ),
-            conversation(
-                "a new message with an identifier that is free again",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(7)),
-                client(Publish(qos=1, topic_name="b", packet_identifier=7)),
-                server(Puback(7, reason_code=0x97)),
-                *_PING,
-                *_PING,
-                closes("client"),
-            ),
-            conversation(
-                "in use from before the reconnect, as far as the capture tells",
-                *opened(clean_start=False, session_present=True),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(7, reason_code=0x91)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "0x91 for the repeat",
-                *opened(),
-                _ONCE,
-                server(Pubrec(7)),
-                _AGAIN,
-                server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
-            ),
-            conversation(
-                "0x91 though the identifier was free again",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(7)),
-                client(Publish(qos=1, topic_name="b", packet_identifier=7)),
-                server(Puback(7, reason_code=0x91)).marked("reason_code"),
-            ),
-            conversation(
-                "0x91 after PUBCOMP",
-                *opened(),
-                _ONCE,
-                server(Pubrec(7)),
-                client(Pubrel(7)),
-                server(Pubcomp(7)),
-                client(Publish(qos=2, topic_name="b", packet_identifier=7)),
-                server(Pubrec(7, reason_code=0x91)).marked("reason_code"),
-            ),
-            conversation(
-                "no answer in 3.1.1",
-                *opened(V3_1_1),
-                _ONCE,
-                server(Pubrec(7)),
-                _AGAIN,
-                acknowledges("server"),
-                closes("client", after=60).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        PUBREC again
+            opened 3.1; > publish a qos=2 id=7; < pubrec 7; > publish a dup qos=2 id=7; < pubrec 7
+            > pubrel 7 & pubrel 7; < pubcomp 7 & pubcomp 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
+        a new message with an identifier that is free again
+            opened; > publish a qos=1 id=7; < puback 7; > publish b qos=1 id=7; < puback 7 code=0x97; +20 > pingreq
+            < pingresp; +20 > pingreq; < pingresp; > fin
+        in use from before the reconnect, as far as the capture tells
+            opened resume < present; > publish a qos=1 id=7; < puback 7 code=0x91
+    """)
+    bad = examples("""
+        0x91 for the repeat
+            opened; > publish a qos=2 id=7; < pubrec 7; > publish a dup qos=2 id=7; < pubrec 7 code=0x91 !reason_code
+        0x91 though the identifier was free again
+            opened; > publish a qos=1 id=7; < puback 7; > publish b qos=1 id=7; < puback 7 code=0x91 !reason_code
+        0x91 after PUBCOMP
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; > publish b qos=2 id=7
+            < pubrec 7 code=0x91 !reason_code
+        no answer in 3.1.1
+            opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > publish a dup qos=2 id=7; < ack; +60 > fin !
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Begin to wait for the answer to a repeat; look at what refuses one."""

@@ -1,11 +1,11 @@
 """ACK209."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import PacketType, reason_name
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec
+from mqttscope.mqtt.packets import Publish
 
 
 class ResendAfterNegativeAck(Rule):
@@ -25,42 +25,18 @@ class ResendAfterNegativeAck(Rule):
     when = "dup"
     needs = Needs.WHOLE_SENDER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "given up",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7, reason_code=0x87)),
-            ),
-            conversation(
-                "published again",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7, reason_code=0x97)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7), after=60),
-                server(Puback(packet_identifier=7)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "after a PUBACK",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(packet_identifier=7, reason_code=0x87)),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20).marked("dup"),
-            ),
-            conversation(
-                "after a PUBREC, by the server",
-                *opened(),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7, reason_code=0x83)),
-                server(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked("dup"),
-            ),
-        ]
-    )
+    good = examples("""
+        given up
+            opened; > publish a qos=1 id=7; < puback 7 code=0x87
+        published again
+            opened; > publish a qos=1 id=7; < puback 7 code=0x97; +60 > publish a qos=1 id=7; < puback 7
+    """)
+    bad = examples("""
+        after a PUBACK
+            opened; > publish a qos=1 id=7; < puback 7 code=0x87; +20 > publish a dup qos=1 id=7 !dup
+        after a PUBREC, by the server
+            opened; < publish a qos=2 id=7; > pubrec 7 code=0x83; +20 < publish a dup qos=2 id=7 !dup
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look at how the exchange of this identifier ended."""

@@ -1,11 +1,11 @@
 """ACK206."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules import may_be_3_1
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Publish, Pubrel
 from mqttscope.session.inflight import RELEASED
 
 
@@ -30,73 +30,25 @@ class ResendOnLiveConnection(Rule):
     signs = {Pubrel: ("odd_answer",)}
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "sent again after a reconnect",
-                *opened(clean_start=False, session_present=True),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)),
-                client(Pubrel(packet_identifier=8)),
-                server(Puback(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=8)),
-            ),
-            conversation(
-                "the retry of MQTT 3.1",
-                *opened(V3_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20),
-                server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7), Pubrel(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7, header_flags=10), after=20),
-                server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "a PUBREL for each PUBREC",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBLISH after 20 seconds",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7), after=20).marked("dup"),
-                server(Puback(packet_identifier=7), Puback(packet_identifier=7)),
-            ),
-            conversation(
-                "PUBLISH of the server that has been acknowledged",
-                *opened(),
-                server(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                client(Puback(packet_identifier=7)),
-                server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
-                client(Puback(packet_identifier=7)),
-            ),
-            conversation(
-                "PUBREL",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7), after=20).marked(""),
-                server(Pubcomp(packet_identifier=7), Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "information in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=7), after=20).marked("dup"),
-                server(Pubrec(packet_identifier=7), Pubrec(packet_identifier=7)),
-            ),
-        ]
-    )
+    good = examples("""
+        sent again after a reconnect
+            opened resume < present; > publish a dup qos=1 id=7; > pubrel 8; < puback 7; < pubcomp 8
+        the retry of MQTT 3.1
+            opened 3.1; > publish a qos=2 id=7; +20 > publish a dup qos=2 id=7; < pubrec 7 & pubrec 7
+            > pubrel 7 & pubrel 7; +20 > pubrel 7 header_flags=0x0a; < pubcomp 7 & pubcomp 7 & pubcomp 7
+        a PUBREL for each PUBREC
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubrec 7; > pubrel 7; < pubcomp 7 & pubcomp 7
+    """)
+    bad = examples("""
+        PUBLISH after 20 seconds
+            opened; > publish a qos=1 id=7; +20 > publish a dup qos=1 id=7 !dup; < puback 7 & puback 7
+        PUBLISH of the server that has been acknowledged
+            opened; < publish a qos=1 id=7; > puback 7; < publish a dup qos=1 id=7 !dup; > puback 7
+        PUBREL
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; +20 > pubrel 7 !; < pubcomp 7 & pubcomp 7
+        information in MQTT 3.1.1
+            opened 3.1.1; > publish a qos=2 id=7; +20 > publish a dup qos=2 id=7 !dup; < pubrec 7 & pubrec 7
+    """)
 
     def check(self, packet: Publish | Pubrel, at: RuleContext) -> Findings:
         """Look for the first transmission on this connection."""

@@ -1,25 +1,12 @@
 """ACK312."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
-
-_KEPT = Properties(session_expiry_interval=3_600)
-_BEGINS = opened(clean_start=False, connect=_KEPT)
-_RESUMES = opened(clean_start=False, connect=_KEPT, session_present=True)
-_BREAKS = closes("client", "reset")
-_ASKS = (client(Subscribe(1, subscriptions=[Subscription("#", 1)])), server(Suback(1, reason_codes=[1])))
-
-
-def _message(identifier: int, *, dup: bool = False, topic: str = "a", qos: int = 1) -> Publish:
-    payload = b"%d" % identifier
-    return Publish(dup=dup, qos=qos, topic_name=topic, packet_identifier=identifier, payload=payload)
 
 
 class ResendOrder(Rule):
@@ -46,81 +33,39 @@ class ResendOrder(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "in the old order, though their identifiers are not",
-                *_BEGINS,
-                client(_message(9), _message(1)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(9, dup=True), _message(1, dup=True)), server(Puback(9), Puback(1))),
-            ),
-            conversation(
-                "in the order of the first connection, on the third",
-                *_BEGINS,
-                client(_message(1), _message(2)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(1, dup=True)), _BREAKS),
-                *on(2, *_RESUMES, client(_message(1, dup=True), _message(2, dup=True)), server(Puback(1), Puback(2))),
-            ),
-            conversation(
-                "other topics of a server",
-                *_BEGINS,
-                *_ASKS,
-                server(_message(1), _message(2, topic="b")),
-                _BREAKS,
-                *on(1, *_RESUMES, server(_message(2, dup=True, topic="b"), _message(1, dup=True))),
-            ),
-            conversation(
-                "QoS 2 that PUBREC had answered is over with its PUBLISH",
-                *_BEGINS,
-                client(_message(1), _message(2, qos=2)),
-                server(Pubrec(2)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(1, dup=True)), server(Puback(1))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the second message first",
-                *_BEGINS,
-                client(_message(1), _message(2)),
-                _BREAKS,
-                *on(
-                    1,
-                    *_RESUMES,
-                    client(_message(2, dup=True), _message(1, dup=True)).marked("packet_identifier"),
-                ),
-            ),
-            conversation(
-                "sorted by identifier, by the server, in MQTT 3.1.1",
-                *opened(V3_1_1, clean_start=False),
-                *_ASKS,
-                server(_message(65_535), _message(1)),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(V3_1_1, clean_start=False, session_present=True),
-                    server(_message(1, dup=True)),
-                    client(Puback(1)),
-                    server(_message(65_535, dup=True)).marked("packet_identifier"),
-                ),
-            ),
-            conversation(
-                "in MQTT 3.1",
-                *opened(V3_1, clean_start=False),
-                client(_message(1), _message(2)),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(V3_1, clean_start=False),
-                    client(_message(2, dup=True), _message(1, dup=True)).marked("packet_identifier"),
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        in the old order, though their identifiers are not
+            opened resume session_expiry_interval=3600; > publish a 9 qos=1 id=9 & publish a 1 qos=1 id=1; > reset
+            @1 opened resume session_expiry_interval=3600 < present
+            @1 > publish a 9 dup qos=1 id=9 & publish a 1 dup qos=1 id=1; @1 < puback 9 & puback 1
+        in the order of the first connection, on the third
+            opened resume session_expiry_interval=3600; > publish a 1 qos=1 id=1 & publish a 2 qos=1 id=2; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a 1 dup qos=1 id=1; @1 > reset
+            @2 opened resume session_expiry_interval=3600 < present
+            @2 > publish a 1 dup qos=1 id=1 & publish a 2 dup qos=1 id=2; @2 < puback 1 & puback 2
+        other topics of a server
+            opened resume session_expiry_interval=3600; > subscribe 1 #:1; < suback 1 1
+            < publish a 1 qos=1 id=1 & publish b 2 qos=1 id=2; > reset
+            @1 opened resume session_expiry_interval=3600 < present
+            @1 < publish b 2 dup qos=1 id=2 & publish a 1 dup qos=1 id=1
+        QoS 2 that PUBREC had answered is over with its PUBLISH
+            opened resume session_expiry_interval=3600; > publish a 1 qos=1 id=1 & publish a 2 qos=2 id=2; < pubrec 2
+            > reset; @1 opened resume session_expiry_interval=3600 < present; @1 > publish a 1 dup qos=1 id=1
+            @1 < puback 1
+    """)
+    bad = examples("""
+        the second message first
+            opened resume session_expiry_interval=3600; > publish a 1 qos=1 id=1 & publish a 2 qos=1 id=2; > reset
+            @1 opened resume session_expiry_interval=3600 < present
+            @1 > publish a 2 dup qos=1 id=2 & publish a 1 dup qos=1 id=1 !packet_identifier
+        sorted by identifier, by the server, in MQTT 3.1.1
+            opened 3.1.1 resume; > subscribe 1 #:1; < suback 1 1
+            < publish a 65535 qos=1 id=65535 & publish a 1 qos=1 id=1; > reset; @1 opened resume < present
+            @1 < publish a 1 dup qos=1 id=1; @1 > puback 1; @1 < publish a 65535 dup qos=1 id=65535 !packet_identifier
+        in MQTT 3.1
+            opened 3.1 resume; > publish a 1 qos=1 id=1 & publish a 2 qos=1 id=2; > reset; @1 opened resume
+            @1 > publish a 2 dup qos=1 id=2 & publish a 1 dup qos=1 id=1 !packet_identifier
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a message that was sent later at first and has been sent again already."""

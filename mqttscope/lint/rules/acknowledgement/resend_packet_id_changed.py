@@ -1,23 +1,13 @@
 """ACK313."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.packets import Puback, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
-
-_KEPT = Properties(session_expiry_interval=3_600)
-_BEGINS = opened(clean_start=False, connect=_KEPT)
-_RESUMES = opened(clean_start=False, connect=_KEPT, session_present=True)
-_BREAKS = closes("client", "reset")
-
-
-def _message(identifier: int, payload: bytes = b"A", *, dup: bool = False) -> Publish:
-    return Publish(dup=dup, qos=1, topic_name="a", packet_identifier=identifier, payload=payload)
 
 
 class ResendPacketIdChanged(Rule):
@@ -42,60 +32,30 @@ class ResendPacketIdChanged(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the same identifier",
-                *_BEGINS,
-                client(_message(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(7, dup=True)), server(Puback(7))),
-            ),
-            conversation(
-                "equal content twice",
-                *_BEGINS,
-                client(_message(7), _message(8)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(7, dup=True), _message(8, dup=True)), server(Puback(7), Puback(8))),
-            ),
-            conversation(
-                "an unfinished message of before the capture may be alike",
-                *_RESUMES,
-                client(_message(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(3, dup=True)), server(Puback(3))),
-            ),
-            conversation(
-                "a new message of equal content",
-                *_BEGINS,
-                client(_message(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(8)), server(Puback(8))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the next identifier",
-                *_BEGINS,
-                client(_message(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(8, dup=True)).marked("packet_identifier"), server(Puback(8))),
-            ),
-            conversation(
-                "by the server, in MQTT 3.1.1",
-                *opened(V3_1_1, clean_start=False),
-                server(_message(7, b"B"), _message(8)),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(V3_1_1, clean_start=False, session_present=True),
-                    server(_message(1, b"B", dup=True)).marked("packet_identifier"),
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        the same identifier
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=7; @1 < puback 7
+        equal content twice
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7 & publish a A qos=1 id=8; > reset
+            @1 opened resume session_expiry_interval=3600 < present
+            @1 > publish a A dup qos=1 id=7 & publish a A dup qos=1 id=8; @1 < puback 7 & puback 8
+        an unfinished message of before the capture may be alike
+            opened resume session_expiry_interval=3600 < present; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=3; @1 < puback 3
+        a new message of equal content
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=8; @1 < puback 8
+    """)
+    bad = examples("""
+        the next identifier
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=8 !packet_identifier
+            @1 < puback 8
+        by the server, in MQTT 3.1.1
+            opened 3.1.1 resume; < publish a B qos=1 id=7 & publish a A qos=1 id=8; > reset; @1 opened resume < present
+            @1 < publish a B dup qos=1 id=1 !packet_identifier
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message under another identifier."""

@@ -1,30 +1,12 @@
 """ACK311."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-
-_KEPT = Properties(session_expiry_interval=3_600)
-_EXPIRES = Properties(message_expiry_interval=5)
-_MESSAGE = Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"x")
-_AGAIN = Publish(dup=True, qos=1, topic_name="a", packet_identifier=7, payload=b"x")
-_EXACTLY_ONCE = Publish(qos=2, topic_name="a", packet_identifier=7, payload=b"x")
-_PING = (client(Pingreq()), server(Pingresp()))
-_LATER = (client(Pingreq(), after=31), server(Pingresp()))
-_BEGINS = opened(clean_start=False, connect=_KEPT)
-_RESUMES = opened(clean_start=False, connect=_KEPT, session_present=True)
-_BREAKS = closes("client", "reset")
-
-
-def _asks(name: str, qos: int) -> tuple[Step, Step]:
-    return client(Subscribe(1, subscriptions=[Subscription(name, qos)])), server(Suback(1, reason_codes=[qos]))
 
 
 class UnackedNotResent(ResumptionRule):
@@ -53,181 +35,74 @@ class UnackedNotResent(ResumptionRule):
         V3_1_1: ("MQTT-3.1.2-4", "MQTT-3.10.4-3", "MQTT-4.1.0-1", "MQTT-4.3.2-1", "MQTT-4.3.3-1"),
     }
 
-    good = examples(
-        lambda: [
-            conversation(
-                "sent again",
-                *_BEGINS,
-                client(_MESSAGE),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_AGAIN), server(Puback(7)), *_LATER, *_PING),
-            ),
-            conversation(
-                "PUBREL sent again",
-                *_BEGINS,
-                client(_EXACTLY_ONCE),
-                server(Pubrec(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7)), *_LATER, *_PING),
-            ),
-            conversation(
-                "acknowledged on the old connection after all",
-                *_BEGINS,
-                client(_MESSAGE),
-                *on(1, *_RESUMES),
-                server(Puback(7)),
-                closes("server"),
-                *on(1, *_LATER, *_PING),
-            ),
-            conversation(
-                "the session is gone",
-                *_BEGINS,
-                client(_MESSAGE),
-                _BREAKS,
-                *on(1, *opened(clean_start=False, connect=_KEPT), *_LATER, *_PING),
-            ),
-            conversation(
-                "a session that was not kept",
-                *opened(V3_1_1),
-                client(_MESSAGE),
-                _BREAKS,
-                *on(1, *opened(V3_1_1, clean_start=True), *_LATER, *_PING),
-            ),
-            conversation(
-                "the answer may have been lost by the capture",
-                *_BEGINS,
-                client(_MESSAGE),
-                lost(server(Puback(7))),
-                client(Pingreq()),
-                _BREAKS,
-                *on(1, *_RESUMES, *_LATER, *_PING),
-            ),
-            conversation(
-                "the client has said nothing since",
-                *_BEGINS,
-                client(_MESSAGE),
-                _BREAKS,
-                *on(1, *_RESUMES, server(Publish(topic_name="b"), after=31), server(Publish(topic_name="b"))),
-            ),
-            conversation(
-                "something else of the server waits for its acknowledgment",
-                *_BEGINS,
-                *_asks("#", 1),
-                server(_MESSAGE, Publish(qos=1, topic_name="a", packet_identifier=8, payload=b"y")),
-                _BREAKS,
-                *on(1, *_RESUMES, server(_AGAIN), *_LATER, *_PING),
-            ),
-            conversation(
-                "a Shared Subscription has other members",
-                *_BEGINS,
-                *_asks("$share/g/a", 1),
-                server(_MESSAGE),
-                _BREAKS,
-                *on(1, *_RESUMES, *_LATER, *_PING),
-            ),
-            conversation(
-                "it has expired",
-                *_BEGINS,
-                client(
-                    Publish(
-                        qos=1, topic_name="a", packet_identifier=7, properties=Properties(message_expiry_interval=5)
-                    )
-                ),
-                _BREAKS,
-                *on(1, *_RESUMES, *_LATER, *_PING),
-            ),
-            conversation(
-                "too long for the client by now",
-                *_BEGINS,
-                *_asks("a", 1),
-                server(_MESSAGE),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(
-                        clean_start=False,
-                        session_present=True,
-                        connect=Properties(session_expiry_interval=3_600, maximum_packet_size=8),
-                    ),
-                    *_LATER,
-                    *_PING,
-                ),
-            ),
-            conversation(
-                "another user's client of the same name",
-                *opened(clean_start=False, connect=_KEPT, user_name="alice"),
-                client(_MESSAGE),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(clean_start=False, connect=_KEPT, user_name="bob", session_present=True),
-                    *_LATER,
-                    *_PING,
-                ),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBLISH of the client",
-                *_BEGINS,
-                client(_MESSAGE),
-                _BREAKS,
-                *on(1, *_RESUMES, client(Pingreq(), after=31), server(Pingresp()).marked("", at=None)),
-            ),
-            conversation(
-                "PUBLISH of the server, in MQTT 3.1.1",
-                *opened(V3_1_1, clean_start=False),
-                *_asks("a", 1),
-                server(_MESSAGE),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(V3_1_1, clean_start=False, session_present=True),
-                    *_LATER,
-                    client(Pingreq()).marked("", at=None),
-                    server(Pingresp()),
-                ),
-            ),
-            conversation(
-                "PUBREL of the client",
-                *_BEGINS,
-                client(_EXACTLY_ONCE),
-                server(Pubrec(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(Pingreq(), after=31), server(Pingresp()).marked("", at=None)),
-            ),
-            conversation(
-                "in MQTT 3.1, where CONNACK does not say whether the session continues",
-                *opened(V3_1, clean_start=False),
-                client(_MESSAGE),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(V3_1, clean_start=False),
-                    client(Pingreq(), after=31),
-                    server(Pingresp()).marked("", at=None),
-                ),
-            ),
-            conversation(
-                "QoS 2 on a Shared Subscription, of two messages",
-                *_BEGINS,
-                *_asks("$share/g/a", 2),
-                server(_EXACTLY_ONCE, Publish(qos=2, topic_name="a", packet_identifier=8)),
-                _BREAKS,
-                *on(1, *_RESUMES, *_LATER, client(Pingreq()).marked("", at=None)),
-            ),
-            conversation(
-                "taken over, while the old connection was still open",
-                *_BEGINS,
-                client(_MESSAGE),
-                *on(1, *_RESUMES),
-                closes("server"),
-                *on(1, client(Pingreq(), after=31), server(Pingresp()).marked("", at=None)),
-            ),
-        ]
-    )
+    good = examples("""
+        sent again
+            opened resume session_expiry_interval=3600; > publish a x qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a x dup qos=1 id=7; @1 < puback 7
+            +31 @1 > pingreq; @1 < pingresp; @1 > pingreq; @1 < pingresp
+        PUBREL sent again
+            opened resume session_expiry_interval=3600; > publish a x qos=2 id=7; < pubrec 7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > pubrel 7; @1 < pubcomp 7; +31 @1 > pingreq
+            @1 < pingresp; @1 > pingreq; @1 < pingresp
+        acknowledged on the old connection after all
+            opened resume session_expiry_interval=3600; > publish a x qos=1 id=7
+            @1 opened resume session_expiry_interval=3600 < present; < puback 7; < fin; +31 @1 > pingreq; @1 < pingresp
+            @1 > pingreq; @1 < pingresp
+        the session is gone
+            opened resume session_expiry_interval=3600; > publish a x qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq; @1 < pingresp
+        a session that was not kept
+            opened 3.1.1; > publish a x qos=1 id=7; > reset; @1 opened; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq
+            @1 < pingresp
+        the answer may have been lost by the capture
+            opened resume session_expiry_interval=3600; > publish a x qos=1 id=7; lost < puback 7; > pingreq; > reset
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq
+            @1 < pingresp
+        the client has said nothing since
+            opened resume session_expiry_interval=3600; > publish a x qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 < publish b; @1 < publish b
+        something else of the server waits for its acknowledgment
+            opened resume session_expiry_interval=3600; > subscribe 1 #:1; < suback 1 1
+            < publish a x qos=1 id=7 & publish a y qos=1 id=8; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 < publish a x dup qos=1 id=7; +31 @1 > pingreq
+            @1 < pingresp; @1 > pingreq; @1 < pingresp
+        a Shared Subscription has other members
+            opened resume session_expiry_interval=3600; > subscribe 1 $share/g/a:1; < suback 1 1
+            < publish a x qos=1 id=7; > reset; @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq
+            @1 < pingresp; @1 > pingreq; @1 < pingresp
+        it has expired
+            opened resume session_expiry_interval=3600; > publish a qos=1 id=7 message_expiry_interval=5; > reset
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq
+            @1 < pingresp
+        too long for the client by now
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; < publish a x qos=1 id=7
+            > reset; @1 opened resume session_expiry_interval=3600 maximum_packet_size=8 < present; +31 @1 > pingreq
+            @1 < pingresp; @1 > pingreq; @1 < pingresp
+        another user's client of the same name
+            opened resume user_name=alice session_expiry_interval=3600; > publish a x qos=1 id=7; > reset
+            @1 opened resume user_name=bob session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp
+            @1 > pingreq; @1 < pingresp
+    """)
+    bad = examples("""
+        PUBLISH of the client
+            opened resume session_expiry_interval=3600; > publish a x qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp !!
+        PUBLISH of the server, in MQTT 3.1.1
+            opened 3.1.1 resume; > subscribe 1 a:1; < suback 1 1; < publish a x qos=1 id=7; > reset
+            @1 opened resume < present; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq !!; @1 < pingresp
+        PUBREL of the client
+            opened resume session_expiry_interval=3600; > publish a x qos=2 id=7; < pubrec 7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp !!
+        in MQTT 3.1, where CONNACK does not say whether the session continues
+            opened 3.1 resume; > publish a x qos=1 id=7; > reset; @1 opened resume; +31 @1 > pingreq; @1 < pingresp !!
+        QoS 2 on a Shared Subscription, of two messages
+            opened resume session_expiry_interval=3600; > subscribe 1 $share/g/a:2; < suback 1 2
+            < publish a x qos=2 id=7 & publish a qos=2 id=8; > reset
+            @1 opened resume session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp; @1 > pingreq !!
+        taken over, while the old connection was still open
+            opened resume session_expiry_interval=3600; > publish a x qos=1 id=7
+            @1 opened resume session_expiry_interval=3600 < present; < fin; +31 @1 > pingreq; @1 < pingresp !!
+    """)
 
     def blames(self, one: Carried, direction: Direction, at: RuleContext) -> bool:
         """What has not expired; of a server's QoS 1 what cannot have gone to somebody else."""

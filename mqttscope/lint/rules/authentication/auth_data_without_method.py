@@ -1,11 +1,10 @@
 """AUT101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.mqtt.properties import Properties
 
 
 class AuthDataWithoutMethod(Rule):
@@ -25,41 +24,18 @@ class AuthDataWithoutMethod(Rule):
     looks_at = (Connect, Connack)
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "both",
-                *opened(
-                    connect=Properties(authentication_method="A", authentication_data=b"x"),
-                    connack=Properties(authentication_method="A", authentication_data=b"y"),
-                ),
-            ),
-            conversation(
-                "a method without data",
-                *opened(
-                    connect=Properties(authentication_method="A"),
-                    connack=Properties(authentication_method="A"),
-                ),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "in CONNECT",
-                client(hexadecimal("10 13 00 04 4d 51 54 54 05 02 00 3c 04 16 00 01 78 00 02 63 31")).marked(
-                    "properties.authentication_data"
-                ),
-            ),
-            conversation(
-                "in CONNACK",
-                client(make_connect()),
-                server(Connack(properties=Properties(authentication_data=b"y"))).marked(
-                    "properties.authentication_data"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        both
+            opened authentication_method=A authentication_data=x < authentication_method=A authentication_data=y
+        a method without data
+            opened authentication_method=A < authentication_method=A
+    """)
+    bad = examples("""
+        in CONNECT
+            > raw 10 13 0004 "MQTT" 0502003c0416 0001 "x" 0002 "c1" !properties.authentication_data
+        in CONNACK
+            opened < authentication_data=y !properties.authentication_data
+    """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """Look for both properties."""

@@ -3,22 +3,16 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
-from mqttscope.mqtt.packets import Auth, Disconnect, Pingreq, Pingresp
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Auth, Disconnect
 from mqttscope.session.connection import Connection
 
 REAUTHENTICATE = 0x19
 FAILURE = 0x80
-_METHOD = Properties(authentication_method="m", authentication_data=b"1")
-_OPENED = opened(connect=_METHOD, connack=Properties(authentication_method="m"))
-_BEGINS = client(Auth(0x19, _METHOD))
-_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
-_PING = (client(Pingreq(), after=25), server(Pingresp()))
 
 
 @dataclass(slots=True)
@@ -52,43 +46,37 @@ class AuthFailureNotClosed(Rule):
     settings = {"timeout": 30, "close_timeout": 5}
     Memory = Reauthentication
 
-    good = examples(
-        lambda: [
-            conversation("it succeeds", *_OPENED, _BEGINS, server(Auth(0, _METHOD)), *_PING, *_PING, closes("client")),
-            conversation("closed", *_OPENED, _BEGINS, server(Disconnect(0x87)), closes("server"), *_LATER),
-            conversation(
-                "another reason to leave, later",
-                *_OPENED,
-                _BEGINS,
-                server(Auth(0, _METHOD)),
-                server(Disconnect(0x8B)),
-                closes("server"),
-                *_LATER,
-            ),
-            conversation(
-                "in several steps",
-                *_OPENED,
-                _BEGINS,
-                server(Auth(0x18, _METHOD), after=20),
-                client(Auth(0x18, _METHOD)),
-                server(Auth(0, _METHOD), after=20),
-                *_LATER,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "DISCONNECT, and it stays open",
-                *_OPENED,
-                _BEGINS,
-                server(Disconnect(0x87)),
-                acknowledges("client"),
-                closes("client", after=10).marked(""),
-            ),
-            conversation("it is never finished", *_OPENED, _BEGINS, *_PING, *_PING, closes("client").marked("")),
-        ]
-    )
+    good = examples("""
+        it succeeds
+            opened authentication_method=m authentication_data=1 < authentication_method=m
+            > auth code=0x19 authentication_method=m authentication_data=1
+            < auth code=0 authentication_method=m authentication_data=1; +25 > pingreq; < pingresp; +25 > pingreq
+            < pingresp; > fin
+        closed
+            opened authentication_method=m authentication_data=1 < authentication_method=m
+            > auth code=0x19 authentication_method=m authentication_data=1; < disconnect code=0x87; < fin
+            @1 opened client=c2; +60 @1 > fin
+        another reason to leave, later
+            opened authentication_method=m authentication_data=1 < authentication_method=m
+            > auth code=0x19 authentication_method=m authentication_data=1
+            < auth code=0 authentication_method=m authentication_data=1; < disconnect code=0x8b; < fin
+            @1 opened client=c2; +60 @1 > fin
+        in several steps
+            opened authentication_method=m authentication_data=1 < authentication_method=m
+            > auth code=0x19 authentication_method=m authentication_data=1
+            +20 < auth code=0x18 authentication_method=m authentication_data=1
+            > auth code=0x18 authentication_method=m authentication_data=1
+            +20 < auth code=0 authentication_method=m authentication_data=1; @1 opened client=c2; +60 @1 > fin
+    """)
+    bad = examples("""
+        DISCONNECT, and it stays open
+            opened authentication_method=m authentication_data=1 < authentication_method=m
+            > auth code=0x19 authentication_method=m authentication_data=1; < disconnect code=0x87; > ack; +10 > fin !
+        it is never finished
+            opened authentication_method=m authentication_data=1 < authentication_method=m
+            > auth code=0x19 authentication_method=m authentication_data=1; +25 > pingreq; < pingresp; +25 > pingreq
+            < pingresp; > fin !
+    """)
 
     def check(self, packet: Auth | Disconnect, at: RuleContext) -> Findings:
         """Follow the exchange."""

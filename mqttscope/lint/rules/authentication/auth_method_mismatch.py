@@ -1,13 +1,10 @@
 """AUT204."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Auth, Connack
-from mqttscope.mqtt.properties import Properties
-
-_METHOD, _OTHER = Properties(authentication_method="A"), Properties(authentication_method="B")
 
 
 class AuthMethodMismatch(Rule):
@@ -26,54 +23,29 @@ class AuthMethodMismatch(Rule):
     also = {V5: ("MQTT-4.12.0-1",)}
     looks_at = (Auth, Connack)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the same everywhere",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x19, _METHOD)),
-                server(Auth(0, _METHOD)),
-            ),
-            conversation(
-                "a refusal need not repeat it",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(reason_code=0x8C)),
-                closes("server"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "AUTH of the server",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _OTHER)).marked("properties.authentication_method"),
-            ),
-            conversation(
-                "AUTH of the client",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _OTHER)).marked("properties.authentication_method"),
-            ),
-            conversation(
-                "re-authentication",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x19, _OTHER)).marked("properties.authentication_method"),
-            ),
-            conversation(
-                "CONNACK with another",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_OTHER)).marked("properties.authentication_method"),
-            ),
-            conversation(
-                "CONNACK without any", client(make_connect(properties=_METHOD)), server(Connack()).marked("properties")
-            ),
-        ]
-    )
+    good = examples("""
+        the same everywhere
+            > connect authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x18 authentication_method=A; < connack authentication_method=A
+            > auth code=0x19 authentication_method=A; < auth code=0 authentication_method=A
+        a refusal need not repeat it
+            opened authentication_method=A < code=0x8c; < fin
+    """)
+    bad = examples("""
+        AUTH of the server
+            > connect authentication_method=A
+            < auth code=0x18 authentication_method=B !properties.authentication_method
+        AUTH of the client
+            > connect authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x18 authentication_method=B !properties.authentication_method
+        re-authentication
+            opened authentication_method=A < authentication_method=A
+            > auth code=0x19 authentication_method=B !properties.authentication_method
+        CONNACK with another
+            opened authentication_method=A < authentication_method=B !properties.authentication_method
+        CONNACK without any
+            opened authentication_method=A < !properties
+    """)
 
     def check(self, packet: Auth | Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT; an AUTH without a method is another finding."""

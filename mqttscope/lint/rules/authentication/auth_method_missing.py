@@ -1,13 +1,10 @@
 """AUT102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.packets import Auth, Connack
-from mqttscope.mqtt.properties import Properties
-
-_METHOD = Properties(authentication_method="SCRAM-SHA-1")
+from mqttscope.mqtt.packets import Auth
 
 
 class AuthMethodMissing(Rule):
@@ -28,44 +25,23 @@ class AuthMethodMissing(Rule):
     also = {V5: ("MQTT-4.12.0-5",)}
     looks_at = Auth
 
-    good = examples(
-        lambda: [
-            conversation(
-                "with a method",
-                client(make_connect(properties=_METHOD)),
-                server(hexadecimal("f0 10 18 0e 15 00 0b 53 43 52 41 4d 2d 53 48 41 2d 31")),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(properties=_METHOD)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "no property at all",
-                client(make_connect(properties=_METHOD)),
-                server(hexadecimal("f0 02 18 00")).marked("properties"),
-            ),
-            conversation(
-                "another property only",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, Properties(authentication_data=b"x"))).marked("properties"),
-            ),
-            conversation(
-                "a reason code alone",
-                client(make_connect(properties=_METHOD)),
-                server(hexadecimal("f0 01 18")).marked(""),
-            ),
-            conversation(
-                "the short form of success",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x19, _METHOD)),
-                server(hexadecimal("f0 00")).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        with a method
+            > connect authentication_method=SCRAM-SHA-1; < raw f0 10 180e15 000b "SCRAM-SHA-1"
+            > auth code=0x18 authentication_method=SCRAM-SHA-1; < connack authentication_method=SCRAM-SHA-1
+    """)
+    bad = examples("""
+        no property at all
+            > connect authentication_method=SCRAM-SHA-1; < raw f0 02 1800 !properties
+        another property only
+            > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
+            > auth code=0x18 authentication_data=x !properties
+        a reason code alone
+            > connect authentication_method=SCRAM-SHA-1; < raw f0 01 18 !
+        the short form of success
+            opened authentication_method=SCRAM-SHA-1 < authentication_method=SCRAM-SHA-1
+            > auth code=0x19 authentication_method=SCRAM-SHA-1; < raw f0 00 !
+    """)
 
     def check(self, packet: Auth, at: RuleContext) -> Findings:
         """Look for the property."""

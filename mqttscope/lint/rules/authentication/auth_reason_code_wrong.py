@@ -1,15 +1,13 @@
 """AUT205."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.authentication.packet_during_auth import saw_all
 from mqttscope.mqtt.constants import PacketType, reason_name
-from mqttscope.mqtt.packets import Auth, Connack
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Auth
 
-_METHOD = Properties(authentication_method="A")
 _SUCCESS, _CONTINUE, _AGAIN = 0x00, 0x18, 0x19
 
 
@@ -30,81 +28,40 @@ class AuthReasonCodeWrong(Rule):
     looks_at = Auth
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a whole exchange and another",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x19, _METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Auth(0x00, _METHOD)),
-                client(Auth(0x19, _METHOD)),
-                server(Auth(0x00, _METHOD)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "0x19 before CONNACK",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x19, _METHOD)).marked("reason_code"),
-            ),
-            conversation(
-                "0x00 before CONNACK",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x00, _METHOD)).marked("reason_code"),
-            ),
-            conversation(
-                "0x18 where 0x19 starts",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x18, _METHOD)).marked("reason_code"),
-            ),
-            conversation(
-                "0x19 while it is running",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x19, _METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x19, _METHOD)).marked("reason_code"),
-            ),
-            conversation(
-                "success is the server's word",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x19, _METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x00, _METHOD)).marked("reason_code"),
-            ),
-            conversation(
-                "the server starts",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)).marked("reason_code"),
-            ),
-            conversation(
-                "the server starts with 0x19",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                server(Auth(0x19, _METHOD)).marked("reason_code"),
-            ),
-            conversation(
-                "one answer too many",
-                client(make_connect(properties=_METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Auth(0x19, _METHOD)),
-                server(Auth(0x00, _METHOD), Auth(0x00, _METHOD)).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        a whole exchange and another
+            > connect authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x18 authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x18 authentication_method=A; < connack authentication_method=A
+            > auth code=0x19 authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x18 authentication_method=A; < auth code=0 authentication_method=A
+            > auth code=0x19 authentication_method=A; < auth code=0 authentication_method=A
+    """)
+    bad = examples("""
+        0x19 before CONNACK
+            > connect authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x19 authentication_method=A !reason_code
+        0x00 before CONNACK
+            > connect authentication_method=A; < auth code=0 authentication_method=A !reason_code
+        0x18 where 0x19 starts
+            opened authentication_method=A < authentication_method=A
+            > auth code=0x18 authentication_method=A !reason_code
+        0x19 while it is running
+            opened authentication_method=A < authentication_method=A; > auth code=0x19 authentication_method=A
+            < auth code=0x18 authentication_method=A; > auth code=0x19 authentication_method=A !reason_code
+        success is the server's word
+            opened authentication_method=A < authentication_method=A; > auth code=0x19 authentication_method=A
+            < auth code=0x18 authentication_method=A; > auth code=0 authentication_method=A !reason_code
+        the server starts
+            opened authentication_method=A < authentication_method=A
+            < auth code=0x18 authentication_method=A !reason_code
+        the server starts with 0x19
+            opened authentication_method=A < authentication_method=A
+            < auth code=0x19 authentication_method=A !reason_code
+        one answer too many
+            opened authentication_method=A < authentication_method=A; > auth code=0x19 authentication_method=A
+            < auth code=0 authentication_method=A & auth code=0 authentication_method=A !reason_code
+    """)
 
     def check(self, packet: Auth, at: RuleContext) -> Findings:
         """Compare with the place in the exchange."""

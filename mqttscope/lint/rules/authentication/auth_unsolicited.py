@@ -1,13 +1,10 @@
 """AUT203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Auth, Connack
-from mqttscope.mqtt.properties import Properties
-
-_METHOD = Properties(authentication_method="SCRAM-SHA-1")
 
 
 class AuthUnsolicited(Rule):
@@ -26,29 +23,21 @@ class AuthUnsolicited(Rule):
     looks_at = (Auth, Connack)
     when = {Connack: "properties"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "asked for in CONNECT",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(properties=_METHOD)),
-            ),
-            conversation("not asked for and not used", *opened()),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("AUTH of the server", client(make_connect()), server(Auth(0x18, _METHOD)).marked("")),
-            conversation("AUTH of the client", *opened(), client(Auth(0x19, _METHOD)).marked("")),
-            conversation(
-                "a method in CONNACK",
-                client(make_connect()),
-                server(Connack(properties=_METHOD)).marked("properties.authentication_method"),
-            ),
-        ]
-    )
+    good = examples("""
+        asked for in CONNECT
+            > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
+            > auth code=0x18 authentication_method=SCRAM-SHA-1; < connack authentication_method=SCRAM-SHA-1
+        not asked for and not used
+            opened
+    """)
+    bad = examples("""
+        AUTH of the server
+            > connect; < auth code=0x18 authentication_method=SCRAM-SHA-1 !
+        AUTH of the client
+            opened; > auth code=0x19 authentication_method=SCRAM-SHA-1 !
+        a method in CONNACK
+            opened < authentication_method=SCRAM-SHA-1 !properties.authentication_method
+    """)
 
     def check(self, packet: Auth | Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT, if that could be read."""

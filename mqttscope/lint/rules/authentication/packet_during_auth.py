@@ -1,15 +1,11 @@
 """AUT206."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Publish
-from mqttscope.mqtt.properties import Properties
-
-_METHOD = Properties(authentication_method="SCRAM-SHA-1")
 
 
 class PacketDuringAuth(Rule):
@@ -30,45 +26,27 @@ class PacketDuringAuth(Rule):
     settled = False
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "AUTH only",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(properties=_METHOD)),
-                client(Publish(topic_name="a")),
-            ),
-            conversation("given up", client(make_connect(properties=_METHOD)), client(Disconnect())),
-            conversation(
-                "early packets without a method", client(make_connect(), Publish(topic_name="a")), server(Connack())
-            ),
-            conversation(
-                "a capture that has only the client's half",
-                client(make_connect(properties=_METHOD)),
-                lost(server(Connack(properties=_METHOD))),
-                client(Publish(topic_name="a")),
-            ),
-            conversation("no method", *opened(), client(Publish(topic_name="a"))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBLISH after CONNECT",
-                client(make_connect(properties=_METHOD)),
-                client(Publish(topic_name="a")).marked(""),
-            ),
-            conversation(
-                "PUBLISH after AUTH",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD), Publish(topic_name="a")).marked(""),
-                server(Connack(properties=_METHOD)),
-            ),
-        ]
-    )
+    good = examples("""
+        AUTH only
+            > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
+            > auth code=0x18 authentication_method=SCRAM-SHA-1; < connack authentication_method=SCRAM-SHA-1; > publish a
+        given up
+            > connect authentication_method=SCRAM-SHA-1; > disconnect
+        early packets without a method
+            > connect & publish a; < connack
+        a capture that has only the client's half
+            > connect authentication_method=SCRAM-SHA-1; lost < connack authentication_method=SCRAM-SHA-1; > publish a
+        no method
+            opened; > publish a
+    """)
+    bad = examples("""
+        PUBLISH after CONNECT
+            > connect authentication_method=SCRAM-SHA-1; > publish a !
+        PUBLISH after AUTH
+            > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
+            > auth code=0x18 authentication_method=SCRAM-SHA-1 & publish a !
+            < connack authentication_method=SCRAM-SHA-1
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Between CONNECT and CONNACK, as far as the client had received the server's bytes."""

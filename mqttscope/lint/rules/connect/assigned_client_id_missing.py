@@ -1,12 +1,11 @@
 """CON217."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.properties import Properties
 
 
 class AssignedClientIdMissing(Rule):
@@ -25,40 +24,24 @@ class AssignedClientIdMissing(Rule):
     looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation(
-                "assigned", *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-7Q"))
-            ),
-            conversation(
-                "refused",
-                client(make_connect(client_identifier="")),
-                server(Connack(reason_code=0x85)),
-                closes("server"),
-            ),
-            conversation("given by the client", *opened()),
-            conversation("MQTT 3.1.1 cannot say it", *opened(V3_1_1, client_identifier="")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "not said", client(make_connect(client_identifier="")), server(Connack()).marked("properties")
-            ),
-            conversation(
-                "other properties only",
-                client(make_connect(client_identifier="")),
-                server(Connack(properties=Properties(receive_maximum=10))).marked("properties"),
-            ),
-            conversation(
-                "assigned, but empty",
-                client(make_connect(client_identifier="")),
-                server(Connack(properties=Properties(assigned_client_identifier=""))).marked(
-                    "properties.assigned_client_identifier"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        assigned
+            opened client=- < assigned_client_identifier=auto-7Q
+        refused
+            opened client=- < code=0x85; < fin
+        given by the client
+            opened
+        MQTT 3.1.1 cannot say it
+            opened 3.1.1 client=-
+    """)
+    bad = examples("""
+        not said
+            opened client=- < !properties
+        other properties only
+            opened client=- < receive_maximum=10 !properties
+        assigned, but empty
+            opened client=- < assigned_client_identifier=- !properties.assigned_client_identifier
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""

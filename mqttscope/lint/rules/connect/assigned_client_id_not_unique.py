@@ -2,36 +2,18 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, make_connect, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.live_clients import InUse, LiveClients
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack
 from mqttscope.session.history import NEVER_NS
 
 SILENT_NS = 90 * SECOND_NS
 """A connection that has been silent for longer, whatever its Keep Alive, may be gone without the capture knowing."""
 MOMENT_NS = SECOND_NS
 """How long before its CONNACK the server may have closed the connection that had the identifier."""
-
-
-def _assigned(name: str = "auto-1", user_name: str | None = None, **connect: int) -> tuple[Step, Step]:
-    return opened(
-        client_identifier="",
-        user_name=user_name,
-        connect=Properties(**connect) if connect else None,
-        connack=Properties(assigned_client_identifier=name),
-    )
-
-
-def _marked(name: str = "auto-1", user_name: str | None = None) -> tuple[Step, Step]:
-    request, answer = _assigned(name, user_name)
-    return request, answer.marked("properties.assigned_client_identifier")
-
-
-_TAKEN_OVER = server(Disconnect(reason_code=0x8E))
 
 
 class AssignedClientIdNotUnique(Rule):
@@ -56,77 +38,46 @@ class AssignedClientIdNotUnique(Rule):
     needs = Needs.OPENING
     models = (LiveClients,)
 
-    good = examples(
-        lambda: [
-            conversation("another identifier", *_assigned(), *on(1, *_assigned("auto-2"))),
-            conversation(
-                "the other one has left, and its session with it",
-                *_assigned(),
-                client(Disconnect()),
-                closes("client"),
-                *on(1, *_assigned()),
-            ),
-            conversation(
-                "its session has expired",
-                *_assigned(session_expiry_interval=60),
-                client(Disconnect()),
-                closes("client"),
-                client(after=100),
-                *on(1, *_assigned()),
-            ),
-            conversation(
-                "silent for so long that it may be gone", *_assigned(), client(after=200), *on(1, *_assigned())
-            ),
-            conversation(
-                "the other one is not known to have been accepted",
-                client(make_connect(client_identifier="auto-1")),
-                *on(1, *_assigned()),
-            ),
-            conversation(
-                "the client itself gives the identifier that it was assigned",
-                *_assigned(session_expiry_interval=60),
-                *on(1, *opened(client_identifier="auto-1", clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "how long the session is kept was in bytes that were lost",
-                *_assigned(session_expiry_interval=600),
-                lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
-                closes("client"),
-                *on(2, *opened(client_identifier="c3"), client(Pingreq(), after=10)),
-                *on(1, *_assigned()),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("of a client that is connected", *_assigned(), *on(1, *_marked())),
-            conversation(
-                "of a client that gave it itself, in 3.1.1",
-                *opened(V3_1_1, client_identifier="auto-1"),
-                client(Pingreq(), after=50),
-                server(Pingresp()),
-                client(after=50),
-                *on(1, *_marked()),
-            ),
-            conversation(
-                "of a client that is thrown out because of it",
-                *_assigned(),
-                *on(1, _marked()[0]),
-                _TAKEN_OVER,
-                closes("server"),
-                *on(1, _marked()[1]),
-            ),
-            conversation(
-                "of a session that has not expired",
-                *_assigned(session_expiry_interval=600),
-                client(Disconnect()),
-                closes("client"),
-                client(after=100),
-                *on(1, *_marked()),
-            ),
-            conversation("of the same user: only a warning", *_assigned("bob", "bob"), *on(1, *_marked("bob", "bob"))),
-        ]
-    )
+    good = examples("""
+        another identifier
+            opened client=- < assigned_client_identifier=auto-1; @1 opened client=- < assigned_client_identifier=auto-2
+        the other one has left, and its session with it
+            opened client=- < assigned_client_identifier=auto-1; > disconnect; > fin
+            @1 opened client=- < assigned_client_identifier=auto-1
+        its session has expired
+            opened client=- session_expiry_interval=60 < assigned_client_identifier=auto-1; > disconnect; > fin
+            +100 > nothing; @1 opened client=- < assigned_client_identifier=auto-1
+        silent for so long that it may be gone
+            opened client=- < assigned_client_identifier=auto-1; +200 > nothing
+            @1 opened client=- < assigned_client_identifier=auto-1
+        the other one is not known to have been accepted
+            > connect client=auto-1; @1 opened client=- < assigned_client_identifier=auto-1
+        the client itself gives the identifier that it was assigned
+            opened client=- session_expiry_interval=60 < assigned_client_identifier=auto-1
+            @1 opened client=auto-1 resume < present
+        how long the session is kept was in bytes that were lost
+            opened client=- session_expiry_interval=600 < assigned_client_identifier=auto-1
+            lost > disconnect code=0 session_expiry_interval=0; > fin; @2 opened client=c3; +10 @2 > pingreq
+            @1 opened client=- < assigned_client_identifier=auto-1
+    """)
+    bad = examples("""
+        of a client that is connected
+            opened client=- < assigned_client_identifier=auto-1
+            @1 opened client=- < assigned_client_identifier=auto-1 !properties.assigned_client_identifier
+        of a client that gave it itself, in 3.1.1
+            opened 3.1.1 client=auto-1; +50 > pingreq; < pingresp; +50 > nothing
+            @1 opened 5.0 client=- < assigned_client_identifier=auto-1 !properties.assigned_client_identifier
+        of a client that is thrown out because of it
+            opened client=- < assigned_client_identifier=auto-1; @1 > connect client=-; < disconnect code=0x8e; < fin
+            @1 < connack assigned_client_identifier=auto-1 !properties.assigned_client_identifier
+        of a session that has not expired
+            opened client=- session_expiry_interval=600 < assigned_client_identifier=auto-1; > disconnect; > fin
+            +100 > nothing
+            @1 opened client=- < assigned_client_identifier=auto-1 !properties.assigned_client_identifier
+        of the same user: only a warning
+            opened client=- user_name=bob < assigned_client_identifier=bob
+            @1 opened client=- user_name=bob < assigned_client_identifier=bob !properties.assigned_client_identifier
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Look the assigned identifier up."""

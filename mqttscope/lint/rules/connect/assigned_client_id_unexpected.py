@@ -1,12 +1,11 @@
 """CON218."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.properties import Properties
 
 
 class AssignedClientIdUnexpected(Rule):
@@ -28,32 +27,18 @@ class AssignedClientIdUnexpected(Rule):
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation("none is needed", *opened()),
-            conversation(
-                "one is needed", *opened(client_identifier="", connack=Properties(assigned_client_identifier="x9"))
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "replaced",
-                client(make_connect()),
-                server(Connack(properties=Properties(assigned_client_identifier="x9"))).marked(
-                    "properties.assigned_client_identifier"
-                ),
-            ),
-            conversation(
-                "returned as it was",
-                client(make_connect()),
-                server(Connack(properties=Properties(assigned_client_identifier="c1"))).marked(
-                    "properties.assigned_client_identifier"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        none is needed
+            opened
+        one is needed
+            opened client=- < assigned_client_identifier=x9
+    """)
+    bad = examples("""
+        replaced
+            opened < assigned_client_identifier=x9 !properties.assigned_client_identifier
+        returned as it was
+            opened < assigned_client_identifier=c1 !properties.assigned_client_identifier
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""

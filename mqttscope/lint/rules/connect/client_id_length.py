@@ -1,7 +1,7 @@
 """CON108."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -29,38 +29,28 @@ class ClientIdLength(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("23 characters in 3.1", *opened(V3_1, client_identifier="a" * 23)),
-            conversation("one character in 3.1", *opened(V3_1, client_identifier="a")),
-            conversation("any characters in 3.1", *opened(V3_1, client_identifier="gate-7/ü")),
-            conversation("23 letters and digits in 5.0", *opened(client_identifier="sensor42" + "X" * 15)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "32 characters in 3.1",
-                client(
-                    hexadecimal(
-                        "10 2f 00 06 4d 51 49 73 64 70 03 02 00 3c 00 21 61 2d 63 6c 69 65 6e 74 2d 69 64 65"
-                        "6e 74 69 66 69 65 72 2d 6f 66 2d 33 32 2d 62 79 74 65 73 21 21"
-                    )
-                ).marked("client_identifier"),
-            ),
-            conversation(
-                "24 characters in 3.1",
-                client(make_connect(V3_1, client_identifier="a" * 24)).marked("client_identifier"),
-            ),
-            conversation("empty in 3.1", client(make_connect(V3_1, client_identifier="")).marked("client_identifier")),
-            conversation(
-                "24 bytes in 5.0", client(make_connect(client_identifier="a" * 24)).marked("client_identifier")
-            ),
-            conversation(
-                "a dash in 5.0", client(make_connect(client_identifier="sensor-42")).marked("client_identifier")
-            ),
-        ]
-    )
+    good = examples("""
+        23 characters in 3.1
+            opened 3.1 client=aaaaaaaaaaaaaaaaaaaaaaa
+        one character in 3.1
+            opened 3.1 client=a
+        any characters in 3.1
+            opened 3.1 client=gate-7/ü
+        23 letters and digits in 5.0
+            opened client=sensor42XXXXXXXXXXXXXXX
+    """)
+    bad = examples("""
+        32 characters in 3.1
+            > raw 10 2f 0006 "MQIsdp" 0302003c 0021 "a-client-identifier-of-32-bytes!!" !client_identifier
+        24 characters in 3.1
+            > connect 3.1 client=aaaaaaaaaaaaaaaaaaaaaaaa !client_identifier
+        empty in 3.1
+            > connect 3.1 client=- !client_identifier
+        24 bytes in 5.0
+            > connect client=aaaaaaaaaaaaaaaaaaaaaaaa !client_identifier
+        a dash in 5.0
+            > connect client=sensor-42 !client_identifier
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Length, and characters from 3.1.1 on."""

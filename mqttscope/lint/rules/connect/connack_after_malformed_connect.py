@@ -1,14 +1,13 @@
 """CON220."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
 from mqttscope.lint.rules.will.will_topic_invalid import PROBLEMS, will_topic_faults
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, reason_name
 from mqttscope.mqtt.packets import LEVELS_3_1_1, Connack, Connect
-from mqttscope.mqtt.parts import Will
 
 _OWN_ANSWERS = (0x01, 0x02, 0x04, 0x05)
 """Codes for faults that have an answer of their own: level, Client Identifier, who may connect."""
@@ -33,41 +32,22 @@ class ConnackAfterMalformedConnect(Rule):
     looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("a CONNECT as it should be", *opened(V3_1_1)),
-            conversation(
-                "a refusal has its reasons",
-                client(make_connect(V3_1_1)),
-                server(Connack(reason_code=5)),
-                closes("server"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the reserved flag, accepted",
-                client(hexadecimal("10 0e 00 04 4d 51 54 54 04 03 00 3c 00 02 63 31")),
-                server(hexadecimal("20 02 00 00")).marked("reason_code"),
-            ),
-            conversation(
-                "bytes after the last field, refused with 0x03",
-                client(make_connect(V3_1_1, connect_flags=0x02, user_name="u")),
-                server(hexadecimal("20 02 00 03")).marked("reason_code"),
-            ),
-            conversation(
-                "a password without a user name, accepted",
-                client(make_connect(V3_1_1, password=b"p")),
-                server(Connack()).marked("reason_code"),
-            ),
-            conversation(
-                "a wildcard in the Will Topic, accepted",
-                client(make_connect(V3_1_1, will=Will("a/#", b"x"))),
-                server(Connack()).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        a CONNECT as it should be
+            opened 3.1.1
+        a refusal has its reasons
+            opened 3.1.1 < code=0x05; < fin
+    """)
+    bad = examples("""
+        the reserved flag, accepted
+            > raw 10 0e 0004 "MQTT" 0403003c 0002 "c1"; < raw 20 02 0000 !reason_code
+        bytes after the last field, refused with 0x03
+            > connect 3.1.1 user_name=u connect_flags=0x02; < raw 20 02 0003 !reason_code
+        a password without a user name, accepted
+            opened 3.1.1 password=p < !reason_code
+        a wildcard in the Will Topic, accepted
+            opened 3.1.1 will=a/# will_payload=x < !reason_code
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Find what is wrong with the CONNECT."""

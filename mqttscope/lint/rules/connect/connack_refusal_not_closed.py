@@ -1,20 +1,9 @@
 """CON528."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    acknowledges,
-    client,
-    closes,
-    conversation,
-    examples,
-    lost,
-    make_connect,
-    on,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.packets import Connack
@@ -30,7 +19,6 @@ NAMED = {
     0x8C: "MQTT-4.12.0-1",
 }
 """Reason codes of 5.0 with a statement of their own that the server has to close."""
-_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
 
 
 class ConnackRefusalNotClosed(Rule):
@@ -66,72 +54,30 @@ class ConnackRefusalNotClosed(Rule):
     needs = Needs.WHOLE
     settings = {"timeout": 5}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the server closes",
-                client(make_connect()),
-                server(Connack(reason_code=0x86)),
-                closes("server"),
-                *_LATER,
-            ),
-            conversation(
-                "the server closes a little later",
-                client(make_connect(V3_1_1)),
-                server(Connack(reason_code=5)),
-                acknowledges("client"),
-                closes("server", after=4),
-                *_LATER,
-            ),
-            conversation(
-                "the client closes first",
-                client(make_connect()),
-                server(Connack(reason_code=0x86)),
-                closes("client", after=1),
-                *_LATER,
-            ),
-            conversation("the client never got it", client(make_connect()), server(Connack(reason_code=0x86)), *_LATER),
-            conversation(
-                "the capture ends before long",
-                client(make_connect()),
-                server(Connack(reason_code=0x86)),
-                acknowledges("client"),
-            ),
-            conversation(
-                "the capture lacks bytes of the server",
-                client(make_connect()),
-                server(Connack(reason_code=0x86)),
-                lost(server(Connack(reason_code=0x86))),
-                *_LATER,
-            ),
-            conversation("accepted", *opened(), acknowledges("client"), *_LATER),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "nobody closes",
-                client(make_connect()),
-                server(Connack(reason_code=0x86)),
-                acknowledges("client"),
-                *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
-            ),
-            conversation(
-                "the client gives up in the end, in MQTT 3.1.1",
-                client(make_connect(V3_1_1)),
-                server(Connack(reason_code=5)),
-                acknowledges("client"),
-                closes("client", after=20).marked(""),
-            ),
-            conversation(
-                "the server closes late, in MQTT 3.1",
-                client(make_connect(V3_1)),
-                server(Connack(reason_code=4)),
-                acknowledges("client"),
-                closes("server", after=20).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        the server closes
+            opened < code=0x86; < fin; @1 opened client=c2; +60 @1 > fin
+        the server closes a little later
+            opened 3.1.1 < code=0x05; > ack; +4 < fin; @1 opened 5.0 client=c2; +60 @1 > fin
+        the client closes first
+            opened < code=0x86; +1 > fin; @1 opened client=c2; +60 @1 > fin
+        the client never got it
+            opened < code=0x86; @1 opened client=c2; +60 @1 > fin
+        the capture ends before long
+            opened < code=0x86; > ack
+        the capture lacks bytes of the server
+            opened < code=0x86; lost < connack code=0x86; @1 opened client=c2; +60 @1 > fin
+        accepted
+            opened; > ack; @1 opened client=c2; +60 @1 > fin
+    """)
+    bad = examples("""
+        nobody closes
+            opened < code=0x86; > ack; @1 opened client=c2; +60 @1 > fin !
+        the client gives up in the end, in MQTT 3.1.1
+            opened 3.1.1 < code=0x05; > ack; +20 > fin !
+        the server closes late, in MQTT 3.1
+            opened 3.1 < code=0x04; > ack; +20 < fin !
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Begin to wait."""

@@ -1,7 +1,7 @@
 """CON109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
@@ -33,30 +33,22 @@ class ConnackReservedFlags(Rule):
     when = "acknowledge_flags"
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("no flag", *opened()),
-            conversation("Session Present", *opened(clean_start=False, session_present=True)),
-            conversation("no flag in 3.1", *opened(V3_1)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "bit 1", client(make_connect()), server(hexadecimal("20 03 02 00 00")).marked("acknowledge_flags")
-            ),
-            conversation(
-                "bit 7 in 3.1.1",
-                client(make_connect(V3_1_1)),
-                server(hexadecimal("20 02 80 00")).marked("acknowledge_flags"),
-            ),
-            conversation(
-                "a note in 3.1",
-                client(make_connect(V3_1)),
-                server(hexadecimal("20 02 01 00")).marked("acknowledge_flags"),
-            ),
-        ]
-    )
+    good = examples("""
+        no flag
+            opened
+        Session Present
+            opened resume < present
+        no flag in 3.1
+            opened 3.1
+    """)
+    bad = examples("""
+        bit 1
+            > connect; < raw 20 03 020000 !acknowledge_flags
+        bit 7 in 3.1.1
+            > connect 3.1.1; < raw 20 02 8000 !acknowledge_flags
+        a note in 3.1
+            > connect 3.1; < raw 20 02 0100 !acknowledge_flags
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """The decoder's words, unless it may be MQTT 3.1 that is spoken."""

@@ -2,13 +2,12 @@
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.mqtt.parts import Will
+from mqttscope.mqtt.packets import Connect
 
 _USER_NAME, _PASSWORD = 0x80, 0x40
 _MISSING = {"will": "Will", "user_name": "User Name", "password": "Password"}
@@ -55,57 +54,34 @@ class ConnectPayloadMismatch(Rule):
     also = {V3_1_1: ("MQTT-3.1.2-11",), V3_1: ("V31-CONNECT-username-missing",)}
     malformed = (MalformedReason.CONNECT_PAYLOAD_MISMATCH,)
 
-    good = examples(
-        lambda: [
-            conversation("user name with its flag", *opened(user_name="u")),
-            conversation("password without user name in 5.0", *opened(password=b"p")),
-            conversation(
-                "all fields",
-                *opened(V3_1_1, will=Will("dead/c1", b"x"), user_name="u", password=b"p", clean_start=False),
-            ),
-            conversation("an empty user name is there", *opened(V3_1_1, user_name="")),
-            conversation(
-                "3.1: user name and password may be missing",
-                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 c2 00 3c 00 02 63 31")),
-                server(Connack()),
-                version=V3_1,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "no user name after its flag",
-                client(hexadecimal("10 0f 00 04 4d 51 54 54 05 82 00 3c 00 00 02 63 31")).marked("user_name"),
-            ),
-            conversation(
-                "no password after its flag",
-                client(hexadecimal("10 11 00 04 4d 51 54 54 04 c2 00 3c 00 02 63 31 00 01 75")).marked("password"),
-            ),
-            conversation(
-                "no will after its flag",
-                client(hexadecimal("10 0f 00 04 4d 51 54 54 05 06 00 3c 00 00 02 63 31")).marked("will"),
-            ),
-            conversation(
-                "no will after its flag in 3.1",
-                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 06 00 3c 00 02 63 31")).marked("will"),
-            ),
-            conversation(
-                "a user name without its flag",
-                client(make_connect(connect_flags=0x02, user_name="u")).marked(""),
-            ),
-            conversation(
-                "a password without its flag in 3.1.1",
-                client(make_connect(V3_1_1, connect_flags=0x82, user_name="u", password=b"p")).marked(""),
-            ),
-            conversation(
-                "bytes after all fields",
-                client(
-                    hexadecimal("10 17 00 04 4d 51 54 54 04 c2 00 3c 00 02 63 31 00 01 75 00 01 70 00 01 71")
-                ).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        user name with its flag
+            opened user_name=u
+        password without user name in 5.0
+            opened password=p
+        all fields
+            opened 3.1.1 resume user_name=u password=p will=dead/c1 will_payload=x
+        an empty user name is there
+            opened 3.1.1 user_name=-
+        3.1: user name and password may be missing
+            version 3.1; > raw 10 10 0006 "MQIsdp" 03c2003c 0002 "c1"; < connack
+    """)
+    bad = examples("""
+        no user name after its flag
+            > raw 10 0f 0004 "MQTT" 0582003c00 0002 "c1" !user_name
+        no password after its flag
+            > raw 10 11 0004 "MQTT" 04c2003c 0002 "c1" 0001 "u" !password
+        no will after its flag
+            > raw 10 0f 0004 "MQTT" 0506003c00 0002 "c1" !will
+        no will after its flag in 3.1
+            > raw 10 10 0006 "MQIsdp" 0306003c 0002 "c1" !will
+        a user name without its flag
+            > connect user_name=u connect_flags=0x02 !
+        a password without its flag in 3.1.1
+            > connect 3.1.1 user_name=u password=p connect_flags=0x82 !
+        bytes after all fields
+            > raw 10 17 0004 "MQTT" 04c2003c 0002 "c1" 0001 "u" 0001 "p" 0001 "q" !
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say which flag and which field, and cite the statements about just these."""

@@ -2,13 +2,12 @@
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.parts import Will
 
 
 class ConnectReservedFlag(Rule):
@@ -30,32 +29,22 @@ class ConnectReservedFlag(Rule):
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("bit 0 is 0", *opened()),
-            conversation(
-                "all other bits may be set",
-                *opened(will=Will("w", b"x", will_qos=1, will_retain=True), user_name="u", password=b"p"),
-            ),
-            conversation("also in 3.1", *opened(V3_1)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "bit 0 is 1",
-                client(hexadecimal("10 0f 00 04 4d 51 54 54 05 03 00 3c 00 00 02 63 31")).marked("connect_flags"),
-            ),
-            conversation(
-                "bit 0 is 1 in 3.1.1",
-                client(hexadecimal("10 0e 00 04 4d 51 54 54 04 03 00 3c 00 02 63 31")).marked("connect_flags"),
-            ),
-            conversation(
-                "a note in 3.1",
-                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 03 00 3c 00 02 63 31")).marked("connect_flags"),
-            ),
-        ]
-    )
+    good = examples("""
+        bit 0 is 0
+            opened
+        all other bits may be set
+            opened user_name=u password=p will=w will_payload=x will_qos=1 will_retain
+        also in 3.1
+            opened 3.1
+    """)
+    bad = examples("""
+        bit 0 is 1
+            > raw 10 0f 0004 "MQTT" 0503003c00 0002 "c1" !connect_flags
+        bit 0 is 1 in 3.1.1
+            > raw 10 0e 0004 "MQTT" 0403003c 0002 "c1" !connect_flags
+        a note in 3.1
+            > raw 10 10 0006 "MQIsdp" 0303003c 0002 "c1" !connect_flags
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Show the flags."""

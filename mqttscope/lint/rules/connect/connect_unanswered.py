@@ -1,24 +1,12 @@
 """CON527."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    acknowledges,
-    client,
-    closes,
-    conversation,
-    examples,
-    lost,
-    make_connect,
-    on,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import SECOND_NS, has_arrived, is_over, patience_ns
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Auth, Connack, Connect
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connect
 from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS, Connection
 
 S2C = Direction.SERVER_TO_CLIENT
@@ -45,54 +33,28 @@ class ConnectUnanswered(Rule):
     needs = Needs.WHOLE
     settings = {"timeout": 30}
 
-    good = examples(
-        lambda: [
-            conversation("answered", *opened(), closes("client", after=60)),
-            conversation(
-                "answered late", client(make_connect()), server(Connack(), after=29), closes("client", after=60)
-            ),
-            conversation(
-                "AUTH is an answer, too",
-                client(make_connect(properties=Properties(authentication_method="m"))),
-                server(Auth(0x18, Properties(authentication_method="m"))),
-                acknowledges("client"),
-                closes("client", after=60),
-            ),
-            conversation("the client gives up before long", client(make_connect()), closes("client", after=20)),
-            conversation(
-                "the server never got it",
-                client(make_connect()),
-                *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
-            ),
-            conversation(
-                "the capture lost the CONNACK",
-                client(make_connect()),
-                lost(server(Connack())),
-                *on(1, *opened(client_identifier="c2"), closes("client", after=60)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "nothing comes",
-                client(make_connect()),
-                acknowledges("server"),
-                closes("client", after=40).marked(""),
-            ),
-            conversation(
-                "nothing comes in 3.1.1, and others are served",
-                client(make_connect(V3_1_1)),
-                acknowledges("server"),
-                *on(1, *opened(V3_1_1, client_identifier="c2"), closes("client", after=60).marked("")),
-            ),
-            conversation(
-                "the server closes instead",
-                client(make_connect(V3_1)),
-                closes("server").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        answered
+            opened; +60 > fin
+        answered late
+            > connect; +29 < connack; +60 > fin
+        AUTH is an answer, too
+            > connect authentication_method=m; < auth code=0x18 authentication_method=m; > ack; +60 > fin
+        the client gives up before long
+            > connect; +20 > fin
+        the server never got it
+            > connect; @1 opened client=c2; +60 @1 > fin
+        the capture lost the CONNACK
+            > connect; lost < connack; @1 opened client=c2; +60 @1 > fin
+    """)
+    bad = examples("""
+        nothing comes
+            > connect; < ack; +40 > fin !
+        nothing comes in 3.1.1, and others are served
+            > connect 3.1.1; < ack; @1 opened client=c2; +60 @1 > fin !
+        the server closes instead
+            > connect 3.1; < fin !
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Begin to wait."""

@@ -1,15 +1,12 @@
 """CON225."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
-from mqttscope.mqtt.packets import Auth, Connack, Pingreq, Publish, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack
 
-_METHOD = Properties(authentication_method="A")
 _NOT_LOST = (PacketType.CONNECT, PacketType.AUTH, PacketType.DISCONNECT)
 
 
@@ -28,49 +25,25 @@ class EarlyDataRefused(Rule):
     when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("accepted", client(make_connect(), Publish(topic_name="a")), server(Connack())),
-            conversation("nothing sent before", *opened(), client(Publish(topic_name="a"))),
-            conversation(
-                "refused, but nothing was lost",
-                client(make_connect()),
-                server(Connack(reason_code=0x87)),
-                closes("server"),
-            ),
-            conversation(
-                "AUTH is no data",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(reason_code=0x87)),
-                closes("server"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a message",
-                client(make_connect(), Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Connack(reason_code=0x87)).marked("reason_code"),
-                closes("server"),
-            ),
-            conversation(
-                "several packets in 3.1.1",
-                client(make_connect(V3_1_1), Subscribe(1, None, [Subscription("a")])),
-                client(Publish(topic_name="a"), Publish(topic_name="b")),
-                server(Connack(reason_code=5)).marked("reason_code"),
-                closes("server"),
-            ),
-            conversation(
-                "in 3.1",
-                client(make_connect(V3_1), Pingreq()),
-                server(Connack(reason_code=4)).marked("reason_code"),
-                closes("server"),
-            ),
-        ]
-    )
+    good = examples("""
+        accepted
+            > connect & publish a; < connack
+        nothing sent before
+            opened; > publish a
+        refused, but nothing was lost
+            opened < code=0x87; < fin
+        AUTH is no data
+            > connect authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x18 authentication_method=A; < connack code=0x87; < fin
+    """)
+    bad = examples("""
+        a message
+            > connect & publish a qos=1 id=1; < connack code=0x87 !reason_code; < fin
+        several packets in 3.1.1
+            > connect 3.1.1 & subscribe 1 a:0; > publish a & publish b; < connack code=0x05 !reason_code; < fin
+        in 3.1
+            > connect 3.1 & pingreq; < connack code=0x04 !reason_code; < fin
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Count what came before a refusal."""

@@ -1,7 +1,7 @@
 """CON219."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.lint.rules.connect.empty_client_id_without_clean_session import keeps_nameless_session
@@ -29,37 +29,22 @@ class EmptyClientIdNotRefused(Rule):
     looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("an empty identifier with CleanSession 1", *opened(V3_1_1, client_identifier="")),
-            conversation("an identifier with CleanSession 0", *opened(V3_1_1, clean_start=False)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "accepted",
-                client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
-                server(Connack()).marked("reason_code"),
-            ),
-            conversation(
-                "refused with another code",
-                client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
-                server(Connack(reason_code=5)).marked("reason_code"),
-                closes("server"),
-            ),
-            conversation(
-                "closed without CONNACK",
-                client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
-                closes("server").marked(""),
-            ),
-            conversation(
-                "reset without CONNACK",
-                client(make_connect(V3_1_1, client_identifier="", clean_start=False)),
-                closes("server", "reset").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        an empty identifier with CleanSession 1
+            opened 3.1.1 client=-
+        an identifier with CleanSession 0
+            opened 3.1.1 resume
+    """)
+    bad = examples("""
+        accepted
+            opened 3.1.1 client=- resume < !reason_code
+        refused with another code
+            opened 3.1.1 client=- resume < code=0x05 !reason_code; < fin
+        closed without CONNACK
+            > connect 3.1.1 client=- resume; < fin !
+        reset without CONNACK
+            > connect 3.1.1 client=- resume; < reset !
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Any code but one is wrong."""

@@ -1,7 +1,7 @@
 """CON106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -25,20 +25,16 @@ class EmptyClientIdWithoutCleanSession(Rule):
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("empty with CleanSession 1", *opened(V3_1_1, client_identifier="")),
-            conversation("a kept session with a name", *opened(V3_1_1, clean_start=False)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "empty with CleanSession 0",
-                client(make_connect(V3_1_1, client_identifier="", clean_start=False)).marked("client_identifier"),
-            ),
-        ]
-    )
+    good = examples("""
+        empty with CleanSession 1
+            opened 3.1.1 client=-
+        a kept session with a name
+            opened 3.1.1 resume
+    """)
+    bad = examples("""
+        empty with CleanSession 0
+            > connect 3.1.1 client=- resume !client_identifier
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare identifier and flag."""

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.live_clients import TAKEN_OVER, LiveClients, Unnamed
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect
-from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS
 
@@ -25,10 +23,6 @@ class Chain:
     number: int = 0
     by: ConnectionKey | None = None
     """The one that came last."""
-
-
-_EMPTY = opened(V3_1_1, client_identifier="")
-_ENDS = closes("server").marked("")
 
 
 class EmptyClientIdsCollide(Rule):
@@ -54,58 +48,34 @@ class EmptyClientIdsCollide(Rule):
     models = (LiveClients,)
     Memory = Chain
 
-    good = examples(
-        lambda: [
-            conversation("both stay connected", *_EMPTY, *on(1, *_EMPTY), client(after=20), closes("server")),
-            conversation("the client leaves", *_EMPTY, *on(1, *_EMPTY), client(Disconnect()), closes("server")),
-            conversation("the client closes", *_EMPTY, *on(1, *_EMPTY), closes("client")),
-            conversation(
-                "the other one is refused",
-                *_EMPTY,
-                *on(1, client(make_connect(V3_1_1, client_identifier="")), server(Connack(reason_code=5))),
-                closes("server"),
-            ),
-            conversation(
-                "the other one has an identifier",
-                *_EMPTY,
-                *on(1, *opened(V3_1_1, client_identifier="c2")),
-                closes("server"),
-            ),
-            conversation(
-                "silent for about as long as its Keep Alive allows",
-                *opened(V3_1_1, client_identifier="", keep_alive=10),
-                *on(1, client(make_connect(V3_1_1, client_identifier=""), after=9.9), server(Connack())),
-                closes("server"),
-            ),
-            conversation(
-                "different identifiers from the server, and no word of a session",
-                *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
-                *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a2"))),
-                server(Disconnect(reason_code=0x98)),
-                closes("server"),
-            ),
-            conversation(
-                "the server ends all connections",
-                *_EMPTY,
-                *on(1, *_EMPTY),
-                *on(1, closes("server")),
-                closes("server"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("closed: only a warning", *_EMPTY, *on(1, *_EMPTY), _ENDS),
-            conversation("twice in a row", *_EMPTY, *on(1, *_EMPTY), _ENDS, *on(2, *_EMPTY), *on(1, _ENDS)),
-            conversation(
-                "taken over, in 5.0",
-                *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1")),
-                *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="a1"))),
-                server(Disconnect(reason_code=TAKEN_OVER)),
-                _ENDS,
-            ),
-        ]
-    )
+    good = examples("""
+        both stay connected
+            opened 3.1.1 client=-; @1 opened client=-; +20 > nothing; < fin
+        the client leaves
+            opened 3.1.1 client=-; @1 opened client=-; > disconnect; < fin
+        the client closes
+            opened 3.1.1 client=-; @1 opened client=-; > fin
+        the other one is refused
+            opened 3.1.1 client=-; @1 opened client=- < code=0x05; < fin
+        the other one has an identifier
+            opened 3.1.1 client=-; @1 opened client=c2; < fin
+        silent for about as long as its Keep Alive allows
+            opened 3.1.1 client=- keep_alive=10; +9.9 @1 opened client=-; < fin
+        different identifiers from the server, and no word of a session
+            opened client=- < assigned_client_identifier=a1; @1 opened client=- < assigned_client_identifier=a2
+            < disconnect code=0x98; < fin
+        the server ends all connections
+            opened 3.1.1 client=-; @1 opened client=-; @1 < fin; < fin
+    """)
+    bad = examples("""
+        closed: only a warning
+            opened 3.1.1 client=-; @1 opened client=-; < fin !
+        twice in a row
+            opened 3.1.1 client=-; @1 opened client=-; < fin !; @2 opened client=-; @1 < fin !
+        taken over, in 5.0
+            opened client=- < assigned_client_identifier=a1; @1 opened client=- < assigned_client_identifier=a1
+            < disconnect code=0x8e; < fin !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Look who came just before the server closed the connection."""

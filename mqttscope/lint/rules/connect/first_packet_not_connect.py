@@ -1,12 +1,11 @@
 """CON211."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, lost, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Pingreq, Publish
 
 
 class FirstPacketNotConnect(Rule):
@@ -28,38 +27,24 @@ class FirstPacketNotConnect(Rule):
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.WHOLE_SENDER
 
-    good = examples(
-        lambda: [
-            conversation("CONNECT first", *opened(), client(Pingreq()), server(hexadecimal("d0 00"))),
-            conversation(
-                "a capture that joins later",
-                client(Pingreq(), Pingreq()),
-                server(hexadecimal("d0 00"), hexadecimal("d0 00")),
-                handshake=False,
-            ),
-            conversation(
-                "a capture that lost the CONNECT",
-                lost(client(make_connect())),
-                server(Connack()),
-                client(Pingreq()),
-                server(hexadecimal("d0 00")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("a packet that breaks off first", client(hexadecimal("32 03 00 01 61")).marked("")),
-            conversation("PINGREQ first", client(hexadecimal("c0 00")).marked("")),
-            conversation("PUBLISH first", client(Publish(topic_name="a"), Pingreq()).marked("", at=0)),
-            conversation(
-                "CONNECT second",
-                client(Pingreq()).marked(""),
-                client(make_connect()),
-                server(Connack()),
-                client(Pingreq()),
-            ),
-        ]
-    )
+    good = examples("""
+        CONNECT first
+            opened; > pingreq; < raw d0 00
+        a capture that joins later
+            midstream; > pingreq & pingreq; < raw d0 00 & raw d0 00
+        a capture that lost the CONNECT
+            lost > connect; < connack; > pingreq; < raw d0 00
+    """)
+    bad = examples("""
+        a packet that breaks off first
+            > raw 32 03 0001 "a" !
+        PINGREQ first
+            > raw c0 00 !
+        PUBLISH first
+            > publish a ! & pingreq
+        CONNECT second
+            > pingreq !; opened; > pingreq
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Nothing came before."""

@@ -1,7 +1,7 @@
 """CON216."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.connect.client_id_length import MAX_LENGTH, is_plain
@@ -29,49 +29,24 @@ class LegalClientIdRefused(Rule):
     when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("accepted", *opened(client_identifier="sensor42")),
-            conversation(
-                "refused for another reason",
-                client(make_connect(client_identifier="sensor42")),
-                server(Connack(reason_code=0x87)),
-                closes("server"),
-            ),
-            conversation(
-                "24 bytes",
-                client(make_connect(client_identifier="a" * 24)),
-                server(Connack(reason_code=0x85)),
-                closes("server"),
-            ),
-            conversation(
-                "another character in 3.1.1",
-                client(make_connect(V3_1_1, client_identifier="sensor-42")),
-                server(Connack(reason_code=0x02)),
-                closes("server"),
-            ),
-            conversation(
-                "an empty one",
-                client(make_connect(client_identifier="")),
-                server(Connack(reason_code=0x85)),
-                closes("server"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a plain name",
-                client(make_connect(client_identifier="sensor42")),
-                server(Connack(reason_code=0x85)).marked("reason_code"),
-            ),
-            conversation(
-                "23 bytes in 3.1.1",
-                client(make_connect(V3_1_1, client_identifier="a" * 23)),
-                server(Connack(reason_code=0x02)).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        accepted
+            opened client=sensor42
+        refused for another reason
+            opened client=sensor42 < code=0x87; < fin
+        24 bytes
+            opened client=aaaaaaaaaaaaaaaaaaaaaaaa < code=0x85; < fin
+        another character in 3.1.1
+            opened 3.1.1 client=sensor-42 < code=2; < fin
+        an empty one
+            opened client=- < code=0x85; < fin
+    """)
+    bad = examples("""
+        a plain name
+            opened client=sensor42 < code=0x85 !reason_code
+        23 bytes in 3.1.1
+            opened 3.1.1 client=aaaaaaaaaaaaaaaaaaaaaaa < code=2 !reason_code
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""

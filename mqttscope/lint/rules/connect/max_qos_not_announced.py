@@ -1,12 +1,11 @@
 """CON224."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Disconnect
 
 _QOS_NOT_SUPPORTED = 0x9B
 
@@ -29,35 +28,18 @@ class MaxQosNotAnnounced(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "announced and kept",
-                *opened(connack=Properties(maximum_qos=1)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(1)),
-            ),
-            conversation("another reason", *opened(), server(Disconnect(0x8B)), closes("server")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "no Maximum QoS announced",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                server(Disconnect(0x9B)).marked("reason_code"),
-                closes("server"),
-            ),
-            conversation(
-                "just as much as was announced",
-                *opened(connack=Properties(maximum_qos=1)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(hexadecimal("e0 01 9b")).marked("reason_code"),
-                closes("server"),
-            ),
-        ]
-    )
+    good = examples("""
+        announced and kept
+            opened < maximum_qos=1; > publish a qos=1 id=1; < puback 1
+        another reason
+            opened; < disconnect code=0x8b; < fin
+    """)
+    bad = examples("""
+        no Maximum QoS announced
+            opened; > publish a qos=2 id=1; < disconnect code=0x9b !reason_code; < fin
+        just as much as was announced
+            opened < maximum_qos=1; > publish a qos=1 id=1; < raw e0 01 9b !reason_code; < fin
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Compare what was announced with what the client has sent; broken packets may have had QoS 3."""

@@ -1,25 +1,12 @@
 """CON531."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    acknowledges,
-    client,
-    closes,
-    conversation,
-    examples,
-    make_connect,
-    on,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
-from mqttscope.mqtt.packets import Auth, Connack, Connect
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connect
 from mqttscope.session.connection import Connection
-
-_OTHER = opened(client_identifier="c2", keep_alive=0)
 
 
 class NoConnackTolerated(Rule):
@@ -44,40 +31,25 @@ class NoConnackTolerated(Rule):
         "timeout": 60
     }
 
-    good = examples(
-        lambda: [
-            conversation("closed", client(make_connect()), acknowledges("server"), closes("client", after=20)),
-            conversation("answered", *opened(keep_alive=0), *on(1, *_OTHER, closes("client", after=90))),
-            conversation(
-                "AUTH is an answer, too",
-                client(make_connect(properties=Properties(authentication_method="m"))),
-                server(Auth(0x18, Properties(authentication_method="m"))),
-                *on(1, *_OTHER, closes("client", after=90)),
-            ),
-            conversation(
-                "the server is not there", client(make_connect()), *on(1, *_OTHER, closes("client", after=90))
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "two minutes", client(make_connect()), acknowledges("server"), closes("client", after=120).marked("")
-            ),
-            conversation(
-                "in 3.1.1, and it comes in the end",
-                client(make_connect(V3_1_1)),
-                acknowledges("server"),
-                server(Connack(), after=120).marked("", at=None),
-            ),
-            conversation(
-                "in 3.1",
-                client(make_connect(V3_1)),
-                acknowledges("server"),
-                *on(1, *_OTHER, closes("client", after=90).marked("")),
-            ),
-        ]
-    )
+    good = examples("""
+        closed
+            > connect; < ack; +20 > fin
+        answered
+            opened keep_alive=0; @1 opened client=c2 keep_alive=0; +90 @1 > fin
+        AUTH is an answer, too
+            > connect authentication_method=m; < auth code=0x18 authentication_method=m
+            @1 opened client=c2 keep_alive=0; +90 @1 > fin
+        the server is not there
+            > connect; @1 opened client=c2 keep_alive=0; +90 @1 > fin
+    """)
+    bad = examples("""
+        two minutes
+            > connect; < ack; +120 > fin !
+        in 3.1.1, and it comes in the end
+            > connect 3.1.1; < ack; +120 < connack !!
+        in 3.1
+            > connect 3.1; < ack; @1 opened 5.0 client=c2 keep_alive=0; +90 @1 > fin !
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Begin to wait."""

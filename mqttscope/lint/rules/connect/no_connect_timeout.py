@@ -1,25 +1,12 @@
 """CON530."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    acknowledges,
-    client,
-    closes,
-    conversation,
-    examples,
-    make_connect,
-    on,
-    opened,
-    server,
-    upgraded,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed, patience_ns
 from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection
-
-_OTHER = opened(client_identifier="c2")
 
 
 class NoConnectTimeout(Rule):
@@ -44,35 +31,26 @@ class NoConnectTimeout(Rule):
     version_matters = False
     settings = {"timeout": 60}
 
-    good = examples(
-        lambda: [
-            conversation("in time", client(make_connect(), after=50), server(Connack())),
-            conversation(
-                "late, and the server has closed", client(make_connect(), after=90), closes("server", "reset")
-            ),
-            conversation(
-                "the capture joins in the middle", client(make_connect(), after=90), server(Connack()), handshake=False
-            ),
-            conversation("in time, in a WebSocket", *upgraded(), closes("server", after=50), *on(1, *_OTHER)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("late, and answered", client(make_connect(), after=90), server(Connack()).marked("", at=None)),
-            conversation(
-                "late in 3.1.1",
-                client(make_connect(V3_1_1), after=61),
-                server(Connack(reason_code=5)).marked("", at=None),
-            ),
-            conversation("late in 3.1", client(make_connect(V3_1), after=3_600), server(Connack()).marked("", at=None)),
-            conversation(
-                "never, in a WebSocket",
-                *upgraded(),
-                acknowledges("client"),
-                *on(1, _OTHER[0], server(Connack(), after=90).marked("", at=None)),
-            ),
-        ]
-    )
+    good = examples("""
+        in time
+            +50 opened
+        late, and the server has closed
+            +90 > connect; < reset
+        the capture joins in the middle
+            midstream; +90 opened
+        in time, in a WebSocket
+            upgraded; +50 < fin; @1 opened client=c2
+    """)
+    bad = examples("""
+        late, and answered
+            +90 opened < !!
+        late in 3.1.1
+            +61 opened 3.1.1 < code=0x05 !!
+        late in 3.1
+            +3600 opened 3.1 < !!
+        never, in a WebSocket
+            upgraded; > ack; @1 > connect client=c2; +90 @1 < connack !!
+    """)
 
     def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
         """Begin to wait in what carries MQTT and has said so before its first packet."""

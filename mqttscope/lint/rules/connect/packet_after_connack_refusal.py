@@ -3,23 +3,11 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    client,
-    closes,
-    conversation,
-    crossing,
-    examples,
-    hexadecimal,
-    make_connect,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
 
 
 @dataclass(slots=True)
@@ -49,67 +37,28 @@ class PacketAfterConnackRefusal(Rule):
     settled = False
     Memory = _Memory
 
-    good = examples(
-        lambda: [
-            conversation(
-                "sent together with the CONNECT",
-                client(make_connect(), Subscribe(1, None, [Subscription("a")])),
-                server(Connack(reason_code=0x87)),
-                closes("server"),
-            ),
-            conversation(
-                "on its way when the refusal came",
-                client(make_connect()),
-                server(Connack(reason_code=0x87)),
-                crossing(client(Publish(topic_name="a"))),
-                closes("server"),
-            ),
-            conversation(
-                "a client that takes leave",
-                client(make_connect(V3_1_1)),
-                server(Connack(reason_code=5)),
-                client(Disconnect()),
-                closes("server"),
-            ),
-            conversation("accepted", *opened(), client(Publish(topic_name="a"))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the server answers a refused client",
-                client(make_connect(), Subscribe(1, None, [Subscription("a")])),
-                server(Connack(reason_code=0x87), Suback(1, None, [0])).marked(""),
-            ),
-            conversation(
-                "the server answers a refused client of 3.1.1",
-                client(make_connect(V3_1_1), Pingreq()),
-                server(Connack(reason_code=5)),
-                server(hexadecimal("d0 00")).marked(""),
-                server(hexadecimal("d0 00")),
-            ),
-            conversation(
-                "the client knew",
-                client(make_connect()),
-                server(Connack(reason_code=0x86)),
-                client(Publish(topic_name="a")).marked(""),
-                client(Publish(topic_name="a")),
-            ),
-            conversation(
-                "the client knew in 3.1",
-                client(make_connect(V3_1)),
-                server(Connack(reason_code=4)),
-                client(Pingreq()).marked(""),
-            ),
-            conversation(
-                "both continue",
-                client(make_connect()),
-                server(Connack(reason_code=0x86)),
-                client(Pingreq()).marked(""),
-                server(hexadecimal("d0 00")).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        sent together with the CONNECT
+            > connect & subscribe 1 a:0; < connack code=0x87; < fin
+        on its way when the refusal came
+            opened < code=0x87; crossing > publish a; < fin
+        a client that takes leave
+            opened 3.1.1 < code=0x05; > disconnect; < fin
+        accepted
+            opened; > publish a
+    """)
+    bad = examples("""
+        the server answers a refused client
+            > connect & subscribe 1 a:0; < connack code=0x87 & suback 1 0 !
+        the server answers a refused client of 3.1.1
+            > connect 3.1.1 & pingreq; < connack code=0x05; < raw d0 00 !; < raw d0 00
+        the client knew
+            opened < code=0x86; > publish a !; > publish a
+        the client knew in 3.1
+            opened 3.1 < code=0x04; > pingreq !
+        both continue
+            opened < code=0x86; > pingreq !; < raw d0 00 !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """After a refusal."""

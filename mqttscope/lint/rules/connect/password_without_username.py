@@ -1,11 +1,11 @@
 """CON105."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import Connect
 from mqttscope.session.connection import KNOWN_LEVELS
 
 
@@ -26,26 +26,24 @@ class PasswordWithoutUsername(Rule):
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("both", *opened(V3_1_1, user_name="u", password=b"p")),
-            conversation("an empty user name counts", *opened(V3_1_1, user_name="", password=b"p")),
-            conversation("a user name alone", *opened(V3_1_1, user_name="u")),
-            conversation("MQTT 5.0 allows a password alone", *opened(password=b"p")),
-            conversation(
-                "3.1: both flags, both fields left out",
-                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 c2 00 3c 00 02 63 31")),
-                server(Connack()),
-                version=V3_1,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("a password alone", client(make_connect(V3_1_1, password=b"secret")).marked("password")),
-            conversation("a password alone in 3.1", client(make_connect(V3_1, password=b"secret")).marked("password")),
-        ]
-    )
+    good = examples("""
+        both
+            opened 3.1.1 user_name=u password=p
+        an empty user name counts
+            opened 3.1.1 user_name=- password=p
+        a user name alone
+            opened 3.1.1 user_name=u
+        MQTT 5.0 allows a password alone
+            opened password=p
+        3.1: both flags, both fields left out
+            version 3.1; > raw 10 10 0006 "MQIsdp" 03c2003c 0002 "c1"; < connack
+    """)
+    bad = examples("""
+        a password alone
+            > connect 3.1.1 password=secret !password
+        a password alone in 3.1
+            > connect 3.1 password=secret !password
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Look at the flags."""

@@ -1,12 +1,12 @@
 """CON101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.signs import PROTOCOL_NAMES
 from mqttscope.mqtt.constants import Direction, MalformedReason
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import Connect
 
 
 class ProtocolNameInvalid(Rule):
@@ -32,44 +32,28 @@ class ProtocolNameInvalid(Rule):
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("MQTT with level 5", *opened()),
-            conversation("MQTT with level 4", *opened(V3_1_1)),
-            conversation("MQIsdp with level 3", *opened(V3_1)),
-            conversation(
-                "the bridge mark of 3.1.1",
-                client(Connect("MQTT", 0x84, client_identifier="bridge", keep_alive=60)),
-                server(Connack()),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "lower case",
-                client(hexadecimal("10 0f 00 04 6d 71 74 74 05 02 00 3c 00 00 02 63 31")).marked("protocol_name"),
-            ),
-            conversation(
-                "lower case in 3.1.1",
-                client(hexadecimal("10 0e 00 04 6d 71 74 74 04 02 00 3c 00 02 63 31")).marked("protocol_name"),
-            ),
-            conversation(
-                "the name of 3.1 with the level of 3.1.1",
-                client(Connect("MQIsdp", 4, client_identifier="c1", keep_alive=60)).marked("protocol_name"),
-            ),
-            conversation(
-                "the name of 3.1.1 with the level of 3.1",
-                client(Connect("MQTT", 3, client_identifier="c1", keep_alive=60)).marked("protocol_name"),
-            ),
-            conversation(
-                "an invented name",
-                client(make_connect()),
-                server(Connack()),
-                client(Connect("MQTX", 4, client_identifier="c1", keep_alive=60)).marked("protocol_name"),
-            ),
-        ]
-    )
+    good = examples("""
+        MQTT with level 5
+            opened
+        MQTT with level 4
+            opened 3.1.1
+        MQIsdp with level 3
+            opened 3.1
+        the bridge mark of 3.1.1
+            opened 3.1.1 client=bridge protocol_level=0x84
+    """)
+    bad = examples("""
+        lower case
+            > raw 10 0f 0004 "mqtt" 0502003c00 0002 "c1" !protocol_name
+        lower case in 3.1.1
+            > raw 10 0e 0004 "mqtt" 0402003c 0002 "c1" !protocol_name
+        the name of 3.1 with the level of 3.1.1
+            > connect 3.1.1 protocol_name=MQIsdp !protocol_name
+        the name of 3.1.1 with the level of 3.1
+            > connect 3.1 protocol_name=MQTT !protocol_name
+        an invented name
+            opened; > connect 3.1.1 protocol_name=MQTX !protocol_name
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Names that exist, with the level of the other; what is no name at all is the decoder's finding."""

@@ -1,12 +1,12 @@
 """CON102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import Connect
 
 
 class ProtocolVersionUnknown(Rule):
@@ -26,43 +26,28 @@ class ProtocolVersionUnknown(Rule):
     also = {V5: ("MQTT-3.1.2-2",)}
     malformed = (MalformedReason.PROTOCOL_VERSION_UNKNOWN,)
 
-    good = examples(
-        lambda: [
-            conversation("level 5", *opened()),
-            conversation("level 4", *opened(V3_1_1)),
-            conversation("level 3", *opened(V3_1)),
-            conversation(
-                "the mark of bridges on level 3",
-                client(Connect("MQIsdp", 0x83, client_identifier="bridge", keep_alive=60)),
-                server(Connack()),
-            ),
-            conversation(
-                "the mark of bridges on level 4",
-                client(Connect("MQTT", 0x84, client_identifier="bridge", keep_alive=60)),
-                server(Connack()),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "level 6",
-                client(hexadecimal("10 0e 00 04 4d 51 54 54 06 02 00 3c 00 02 63 31")).marked("protocol_level"),
-            ),
-            conversation(
-                "bit 7 means nothing on level 5",
-                client(Connect("MQTT", 0x85, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
-            ),
-            conversation(
-                "a level with the name of another version",
-                client(Connect("MQIsdp", 5, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
-            ),
-            conversation(
-                "level 3 has the name MQIsdp",
-                client(Connect("MQTT", 3, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
-            ),
-        ]
-    )
+    good = examples("""
+        level 5
+            opened
+        level 4
+            opened 3.1.1
+        level 3
+            opened 3.1
+        the mark of bridges on level 3
+            opened 3.1 client=bridge protocol_level=0x83
+        the mark of bridges on level 4
+            opened 3.1.1 client=bridge protocol_level=0x84
+    """)
+    bad = examples("""
+        level 6
+            > raw 10 0e 0004 "MQTT" 0602003c 0002 "c1" !protocol_level
+        bit 7 means nothing on level 5
+            > connect 3.1.1 protocol_level=0x85 !protocol_level
+        a level with the name of another version
+            > connect protocol_name=MQIsdp !protocol_level
+        level 3 has the name MQIsdp
+            > connect 3.1 protocol_name=MQTT !protocol_level
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """The decoder's words, with the level in hexadecimal too."""

@@ -1,9 +1,9 @@
 """CON214."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
 
@@ -24,27 +24,20 @@ class SecondConnack(Rule):
     signs = ("again",)
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("one CONNACK", *opened()),
-            conversation("one refusal", client(make_connect()), server(Connack(reason_code=0x88)), closes("server")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("and one more", *opened(), server(Connack()).marked("")),
-            conversation(
-                "two together in 3.1.1", client(make_connect(V3_1_1)), server(Connack(), Connack()).marked("")
-            ),
-            conversation(
-                "accepted after a refusal",
-                client(make_connect()),
-                server(Connack(reason_code=0x87)),
-                client(make_connect()),
-                server(Connack()).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        one CONNACK
+            opened
+        one refusal
+            opened < code=0x88; < fin
+    """)
+    bad = examples("""
+        and one more
+            opened; < connack !
+        two together in 3.1.1
+            > connect 3.1.1; < connack & connack !
+        accepted after a refusal
+            opened < code=0x87; opened < !
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """The state knows the first one."""

@@ -1,7 +1,7 @@
 """CON212."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -26,23 +26,18 @@ class SecondConnect(Rule):
     signs = ("again",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(lambda: [conversation("one CONNECT", *opened())])
-    bad = examples(
-        lambda: [
-            conversation("and one more", *opened(), client(make_connect()).marked("")),
-            conversation(
-                "one more whose Client Identifier is longer than the packet",
-                *opened(V3_1_1),
-                client(hexadecimal("10 0e 00 04 4d 51 54 54 04 02 00 3c 00 09 63 31")).marked(""),
-            ),
-            conversation(
-                "one more that breaks off",
-                *opened(),
-                client(hexadecimal("10 20 00 04 4d 51 54 54 05 02 00 3c 00")).marked(""),
-                closes("client"),
-            ),
-        ]
-    )
+    good = examples("""
+        one CONNECT
+            opened
+    """)
+    bad = examples("""
+        and one more
+            opened; > connect !
+        one more whose Client Identifier is longer than the packet
+            opened 3.1.1; > raw 10 0e 0004 "MQTT" 0402003c00096331 !
+        one more that breaks off
+            opened; > raw 10 20 0004 "MQTT" 0502003c00 !; > fin
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The state knows the first one."""

@@ -3,16 +3,12 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules import nothing_understood
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Auth, Connack, Publish
-from mqttscope.mqtt.properties import Properties
-
-_METHOD = Properties(authentication_method="SCRAM-SHA-1")
 
 
 @dataclass(slots=True)
@@ -41,52 +37,26 @@ class ServerPacketBeforeConnack(Rule):
     needs = Needs.WHOLE_SENDER
     Memory = _Memory
 
-    good = examples(
-        lambda: [
-            conversation(
-                "CONNACK first",
-                *opened(clean_start=False, session_present=True),
-                server(Publish(topic_name="a/b")),
-            ),
-            conversation(
-                "AUTH may come before it",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(properties=_METHOD)),
-            ),
-            conversation(
-                "a capture that joins later", server(Publish(topic_name="a"), Publish(topic_name="b")), handshake=False
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a message before CONNACK",
-                client(make_connect(clean_start=False)),
-                server(Publish(topic_name="a/b")).marked(""),
-                server(Publish(topic_name="a/c")),
-                server(Connack(session_present=True)),
-            ),
-            conversation(
-                "a message before CONNACK in 3.1.1",
-                client(make_connect(V3_1_1, clean_start=False)),
-                server(Publish(topic_name="a/b"), Connack(session_present=True)).marked("", at=0),
-            ),
-            conversation(
-                "an answer before CONNACK in 3.1",
-                client(make_connect(V3_1), hexadecimal("c0 00")),
-                server(hexadecimal("d0 00")).marked(""),
-            ),
-            conversation(
-                "a message after AUTH",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                server(Publish(topic_name="a")).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        CONNACK first
+            opened resume < present; < publish a/b
+        AUTH may come before it
+            > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
+            > auth code=0x18 authentication_method=SCRAM-SHA-1; < connack authentication_method=SCRAM-SHA-1
+        a capture that joins later
+            midstream; < publish a & publish b
+    """)
+    bad = examples("""
+        a message before CONNACK
+            > connect resume; < publish a/b !; < publish a/c; < connack present
+        a message before CONNACK in 3.1.1
+            > connect 3.1.1 resume; < publish a/b ! & connack present
+        an answer before CONNACK in 3.1
+            > connect 3.1 & raw c0 00; < raw d0 00 !
+        a message after AUTH
+            > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
+            < publish a !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The beginning of the connection was captured, and no CONNACK came yet."""

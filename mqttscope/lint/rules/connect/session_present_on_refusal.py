@@ -1,7 +1,7 @@
 """CON110."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import may_be_3_1
@@ -26,24 +26,18 @@ class SessionPresentOnRefusal(Rule):
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("a refusal", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")),
-            conversation("a session", *opened(clean_start=False, session_present=True)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "0x87", client(make_connect()), server(hexadecimal("20 03 01 87 00")).marked("session_present")
-            ),
-            conversation(
-                "0x05 in 3.1.1",
-                client(make_connect(V3_1_1)),
-                server(hexadecimal("20 02 01 05")).marked("session_present"),
-            ),
-        ]
-    )
+    good = examples("""
+        a refusal
+            opened < code=0x87; < fin
+        a session
+            opened resume < present
+    """)
+    bad = examples("""
+        0x87
+            > connect; < raw 20 03 018700 !session_present
+        0x05 in 3.1.1
+            > connect 3.1.1; < raw 20 02 0105 !session_present
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare flag and code."""

@@ -1,7 +1,7 @@
 """CON215."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -26,26 +26,22 @@ class SessionPresentWithCleanStart(Rule):
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("a new session", *opened()),
-            conversation("a kept session", *opened(clean_start=False, session_present=True)),
-            conversation("no session to keep", *opened(clean_start=False)),
-            conversation("a refusal", client(make_connect()), server(Connack(reason_code=0x89)), closes("server")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "Clean Start 1", client(make_connect()), server(Connack(session_present=True)).marked("session_present")
-            ),
-            conversation(
-                "CleanSession 1 in 3.1.1",
-                client(make_connect(V3_1_1)),
-                server(Connack(session_present=True)).marked("session_present"),
-            ),
-        ]
-    )
+    good = examples("""
+        a new session
+            opened
+        a kept session
+            opened resume < present
+        no session to keep
+            opened resume
+        a refusal
+            opened < code=0x89; < fin
+    """)
+    bad = examples("""
+        Clean Start 1
+            opened < present !session_present
+        CleanSession 1 in 3.1.1
+            opened 3.1.1 < present !session_present
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""

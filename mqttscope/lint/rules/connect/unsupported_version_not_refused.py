@@ -1,27 +1,12 @@
 """CON529."""
 
-from dataclasses import replace
-
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    acknowledges,
-    client,
-    closes,
-    conversation,
-    examples,
-    make_connect,
-    on,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import S2C, has_arrived, is_over, patience_ns
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.session.connection import KNOWN_LEVELS, Connection
-
-_UNKNOWN = client(replace(make_connect(V3_1_1), protocol_level=6))
-_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
 
 
 class UnsupportedVersionNotRefused(Rule):
@@ -48,32 +33,22 @@ class UnsupportedVersionNotRefused(Rule):
     version_matters = False
     settings = {"timeout": 30}
 
-    bad = examples(
-        lambda: [
-            conversation("accepted", _UNKNOWN, server(Connack()).marked("reason_code")),
-            conversation("the server closes without a word", _UNKNOWN, closes("server").marked("")),
-            conversation(
-                "no reaction",
-                _UNKNOWN,
-                acknowledges("server"),
-                *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
-            ),
-        ]
-    )
-    good = examples(
-        lambda: [
-            conversation(
-                "a client that closes first",
-                client(make_connect()),
-                closes("client"),
-                *_LATER,
-            ),
-            conversation("a version that is known", *opened(V3_1_1)),
-            conversation(
-                "the mark of a bridge", client(replace(make_connect(V3_1_1), protocol_level=0x84)), server(Connack())
-            ),
-        ]
-    )
+    bad = examples("""
+        accepted
+            opened 3.1.1 protocol_level=0x06 < !reason_code
+        the server closes without a word
+            > connect 3.1.1 protocol_level=0x06; < fin !
+        no reaction
+            > connect 3.1.1 protocol_level=0x06; < ack; @1 opened 5.0 client=c2; +60 @1 > fin !
+    """)
+    good = examples("""
+        a client that closes first
+            > connect; > fin; @1 opened client=c2; +60 @1 > fin
+        a version that is known
+            opened 3.1.1
+        the mark of a bridge
+            opened 3.1.1 protocol_level=0x84
+    """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """Begin to wait; look at the answer."""

@@ -1,13 +1,11 @@
 """CON222."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
 
 
 class WillQosAcceptedAboveMaximum(Rule):
@@ -27,32 +25,20 @@ class WillQosAcceptedAboveMaximum(Rule):
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "refused",
-                client(make_connect(will=Will("w", b"x", will_qos=2))),
-                server(Connack(reason_code=0x9B)),
-                closes("server"),
-            ),
-            conversation("just what is supported", *opened(will=Will("w", b"x", 1), connack=Properties(maximum_qos=1))),
-            conversation("no will", *opened(connack=Properties(maximum_qos=0))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "2 where 1 is the maximum",
-                client(make_connect(will=Will("w", b"x", will_qos=2))),
-                server(Connack(properties=Properties(maximum_qos=1))).marked("properties.maximum_qos"),
-            ),
-            conversation(
-                "1 where 0 is the maximum",
-                client(make_connect(will=Will("w", b"x", will_qos=1))),
-                server(Connack(properties=Properties(maximum_qos=0))).marked("properties.maximum_qos"),
-            ),
-        ]
-    )
+    good = examples("""
+        refused
+            opened will=w will_payload=x will_qos=2 < code=0x9b; < fin
+        just what is supported
+            opened will=w will_payload=x will_qos=1 < maximum_qos=1
+        no will
+            opened < maximum_qos=0
+    """)
+    bad = examples("""
+        2 where 1 is the maximum
+            opened will=w will_payload=x will_qos=2 < maximum_qos=1 !properties.maximum_qos
+        1 where 0 is the maximum
+            opened will=w will_payload=x will_qos=1 < maximum_qos=0 !properties.maximum_qos
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""

@@ -1,13 +1,11 @@
 """CON223."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
 
 
 class WillRetainAcceptedUnsupported(Rule):
@@ -26,29 +24,18 @@ class WillRetainAcceptedUnsupported(Rule):
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "refused",
-                client(make_connect(will=Will("w", b"x", will_retain=True))),
-                server(Connack(reason_code=0x9A)),
-                closes("server"),
-            ),
-            conversation("not retained", *opened(will=Will("w", b"x"), connack=Properties(retain_available=0))),
-            conversation(
-                "supported", *opened(will=Will("w", b"x", will_retain=True), connack=Properties(retain_available=1))
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "Retain Available 0",
-                client(make_connect(will=Will("w", b"x", will_retain=True))),
-                server(Connack(properties=Properties(retain_available=0))).marked("properties.retain_available"),
-            ),
-        ]
-    )
+    good = examples("""
+        refused
+            opened will=w will_payload=x will_retain < code=0x9a; < fin
+        not retained
+            opened will=w will_payload=x < retain_available=0
+        supported
+            opened will=w will_payload=x will_retain < retain_available=1
+    """)
+    bad = examples("""
+        Retain Available 0
+            opened will=w will_payload=x will_retain < retain_available=0 !properties.retain_available
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare with the CONNECT."""

@@ -1,16 +1,11 @@
 """Delivery to subscribers (DLV)."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, on, opened, server
 from mqttscope.lint.message_model import Messages, Pairing
-from mqttscope.lint.rule import V5, Needs
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.lint.rule import Needs
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
 ALL_SUBSCRIPTIONS = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
@@ -60,40 +55,3 @@ def waited_until_ns(packet: Publish, topic: str, at: RuleContext) -> int | None:
             asked = [one.timestamp_ns for one in match.subscriptions if one.asks_for_retained]
             since_ns = max(since_ns, min(asked, default=0))
     return since_ns
-
-
-def subscriber(
-    version: ProtocolVersion = V5,
-    *filters: str,
-    connection: int = 1,
-    identifier: str = "c2",
-    granted: int = 1,
-    connect: Properties | None = None,
-) -> tuple[Step, ...]:
-    """For examples: a client that subscribes to ``a``, or to what is given."""
-    rows = [Subscription(name, granted) for name in filters or ("a",)]
-    return on(
-        connection,
-        *opened(version, client_identifier=identifier, connect=connect),
-        client(Subscribe(1, subscriptions=rows)),
-        server(Suback(1, reason_codes=[granted] * len(rows))),
-    )
-
-
-def message(payload: bytes = b"21.5", **fields: Any) -> Publish:
-    """For examples: a PUBLISH on ``a``, QoS 1 unless given; ``properties`` are keywords of them."""
-    qos = fields.pop("qos", 1)
-    known = {"dup": False, "retain": False, "topic_name": "a", "packet_identifier": 1 if qos else None, **fields}
-    block = known.pop("properties", None)
-    return Publish(qos=qos, properties=None if block is None else Properties(**block), payload=payload, **known)
-
-
-def publishes(*packets: Publish, after: float = 2) -> tuple[Step, ...]:
-    """For examples: the first client publishes messages of QoS 0 or 1."""
-    steps: list[Step] = []
-    for packet in packets:
-        steps.append(client(packet, after=after))
-        if packet.packet_identifier is not None:
-            steps.append(server(Puback(packet.packet_identifier)))
-        after = 0.01
-    return tuple(steps)

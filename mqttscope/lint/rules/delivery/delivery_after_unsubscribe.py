@@ -3,17 +3,12 @@
 import zlib
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import SECOND_NS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-
-_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("a", 1)])), server(Suback(10, reason_codes=[1])))
-_ENDED = (client(Unsubscribe(11, topic_filters=["a"])), server(Unsuback(11, reason_codes=[0])))
-_MESSAGE = Publish(topic_name="a", payload=b"21.5")
+from mqttscope.mqtt.packets import Publish
 
 
 class DeliveryAfterUnsubscribe(Rule):
@@ -36,73 +31,34 @@ class DeliveryAfterUnsubscribe(Rule):
     needs = Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
     settings = {"grace": 5}
 
-    good = examples(
-        lambda: [
-            conversation("nothing comes any more", *opened(), *_SUBSCRIBED, *_ENDED),
-            conversation("queued before", *opened(), *_SUBSCRIBED, *_ENDED, server(_MESSAGE, after=4.9)),
-            conversation(
-                "sent again, since it was not acknowledged",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                client(Unsubscribe(11, topic_filters=["a"])),
-                server(Unsuback(11)),
-                server(Publish(qos=1, dup=True, topic_name="a", packet_identifier=1), after=20),
-                client(Puback(1)),
-            ),
-            conversation(
-                "another filter matches as well",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("+", 1)])),
-                server(Suback(10, reason_codes=[1, 1])),
-                *_ENDED,
-                server(_MESSAGE, after=9),
-            ),
-            conversation(
-                "subscribed again",
-                *opened(),
-                *_SUBSCRIBED,
-                *_ENDED,
-                *_SUBSCRIBED,
-                server(_MESSAGE, after=9),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a new message after 10 s",
-                *opened(),
-                *_SUBSCRIBED,
-                *_ENDED,
-                server(_MESSAGE, after=10).marked("topic_name"),
-            ),
-            conversation(
-                "published by the client after the UNSUBACK",
-                *opened(),
-                *_SUBSCRIBED,
-                *_ENDED,
-                client(_MESSAGE),
-                server(_MESSAGE).marked("topic_name"),
-            ),
-            conversation(
-                "in 3.1.1",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["a"])),
-                server(Unsuback(11)),
-                server(_MESSAGE, after=6).marked("topic_name"),
-            ),
-            conversation(
-                "in 3.1",
-                *opened(V3_1),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["a"])),
-                server(Unsuback(11)),
-                server(_MESSAGE, after=6).marked("topic_name"),
-            ),
-        ]
-    )
+    good = examples("""
+        nothing comes any more
+            opened; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11 0
+        queued before
+            opened; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11 0; +4.9 < publish a 21.5
+        sent again, since it was not acknowledged
+            opened 3.1.1; > subscribe 10 a:1; < suback 10 1; < publish a qos=1 id=1; > unsubscribe 11 a; < unsuback 11
+            +20 < publish a dup qos=1 id=1; > puback 1
+        another filter matches as well
+            opened; > subscribe 10 a:1 +:1; < suback 10 1 1; > unsubscribe 11 a; < unsuback 11 0; +9 < publish a 21.5
+        subscribed again
+            opened; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11 0; > subscribe 10 a:1
+            < suback 10 1; +9 < publish a 21.5
+    """)
+    bad = examples("""
+        a new message after 10 s
+            opened; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11 0
+            +10 < publish a 21.5 !topic_name
+        published by the client after the UNSUBACK
+            opened; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11 0; > publish a 21.5
+            < publish a 21.5 !topic_name
+        in 3.1.1
+            opened 3.1.1; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11
+            +6 < publish a 21.5 !topic_name
+        in 3.1
+            opened 3.1; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11
+            +6 < publish a 21.5 !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Only ended subscriptions match, and the grace time is over."""

@@ -3,21 +3,13 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import (
-    ALL_SUBSCRIPTIONS,
-    SECOND_NS,
-    message,
-    paired,
-    publishes,
-    steady_match,
-    subscriber,
-)
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, paired, steady_match
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 MAX_LAST = 10_000
 """Subscribers and topics whose last message is remembered, each with its publisher."""
@@ -38,10 +30,6 @@ class Newest:
     """By subscriber, topic, publisher and QoS."""
 
     last: dict[tuple[str, str, ConnectionKey, int], Last] = field(default_factory=dict)
-
-
-_ONE, _TWO = message(b"one"), message(b"two", packet_identifier=2)
-_ACKS = client(Puback(1)), client(Puback(2))
 
 
 class DeliveryOrder(Rule):
@@ -66,95 +54,49 @@ class DeliveryOrder(Rule):
     about = (Messages, "topics")
     Memory = Newest
 
-    good = examples(
-        lambda: [
-            conversation(
-                "in their order",
-                *subscriber(),
-                *opened(),
-                *publishes(_ONE, _TWO),
-                *on(1, server(_ONE), server(_TWO), *_ACKS),
-            ),
-            conversation(
-                "sent again",
-                *subscriber(),
-                *opened(),
-                *publishes(_ONE, _TWO),
-                *on(
-                    1,
-                    server(_ONE),
-                    server(_TWO),
-                    server(message(b"one", packet_identifier=3)),
-                    *_ACKS,
-                    client(Puback(3)),
-                ),
-            ),
-            conversation(
-                "of two publishers",
-                *subscriber(),
-                *opened(),
-                *publishes(_ONE),
-                *on(2, *opened(client_identifier="c3"), *publishes(_TWO)),
-                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-            ),
-            conversation(
-                "with different QoS",
-                *subscriber(),
-                *opened(),
-                *publishes(_ONE, message(b"two", qos=0)),
-                *on(1, server(message(b"two", qos=0)), server(_ONE), _ACKS[0]),
-            ),
-            conversation(
-                "a share",
-                *subscriber(V5, "$share/g/a"),
-                *opened(),
-                *publishes(_ONE, _TWO),
-                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-            ),
-            conversation(
-                "a queue for each of two subscriptions",
-                *subscriber(V5, "a", "#"),
-                *opened(),
-                *publishes(_ONE, _TWO),
-                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-            ),
-            conversation(
-                "a payload that came before: nobody can tell them apart",
-                *subscriber(),
-                *opened(),
-                *publishes(_ONE, _TWO, message(b"one", packet_identifier=3)),
-                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-            ),
-            conversation(
-                "the publisher has sent it again after the other one",
-                *subscriber(),
-                *opened(),
-                client(_ONE, after=2),
-                closes("client"),
-                *on(2, *opened(clean_start=False, session_present=True), *publishes(_TWO)),
-                *on(2, client(message(b"one", dup=True)), server(Puback(1))),
-                *on(1, server(_TWO), server(_ONE), *_ACKS[::-1]),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the second one first",
-                *subscriber(),
-                *opened(),
-                *publishes(_ONE, _TWO),
-                *on(1, server(_TWO), server(_ONE).marked(""), *_ACKS[::-1]),
-            ),
-            conversation(
-                "QoS 0, in 3.1.1, by a wildcard",
-                *subscriber(V3_1_1, "#"),
-                *opened(V3_1_1),
-                *publishes(message(b"one", qos=0), message(b"two", qos=0)),
-                *on(1, server(message(b"two", qos=0)), server(message(b"one", qos=0)).marked("")),
-            ),
-        ]
-    )
+    good = examples("""
+        in their order
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; > publish a two qos=1 id=2; < puback 2; @1 < publish a one qos=1 id=1
+            @1 < publish a two qos=1 id=2; @1 > puback 1; @1 > puback 2
+        sent again
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; > publish a two qos=1 id=2; < puback 2; @1 < publish a one qos=1 id=1
+            @1 < publish a two qos=1 id=2; @1 < publish a one qos=1 id=3; @1 > puback 1; @1 > puback 2; @1 > puback 3
+        of two publishers
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; @2 opened client=c3; +2 @2 > publish a two qos=1 id=2; @2 < puback 2
+            @1 < publish a two qos=1 id=2; @1 < publish a one qos=1 id=1; @1 > puback 2; @1 > puback 1
+        with different QoS
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; > publish a two; @1 < publish a two; @1 < publish a one qos=1 id=1; @1 > puback 1
+        a share
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; > publish a two qos=1 id=2; < puback 2; @1 < publish a two qos=1 id=2
+            @1 < publish a one qos=1 id=1; @1 > puback 2; @1 > puback 1
+        a queue for each of two subscriptions
+            @1 opened client=c2; @1 > subscribe 1 a:1 #:1; @1 < suback 1 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; > publish a two qos=1 id=2; < puback 2; @1 < publish a two qos=1 id=2
+            @1 < publish a one qos=1 id=1; @1 > puback 2; @1 > puback 1
+        a payload that came before: nobody can tell them apart
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; > publish a two qos=1 id=2; < puback 2; > publish a one qos=1 id=3; < puback 3
+            @1 < publish a two qos=1 id=2; @1 < publish a one qos=1 id=1; @1 > puback 2; @1 > puback 1
+        the publisher has sent it again after the other one
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1; > fin
+            @2 opened resume < present; +2 @2 > publish a two qos=1 id=2; @2 < puback 2
+            @2 > publish a one dup qos=1 id=1; @2 < puback 1; @1 < publish a two qos=1 id=2
+            @1 < publish a one qos=1 id=1; @1 > puback 2; @1 > puback 1
+    """)
+    bad = examples("""
+        the second one first
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a one qos=1 id=1
+            < puback 1; > publish a two qos=1 id=2; < puback 2; @1 < publish a two qos=1 id=2
+            @1 < publish a one qos=1 id=1 !; @1 > puback 2; @1 > puback 1
+        QoS 0, in 3.1.1, by a wildcard
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened; +2 > publish a one
+            > publish a two; @1 < publish a two; @1 < publish a one !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the newest message of the same publisher that the client has got."""

@@ -1,17 +1,12 @@
 """DLV202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-
-_QOS_0 = (client(Subscribe(10, subscriptions=[Subscription("a", 0)])), server(Suback(10, reason_codes=[0])))
-_QOS_1 = (client(Subscribe(10, subscriptions=[Subscription("a", 1)])), server(Suback(10, reason_codes=[1])))
-_MESSAGE = Publish(qos=1, topic_name="a", packet_identifier=1)
+from mqttscope.mqtt.packets import Publish
 
 
 class DeliveryQosAboveGranted(Rule):
@@ -35,83 +30,34 @@ class DeliveryQosAboveGranted(Rule):
     signs = ("above_granted",)
     needs = ALL_SUBSCRIPTIONS
 
-    good = examples(
-        lambda: [
-            conversation("as granted", *opened(), *_QOS_1, server(_MESSAGE), client(Puback(1))),
-            conversation(
-                "the highest of several counts",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("#", 1)])),
-                server(Suback(10, reason_codes=[0, 1])),
-                server(_MESSAGE),
-                client(Puback(1)),
-            ),
-            conversation(
-                "sent before the SUBACK",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(_MESSAGE, Suback(10, reason_codes=[0])),
-                client(Puback(1)),
-            ),
-            conversation(
-                "the subscription is being replaced",
-                *opened(),
-                *_QOS_1,
-                client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
-                server(_MESSAGE),
-                client(Puback(1)),
-                server(Suback(11, reason_codes=[0])),
-            ),
-            conversation(
-                "queued for a subscription that is over",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("#", 1)])),
-                server(Suback(10, reason_codes=[0, 1])),
-                client(Unsubscribe(11, topic_filters=["#"])),
-                server(Unsuback(11, reason_codes=[0])),
-                server(_MESSAGE),
-                client(Puback(1)),
-            ),
-            conversation(
-                "a retained message in 3.1",
-                *opened(V3_1),
-                *_QOS_0,
-                server(Publish(qos=1, topic_name="a", packet_identifier=1, retain=True, payload=b"x")),
-                client(Puback(1)),
-            ),
-            conversation(
-                "a session from before may have another subscription",
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                *_QOS_0,
-                server(_MESSAGE),
-                client(Puback(1)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS 1 where 0 was granted", *opened(), *_QOS_0, server(_MESSAGE).marked("qos"), client(Puback(1))
-            ),
-            conversation(
-                "granted lower than requested, in 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 2)])),
-                server(Suback(10, reason_codes=[1])),
-                server(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
-                client(Pubrec(1)),
-            ),
-            conversation(
-                "a Shared Subscription",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
-                server(Suback(10, reason_codes=[0])),
-                server(_MESSAGE).marked("qos"),
-                client(Puback(1)),
-            ),
-            conversation("in 3.1", *opened(V3_1), *_QOS_0, server(_MESSAGE).marked("qos"), client(Puback(1))),
-        ]
-    )
+    good = examples("""
+        as granted
+            opened; > subscribe 10 a:1; < suback 10 1; < publish a qos=1 id=1; > puback 1
+        the highest of several counts
+            opened; > subscribe 10 a:0 #:1; < suback 10 0 1; < publish a qos=1 id=1; > puback 1
+        sent before the SUBACK
+            opened 3.1.1; > subscribe 10 a:1; < publish a qos=1 id=1 & suback 10 0; > puback 1
+        the subscription is being replaced
+            opened; > subscribe 10 a:1; < suback 10 1; > subscribe 11 a:0; < publish a qos=1 id=1; > puback 1
+            < suback 11 0
+        queued for a subscription that is over
+            opened; > subscribe 10 a:0 #:1; < suback 10 0 1; > unsubscribe 11 #; < unsuback 11 0; < publish a qos=1 id=1
+            > puback 1
+        a retained message in 3.1
+            opened 3.1; > subscribe 10 a:0; < suback 10 0; < publish a x qos=1 retain id=1; > puback 1
+        a session from before may have another subscription
+            opened 3.1.1 resume < present; > subscribe 10 a:0; < suback 10 0; < publish a qos=1 id=1; > puback 1
+    """)
+    bad = examples("""
+        QoS 1 where 0 was granted
+            opened; > subscribe 10 a:0; < suback 10 0; < publish a qos=1 id=1 !qos; > puback 1
+        granted lower than requested, in 3.1.1
+            opened 3.1.1; > subscribe 10 a:2; < suback 10 1; < publish a qos=2 id=1 !qos; > pubrec 1
+        a Shared Subscription
+            opened; > subscribe 10 $share/g/a:0; < suback 10 0; < publish a qos=1 id=1 !qos; > puback 1
+        in 3.1
+            opened 3.1; > subscribe 10 a:0; < suback 10 0; < publish a qos=1 id=1 !qos; > puback 1
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the highest QoS of all that the topic belongs to."""

@@ -5,22 +5,13 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.message_model import MAX_OF_TOPIC, MAX_WAITING, SETTLE_NS, Messages, Sent
+from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import (
-    ALL_SUBSCRIPTIONS,
-    filters_of,
-    message,
-    paired,
-    publishes,
-    steady_match,
-    subscriber,
-)
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of, paired, steady_match
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
 
 MAX_LOWER = 64
@@ -45,17 +36,6 @@ class Others:
     """Those of each connection, by topic and checksum, in the order of their times."""
 
     by_connection: dict[ConnectionKey, dict[tuple[str, int], Other]] = field(default_factory=dict)
-
-
-_TWO = on(
-    1,
-    *opened(client_identifier="c2"),
-    client(Subscribe(1, subscriptions=[Subscription("a/#", 0), Subscription("a", 1)])),
-    server(Suback(1, reason_codes=[0, 1])),
-)
-_ACKED = client(Puback(1))
-_LATER = on(1, client(Pingreq(), after=12))
-_FOUND = on(1, client(Pingreq(), after=12).marked("", at=None))
 
 
 class DeliveryQosWrong(Rule):
@@ -86,103 +66,43 @@ class DeliveryQosWrong(Rule):
     models = (Messages,)
     Memory = Others
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as granted, and as published",
-                *subscriber(),
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), _ACKED),
-                *publishes(message(b"other", qos=0)),
-                *on(1, server(message(b"other", qos=0))),
-                *_LATER,
-            ),
-            conversation(
-                "a copy for each subscription",
-                *_TWO,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message(qos=0)), server(message()), _ACKED),
-                *_LATER,
-            ),
-            conversation(
-                "the copy with the right QoS comes when the message is forgotten",
-                *_TWO,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message(qos=0))),
-                *publishes(*(message(f"{number}".encode(), qos=0) for number in range(2 * MAX_OF_TOPIC))),
-                *on(1, server(message()), _ACKED),
-                *_LATER,
-            ),
-            conversation(
-                "of another publisher too, who was not captured",
-                *subscriber(),
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message(qos=0)), server(message()), _ACKED),
-                *_LATER,
-            ),
-            conversation(
-                "retained",
-                *opened(),
-                *publishes(message(retain=True)),
-                *subscriber(V5, granted=0),
-                *on(1, server(message(qos=0, retain=True))),
-                *_LATER,
-            ),
-            conversation(
-                "the subscription has changed since",
-                *subscriber(),
-                *opened(),
-                *publishes(message()),
-                *on(
-                    1,
-                    client(Subscribe(2, subscriptions=[Subscription("a", 0)])),
-                    server(Suback(2, reason_codes=[0])),
-                    server(message(qos=0)),
-                ),
-                *_LATER,
-            ),
-            conversation(
-                "the same payload with different QoS",
-                *subscriber(),
-                *opened(),
-                *publishes(message(), message(qos=0)),
-                *on(1, server(message(qos=0))),
-                *_LATER,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS 0 of two that match",
-                *_TWO,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message(qos=0))),
-                *_FOUND,
-            ),
-            conversation(
-                "lower than published and granted, in 3.1.1",
-                *subscriber(V3_1_1),
-                *opened(V3_1_1),
-                *publishes(message()),
-                *on(1, server(message(qos=0))),
-                *_FOUND,
-            ),
-            conversation(
-                "higher than published",
-                *subscriber(),
-                *opened(),
-                *publishes(message(qos=0)),
-                *on(1, server(message()), _ACKED),
-                *_FOUND,
-            ),
-        ]
-    )
+    good = examples("""
+        as granted, and as published
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +2 > publish a other; @1 < publish a other
+            +12 @1 > pingreq
+        a copy for each subscription
+            @1 opened client=c2; @1 > subscribe 1 a/#:0 a:1; @1 < suback 1 0 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +12 @1 > pingreq
+        the copy with the right QoS comes when the message is forgotten
+            @1 opened client=c2; @1 > subscribe 1 a/#:0 a:1; @1 < suback 1 0 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5; +2 > publish a 0
+            for 1..127: > publish a {n}
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +12 @1 > pingreq
+        of another publisher too, who was not captured
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +12 @1 > pingreq
+        retained
+            opened; +2 > publish a 21.5 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21.5 retain; +12 @1 > pingreq
+        the subscription has changed since
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 > subscribe 2 a:0; @1 < suback 2 0; @1 < publish a 21.5; +12 @1 > pingreq
+        the same payload with different QoS
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; > publish a 21.5; @1 < publish a 21.5; +12 @1 > pingreq
+    """)
+    bad = examples("""
+        QoS 0 of two that match
+            @1 opened client=c2; @1 > subscribe 1 a/#:0 a:1; @1 < suback 1 0 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5; +12 @1 > pingreq !!
+        lower than published and granted, in 3.1.1
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5; +12 @1 > pingreq !!
+        higher than published
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +12 @1 > pingreq !!
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Note a delivery with another QoS, and forget it where one with the right QoS comes."""

@@ -1,16 +1,12 @@
 """DLV206."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-
-_ALL = (client(Subscribe(10, subscriptions=[Subscription("#", 0)])), server(Suback(10, reason_codes=[0])))
-_UPTIME = Publish(topic_name="$SYS/uptime", payload=b"1 s")
+from mqttscope.mqtt.packets import Publish
 
 
 class DollarTopicMatchedWildcard(Rule):
@@ -32,45 +28,23 @@ class DollarTopicMatchedWildcard(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a filter that names the level",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("#", 0), Subscription("$SYS/#", 0)])),
-                server(Suback(10, reason_codes=[0, 0])),
-                server(_UPTIME),
-            ),
-            conversation(
-                "such a filter was there until a moment ago",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("#", 0), Subscription("$SYS/#", 0)])),
-                server(Suback(10, reason_codes=[0, 0])),
-                client(Unsubscribe(11, topic_filters=["$SYS/#"])),
-                server(Unsuback(11)),
-                server(_UPTIME),
-            ),
-            conversation(
-                "$ after the first character",
-                *opened(V3_1_1),
-                *_ALL,
-                server(Publish(topic_name="a/$SYS", payload=b"x")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("# alone", *opened(), *_ALL, server(_UPTIME).marked("topic_name")),
-            conversation(
-                "+ as the first level, in 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("+/uptime", 0)])),
-                server(Suback(10, reason_codes=[0])),
-                server(_UPTIME).marked("topic_name"),
-            ),
-            conversation("a note in 3.1", *opened(V3_1), *_ALL, server(_UPTIME).marked("topic_name")),
-        ]
-    )
+    good = examples("""
+        a filter that names the level
+            opened; > subscribe 10 #:0 $SYS/#:0; < suback 10 0 0; < publish $SYS/uptime "1 s"
+        such a filter was there until a moment ago
+            opened 3.1.1; > subscribe 10 #:0 $SYS/#:0; < suback 10 0 0; > unsubscribe 11 $SYS/#; < unsuback 11
+            < publish $SYS/uptime "1 s"
+        $ after the first character
+            opened 3.1.1; > subscribe 10 #:0; < suback 10 0; < publish a/$SYS x
+    """)
+    bad = examples("""
+        # alone
+            opened; > subscribe 10 #:0; < suback 10 0; < publish $SYS/uptime "1 s" !topic_name
+        + as the first level, in 3.1.1
+            opened 3.1.1; > subscribe 10 +/uptime:0; < suback 10 0; < publish $SYS/uptime "1 s" !topic_name
+        a note in 3.1
+            opened 3.1; > subscribe 10 #:0; < suback 10 0; < publish $SYS/uptime "1 s" !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Filters that would match without the exception, while none does."""

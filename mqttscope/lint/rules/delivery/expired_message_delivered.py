@@ -1,26 +1,14 @@
 """DLV415."""
 
-from typing import Any
-
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, make_connect, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import message, paired, publishes, subscriber, waited_until_ns
+from mqttscope.lint.rules.delivery import paired, waited_until_ns
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Puback, Publish
-from mqttscope.mqtt.properties import Properties
-
-_LASTING = Properties(session_expiry_interval=3_600)
-_AWAY = (*subscriber(connect=_LASTING), *on(1, client(Disconnect()), closes("client")))
-_EXPIRES: dict[str, Any] = {"properties": {"message_expiry_interval": 10}}
-
-
-def _returns(after: float = 60) -> tuple[Step, ...]:
-    request = make_connect(client_identifier="c2", clean_start=False, properties=_LASTING)
-    return on(2, client(request, after=after), server(Connack(session_present=True)))
+from mqttscope.mqtt.packets import Publish
 
 
 class ExpiredMessageDelivered(Rule):
@@ -47,85 +35,51 @@ class ExpiredMessageDelivered(Rule):
     models = (Messages,)
     about = (Messages, "topics")
 
-    good = examples(
-        lambda: [
-            conversation(
-                "in time",
-                *_AWAY,
-                *opened(),
-                *publishes(message(properties={"message_expiry_interval": 100})),
-                *_returns(),
-                *on(2, server(message(properties={"message_expiry_interval": 40})), client(Puback(1))),
-            ),
-            conversation(
-                "it may have waited in the network",
-                *subscriber(),
-                *opened(),
-                *publishes(message(**_EXPIRES)),
-                *on(1, server(message(**_EXPIRES), after=30), client(Puback(1))),
-            ),
-            conversation(
-                "published again since",
-                *_AWAY,
-                *opened(),
-                *publishes(message(**_EXPIRES)),
-                *publishes(message(), after=40),
-                *_returns(),
-                *on(2, server(message()), client(Puback(1))),
-            ),
-            conversation(
-                "first sent in time",
-                *subscriber(connect=_LASTING),
-                *opened(),
-                *publishes(message(**_EXPIRES)),
-                *on(1, server(message(**_EXPIRES)), closes("client")),
-                *_returns(),
-                *on(2, server(message(dup=True, **_EXPIRES)), client(Puback(1))),
-            ),
-            conversation(
-                "published again in bytes that were lost",
-                *_AWAY,
-                *opened(),
-                *publishes(message(**_EXPIRES)),
-                client(Pingreq(), after=40),
-                server(Pingresp()),
-                lost(client(message())),
-                client(Pingreq()),
-                server(Pingresp()),
-                *_returns(),
-                *on(2, server(message(**_EXPIRES)), client(Puback(1))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "to a client that was away",
-                *_AWAY,
-                *opened(),
-                *publishes(message(**_EXPIRES)),
-                *_returns(),
-                *on(2, server(message(properties={"message_expiry_interval": 0})).marked(""), client(Puback(1))),
-            ),
-            conversation(
-                "a retained message, as if it were new",
-                *opened(),
-                *publishes(message(retain=True, **_EXPIRES)),
-                client(Pingreq(), after=40),
-                server(Pingresp()),
-                *subscriber(),
-                *on(1, server(message(retain=True, **_EXPIRES)).marked(""), client(Puback(1))),
-            ),
-            conversation(
-                "without an interval: only a warning",
-                *_AWAY,
-                *opened(),
-                *publishes(message(**_EXPIRES)),
-                *_returns(),
-                *on(2, server(message()).marked(""), client(Puback(1))),
-            ),
-        ]
-    )
+    good = examples("""
+        in time
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=100; < puback 1
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21.5 qos=1 id=1 message_expiry_interval=40; @2 > puback 1
+        it may have waited in the network
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=10; < puback 1
+            +30 @1 < publish a 21.5 qos=1 id=1 message_expiry_interval=10; @1 > puback 1
+        published again since
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=10; < puback 1
+            +40 > publish a 21.5 qos=1 id=1; < puback 1
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present; @2 < publish a 21.5 qos=1 id=1
+            @2 > puback 1
+        first sent in time
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=10; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 message_expiry_interval=10; @1 > fin
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21.5 dup qos=1 id=1 message_expiry_interval=10; @2 > puback 1
+        published again in bytes that were lost
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=10; < puback 1; +40 > pingreq
+            < pingresp; lost > publish a 21.5 qos=1 id=1; > pingreq; < pingresp
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21.5 qos=1 id=1 message_expiry_interval=10; @2 > puback 1
+    """)
+    bad = examples("""
+        to a client that was away
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=10; < puback 1
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21.5 qos=1 id=1 message_expiry_interval=0 !; @2 > puback 1
+        a retained message, as if it were new
+            opened; +2 > publish a 21.5 qos=1 retain id=1 message_expiry_interval=10; < puback 1; +40 > pingreq
+            < pingresp; @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1
+            @1 < publish a 21.5 qos=1 retain id=1 message_expiry_interval=10 !; @1 > puback 1
+        without an interval: only a warning
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=10; < puback 1
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present; @2 < publish a 21.5 qos=1 id=1 !
+            @2 > puback 1
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the time that the message has waited with its interval."""

@@ -6,20 +6,18 @@ from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs
 from mqttscope.lint.rules.delivery import waited_until_ns
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, Properties
+from mqttscope.mqtt.packets import Connack, Connect, Publish
+from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL
 
 MAX_PAYLOADS = 4
 """Messages of one topic that are remembered, newest first."""
 MAX_TIMES = 4
 """How often one message may be published; where it was more often, nothing is said of it."""
-_LASTING = Properties(session_expiry_interval=3_600)
 
 
 @dataclass(slots=True)
@@ -48,31 +46,6 @@ class Waiting(Watch):
         self.published.pop(topic, None)
 
 
-def _publish(expiry: int | None, *, retain: bool = False, payload: bytes = b"21", after: float = 0.01) -> Step:
-    """A message of the client, or of the server."""
-    return client(_message(expiry, retain=retain, payload=payload), after=after)
-
-
-def _message(expiry: int | None, *, retain: bool = False, payload: bytes = b"21") -> Publish:
-    block = None if expiry is None else Properties(message_expiry_interval=expiry)
-    return Publish(False, 1, retain, "a", 1, block, payload)
-
-
-_ACKED = server(Puback(1))
-_SUBSCRIBES = (client(Subscribe(1, subscriptions=[Subscription("a", 1)])), server(Suback(1, reason_codes=[1])))
-_AWAY = (
-    *on(1, *opened(client_identifier="c2", connect=_LASTING), *_SUBSCRIBES, client(Disconnect()), closes("client")),
-)
-_RETURNS = (
-    *on(
-        2,
-        client(opened(client_identifier="c2", clean_start=False, connect=_LASTING)[0].packets[0], after=60),
-        server(Connack(session_present=True)),
-    ),
-)
-_READS_LATER = on(1, *opened(client_identifier="c2")[:1], *opened()[1:], *_SUBSCRIBES)
-
-
 class MessageExpiryNotDecremented(BrokerRule):
     """A message that waited in the server keeps the Message Expiry Interval that it was published with.
 
@@ -97,114 +70,54 @@ class MessageExpiryNotDecremented(BrokerRule):
     settings = {"tolerance": 2}
     Memory = Waiting
 
-    good = examples(
-        lambda: [
-            conversation(
-                "waited for a client that was away",
-                *_AWAY,
-                *opened(),
-                _publish(100),
-                _ACKED,
-                *_RETURNS,
-                *on(2, server(_message(40))),
-            ),
-            conversation(
-                "retained, and retained again",
-                *opened(),
-                _publish(100, retain=True),
-                _ACKED,
-                client(Pingreq(), after=50),
-                server(Pingresp()),
-                _publish(100, retain=True),
-                _ACKED,
-                *_READS_LATER,
-                *on(1, server(_message(100, retain=True))),
-            ),
-            conversation(
-                "delivered at once, and shorter than published",
-                *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
-                *opened(),
-                _publish(100),
-                _ACKED,
-                *on(1, server(_message(100)), client(Puback(1))),
-                _publish(1_000),
-                _ACKED,
-                *on(1, server(_message(60))),
-            ),
-            conversation(
-                "sent again, with the same bytes",
-                *_AWAY,
-                *opened(),
-                _publish(100),
-                _ACKED,
-                *_RETURNS,
-                *on(2, server(Publish(True, 1, False, "a", 1, Properties(message_expiry_interval=100), b"21"))),
-            ),
-            conversation(
-                "published again in bytes that were lost",
-                *_AWAY,
-                *opened(),
-                _publish(100),
-                _ACKED,
-                client(Pingreq(), after=50),
-                server(Pingresp()),
-                lost(_publish(100)),
-                client(Pingreq()),
-                server(Pingresp()),
-                client(Pingreq(), after=3),
-                server(Pingresp()),
-                *_RETURNS,
-                *on(2, server(_message(100))),
-            ),
-            conversation(
-                "it may have waited in the network",
-                *on(1, *opened(client_identifier="c2"), *_SUBSCRIBES),
-                *opened(),
-                _publish(100),
-                _ACKED,
-                *on(1, server(_message(100), after=30)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "unchanged after a minute",
-                *_AWAY,
-                *opened(),
-                _publish(100),
-                _ACKED,
-                *_RETURNS,
-                *on(2, server(_message(100)).marked("properties.message_expiry_interval")),
-            ),
-            conversation(
-                "a retained message",
-                *opened(),
-                _publish(100, retain=True),
-                _ACKED,
-                client(Pingreq(), after=50),
-                server(Pingresp()),
-                *_READS_LATER,
-                *on(1, server(_message(100, retain=True)).marked("properties.message_expiry_interval")),
-            ),
-            conversation(
-                "a piece too little, and none at all: only warnings",
-                *opened(),
-                _publish(100, retain=True),
-                _ACKED,
-                client(Pingreq(), after=50),
-                server(Pingresp()),
-                *_READS_LATER,
-                *on(1, server(_message(80, retain=True)).marked("properties.message_expiry_interval")),
-                *on(
-                    2,
-                    *opened(client_identifier="c3"),
-                    *_SUBSCRIBES,
-                    server(_message(None, retain=True)).marked("properties"),
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        waited for a client that was away
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; > publish a 21 qos=1 id=1 message_expiry_interval=100; < puback 1
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21 qos=1 id=1 message_expiry_interval=40
+        retained, and retained again
+            opened; > publish a 21 qos=1 retain id=1 message_expiry_interval=100; < puback 1; +50 > pingreq; < pingresp
+            > publish a 21 qos=1 retain id=1 message_expiry_interval=100; < puback 1; @1 opened client=c2
+            @1 > subscribe 1 a:1; @1 < suback 1 1; @1 < publish a 21 qos=1 retain id=1 message_expiry_interval=100
+        delivered at once, and shorter than published
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            > publish a 21 qos=1 id=1 message_expiry_interval=100; < puback 1
+            @1 < publish a 21 qos=1 id=1 message_expiry_interval=100; @1 > puback 1
+            > publish a 21 qos=1 id=1 message_expiry_interval=1000; < puback 1
+            @1 < publish a 21 qos=1 id=1 message_expiry_interval=60
+        sent again, with the same bytes
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; > publish a 21 qos=1 id=1 message_expiry_interval=100; < puback 1
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21 dup qos=1 id=1 message_expiry_interval=100
+        published again in bytes that were lost
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; > publish a 21 qos=1 id=1 message_expiry_interval=100; < puback 1; +50 > pingreq
+            < pingresp; lost > publish a 21 qos=1 id=1 message_expiry_interval=100; > pingreq; < pingresp; +3 > pingreq
+            < pingresp; +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21 qos=1 id=1 message_expiry_interval=100
+        it may have waited in the network
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            > publish a 21 qos=1 id=1 message_expiry_interval=100; < puback 1
+            +30 @1 < publish a 21 qos=1 id=1 message_expiry_interval=100
+    """)
+    bad = examples("""
+        unchanged after a minute
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; @1 > disconnect
+            @1 > fin; opened; > publish a 21 qos=1 id=1 message_expiry_interval=100; < puback 1
+            +60 @2 opened client=c2 resume session_expiry_interval=3600 < present
+            @2 < publish a 21 qos=1 id=1 message_expiry_interval=100 !properties.message_expiry_interval
+        a retained message
+            opened; > publish a 21 qos=1 retain id=1 message_expiry_interval=100; < puback 1; +50 > pingreq; < pingresp
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1
+            @1 < publish a 21 qos=1 retain id=1 message_expiry_interval=100 !properties.message_expiry_interval
+        a piece too little, and none at all: only warnings
+            opened; > publish a 21 qos=1 retain id=1 message_expiry_interval=100; < puback 1; +50 > pingreq; < pingresp
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1
+            @1 < publish a 21 qos=1 retain id=1 message_expiry_interval=80 !properties.message_expiry_interval
+            @2 opened client=c3; @2 > subscribe 1 a:1; @2 < suback 1 1; @2 < publish a 21 qos=1 retain id=1 !properties
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Remember what is published with an interval, and compare it with what is delivered."""

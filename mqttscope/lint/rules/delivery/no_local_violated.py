@@ -3,22 +3,15 @@
 import zlib
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish
 
 MIN_LENGTH = 8
 """Payloads of fewer bytes are easily those of another client."""
-
-_NO_LOCAL = (
-    client(Subscribe(10, subscriptions=[Subscription("a", 0, no_local=True)])),
-    server(Suback(10, reason_codes=[0])),
-)
-_OWN = Publish(topic_name="a", payload=b'{"t":21.53,"n":1887}')
 
 
 class NoLocalViolated(Rule):
@@ -42,47 +35,28 @@ class NoLocalViolated(Rule):
     needs = ALL_SUBSCRIPTIONS
     settings = {"window": 60}
 
-    good = examples(
-        lambda: [
-            conversation("it does not come back", *opened(), *_NO_LOCAL, client(_OWN)),
-            conversation(
-                "other content",
-                *opened(),
-                *_NO_LOCAL,
-                client(_OWN),
-                server(Publish(topic_name="a", payload=b'{"t":21.54,"n":1888}')),
-            ),
-            conversation(
-                "another subscription without No Local",
-                *opened(),
-                *_NO_LOCAL,
-                client(Subscribe(11, subscriptions=[Subscription("#", 0)])),
-                server(Suback(11, reason_codes=[0])),
-                client(_OWN),
-                server(_OWN),
-            ),
-            conversation(
-                "two clients delete a retained message",
-                *opened(),
-                *_NO_LOCAL,
-                client(Publish(topic_name="a", retain=True)),
-                server(Publish(topic_name="a")),
-            ),
-            conversation("more than a minute later", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN, after=61)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("its own message", *opened(), *_NO_LOCAL, client(_OWN), server(_OWN).marked("")),
-            conversation(
-                "a payload that anybody may have sent",
-                *opened(),
-                *_NO_LOCAL,
-                client(Publish(topic_name="a", payload=b"x")),
-                server(Publish(topic_name="a", payload=b"x")).marked(""),
-            ),
-        ]
-    )
+    good = examples(r"""
+        it does not come back
+            opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a "{\"t\":21.53,\"n\":1887}"
+        other content
+            opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a "{\"t\":21.53,\"n\":1887}"
+            < publish a "{\"t\":21.54,\"n\":1888}"
+        another subscription without No Local
+            opened; > subscribe 10 a:0,no_local; < suback 10 0; > subscribe 11 #:0; < suback 11 0
+            > publish a "{\"t\":21.53,\"n\":1887}"; < publish a "{\"t\":21.53,\"n\":1887}"
+        two clients delete a retained message
+            opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a retain; < publish a
+        more than a minute later
+            opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a "{\"t\":21.53,\"n\":1887}"
+            +61 < publish a "{\"t\":21.53,\"n\":1887}"
+    """)
+    bad = examples(r"""
+        its own message
+            opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a "{\"t\":21.53,\"n\":1887}"
+            < publish a "{\"t\":21.53,\"n\":1887}" !
+        a payload that anybody may have sent
+            opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a x; < publish a x !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message among those that the client sent lately."""

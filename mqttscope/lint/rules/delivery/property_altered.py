@@ -1,17 +1,13 @@
 """DLV413."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
-
-_TEXT = {"content_type": "text/plain"}
-_ALL = {"payload_format_indicator": 1, **_TEXT, "response_topic": "r/1", "correlation_data": b"\x00\x01"}
+from mqttscope.mqtt.packets import Publish
 
 
 class PropertyAltered(Rule):
@@ -43,98 +39,60 @@ class PropertyAltered(Rule):
     models = (Messages,)
     about = (Messages, "topics")
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as they came, in another order",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties=_ALL)),
-                *on(1, server(message(properties=dict(reversed(_ALL.items())))), client(Puback(1))),
-            ),
-            conversation(
-                "no Payload Format Indicator is the same as 0",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties={"payload_format_indicator": 0})),
-                *on(1, server(message()), client(Puback(1))),
-            ),
-            conversation(
-                "a subscriber of 3.1.1 gets none",
-                *subscriber(V3_1_1),
-                *opened(),
-                *publishes(message(properties=_ALL)),
-                *on(1, server(message()), client(Puback(1))),
-            ),
-            conversation(
-                "a publisher of 3.1.1 sends none",
-                *subscriber(),
-                *opened(V3_1_1),
-                *publishes(message()),
-                *on(1, server(message(properties=_TEXT)), client(Puback(1))),
-            ),
-            conversation(
-                "the same payload with and without",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties=_TEXT), message(packet_identifier=2)),
-                *on(1, server(message()), client(Puback(1))),
-            ),
-            conversation(
-                "it comes again from elsewhere",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties=_TEXT)),
-                *on(1, server(message(properties=_TEXT)), client(Puback(1)), server(message()), client(Puback(1))),
-            ),
-            conversation(
-                "a message that nobody was seen to publish",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties=_TEXT)),
-                *on(1, server(message(b"other")), client(Puback(1))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the content type is lost",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties=_TEXT)),
-                *on(1, server(message()).marked("properties.content_type"), client(Puback(1))),
-            ),
-            conversation(
-                "several are changed",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties=_ALL)),
-                *on(
-                    1,
-                    server(message(properties={"correlation_data": b"\x00", "response_topic": "r/2", **_TEXT})).marked(
-                        "properties.payload_format_indicator",
-                        "properties.response_topic",
-                        "properties.correlation_data",
-                    ),
-                    client(Puback(1)),
-                ),
-            ),
-            conversation(
-                "one is put there, and a retained copy: only warnings",
-                *opened(),
-                *publishes(message(retain=True, properties=_TEXT)),
-                *subscriber(),
-                *on(1, server(message(retain=True)).marked("properties.content_type"), client(Puback(1))),
-                *publishes(message(b"other")),
-                *on(
-                    1,
-                    server(message(b"other", properties=_TEXT)).marked("properties.content_type"),
-                    client(Puback(1)),
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        as they came, in another order
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=1 content_type=text/plain response_topic=r/1
+                correlation_data=0x0001
+            < puback 1
+            @1 < publish a 21.5 qos=1 id=1 correlation_data=0x0001 response_topic=r/1 content_type=text/plain
+                payload_format_indicator=1
+            @1 > puback 1
+        no Payload Format Indicator is the same as 0
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=0; < puback 1; @1 < publish a 21.5 qos=1 id=1
+            @1 > puback 1
+        a subscriber of 3.1.1 gets none
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened 5.0
+            +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=1 content_type=text/plain response_topic=r/1
+                correlation_data=0x0001
+            < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+        a publisher of 3.1.1 sends none
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened 3.1.1; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5 qos=1 id=1 content_type=text/plain; @1 > puback 1
+        the same payload with and without
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1; > publish a 21.5 qos=1 id=2; < puback 2
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+        it comes again from elsewhere
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 content_type=text/plain; @1 > puback 1; @1 < publish a 21.5 qos=1 id=1
+            @1 > puback 1
+        a message that nobody was seen to publish
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1; @1 < publish a other qos=1 id=1
+            @1 > puback 1
+    """)
+    bad = examples("""
+        the content type is lost
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 !properties.content_type; @1 > puback 1
+        several are changed
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=1 content_type=text/plain response_topic=r/1
+                correlation_data=0x0001
+            < puback 1
+            @1 < publish a 21.5 qos=1 id=1 correlation_data=0x00 response_topic=r/2 content_type=text/plain
+                !properties.payload_format_indicator !properties.response_topic !properties.correlation_data
+            @1 > puback 1
+        one is put there, and a retained copy: only warnings
+            opened; +2 > publish a 21.5 qos=1 retain id=1 content_type=text/plain; < puback 1; @1 opened client=c2
+            @1 > subscribe 1 a:1; @1 < suback 1 1; @1 < publish a 21.5 qos=1 retain id=1 !properties.content_type
+            @1 > puback 1; +2 > publish a other qos=1 id=1; < puback 1
+            @1 < publish a other qos=1 id=1 content_type=text/plain !properties.content_type; @1 > puback 1
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the properties of a delivery with those of the messages that it may be of."""

@@ -1,16 +1,12 @@
 """DLV201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-
-_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("a/+", 0)])), server(Suback(10, reason_codes=[0])))
+from mqttscope.mqtt.packets import Publish
 
 
 class PublishMatchesNoSubscription(Rule):
@@ -36,77 +32,32 @@ class PublishMatchesNoSubscription(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
 
-    good = examples(
-        lambda: [
-            conversation("a topic that matches", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a/c"))),
-            conversation(
-                "sent before the SUBACK",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a/+", 0)])),
-                server(Publish(topic_name="a/c"), Suback(10, reason_codes=[0])),
-            ),
-            conversation(
-                "while an UNSUBSCRIBE is under way",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["a/+"])),
-                server(Publish(topic_name="a/c")),
-            ),
-            conversation(
-                "a Shared Subscription",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a/+", 0)])),
-                server(Suback(10, reason_codes=[0])),
-                server(Publish(topic_name="a/c")),
-            ),
-            conversation(
-                "a server that knows $share in 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a/+", 0)])),
-                server(Suback(10, reason_codes=[0])),
-                server(Publish(topic_name="a/c")),
-            ),
-            conversation(
-                "a session from before may have any subscription",
-                *opened(clean_start=False, session_present=True),
-                *_SUBSCRIBED,
-                server(Publish(topic_name="b/c")),
-            ),
-            conversation(
-                "a response below the Response Information",
-                *opened(
-                    connect=Properties(request_response_information=1), connack=Properties(response_information="r/1")
-                ),
-                server(Publish(topic_name="r/1/x")),
-            ),
-            conversation(
-                "the capture begins in the middle",
-                *_SUBSCRIBED,
-                server(Publish(topic_name="b/c")),
-                handshake=False,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "another topic",
-                *opened(),
-                *_SUBSCRIBED,
-                server(Publish(topic_name="b/c")).marked("topic_name"),
-            ),
-            conversation(
-                "a refused filter does not count, in 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("b/c", 0), Subscription("a", 0)])),
-                server(Suback(10, reason_codes=[0x80, 0])),
-                server(Publish(topic_name="b/c")).marked("topic_name"),
-            ),
-            conversation(
-                "nothing subscribed in 3.1", *opened(V3_1), server(Publish(topic_name="x")).marked("topic_name")
-            ),
-        ]
-    )
+    good = examples("""
+        a topic that matches
+            opened; > subscribe 10 a/+:0; < suback 10 0; < publish a/c
+        sent before the SUBACK
+            opened 3.1.1; > subscribe 10 a/+:0; < publish a/c & suback 10 0
+        while an UNSUBSCRIBE is under way
+            opened 3.1.1; > subscribe 10 a/+:0; < suback 10 0; > unsubscribe 11 a/+; < publish a/c
+        a Shared Subscription
+            opened; > subscribe 10 $share/g/a/+:0; < suback 10 0; < publish a/c
+        a server that knows $share in 3.1.1
+            opened 3.1.1; > subscribe 10 $share/g/a/+:0; < suback 10 0; < publish a/c
+        a session from before may have any subscription
+            opened resume < present; > subscribe 10 a/+:0; < suback 10 0; < publish b/c
+        a response below the Response Information
+            opened request_response_information=1 < response_information=r/1; < publish r/1/x
+        the capture begins in the middle
+            midstream; > subscribe 10 a/+:0; < suback 10 0; < publish b/c
+    """)
+    bad = examples("""
+        another topic
+            opened; > subscribe 10 a/+:0; < suback 10 0; < publish b/c !topic_name
+        a refused filter does not count, in 3.1.1
+            opened 3.1.1; > subscribe 10 b/c:0 a:0; < suback 10 0x80 0; < publish b/c !topic_name
+        nothing subscribed in 3.1
+            opened 3.1; < publish x !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look the topic up, and leave out what explains it."""

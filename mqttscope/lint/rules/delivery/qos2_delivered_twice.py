@@ -1,35 +1,13 @@
 """DLV417."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, message, paired, steady_match, subscriber
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired, steady_match
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
-
-
-def _gets(identifier: int, mark: str | None = None) -> tuple[Step, ...]:
-    step = server(message(qos=2, packet_identifier=identifier))
-    return on(
-        1,
-        step if mark is None else step.marked(mark),
-        client(Pubrec(identifier)),
-        server(Pubrel(identifier)),
-        client(Pubcomp(identifier)),
-    )
-
-
-def _published(*, again: bool, identifier: int = 7) -> tuple[Step, ...]:
-    repeats = [client(message(qos=2, packet_identifier=identifier, dup=True), after=5)] if again else []
-    return (
-        client(message(qos=2, packet_identifier=identifier), after=2),
-        *repeats,
-        server(Pubrec(identifier)),
-        client(Pubrel(identifier)),
-        server(Pubcomp(identifier)),
-    )
+from mqttscope.mqtt.packets import Publish
 
 
 class Qos2DeliveredTwice(Rule):
@@ -56,69 +34,43 @@ class Qos2DeliveredTwice(Rule):
     models = (Messages,)
     about = (Messages, "topics")
 
-    good = examples(
-        lambda: [
-            conversation(
-                "sent again by the publisher, delivered once",
-                *subscriber(granted=2),
-                *opened(V3_1_1),
-                *_published(again=True),
-                *_gets(3),
-            ),
-            conversation(
-                "a copy for each subscription",
-                *subscriber(V5, "a", "#", granted=2),
-                *opened(V3_1_1),
-                *_published(again=True),
-                *_gets(3),
-                *_gets(4),
-            ),
-            conversation(
-                "published twice",
-                *subscriber(granted=2),
-                *opened(),
-                *_published(again=False),
-                *_published(again=False, identifier=8),
-                *_gets(3),
-                *_gets(4),
-            ),
-            conversation(
-                "delivered with QoS 1",
-                *subscriber(granted=1),
-                *opened(V3_1_1),
-                *_published(again=False),
-                *on(1, server(message()), client(Puback(1)), server(message(packet_identifier=2)), client(Puback(2))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "sent again by the publisher",
-                *subscriber(granted=2),
-                *opened(V3_1_1),
-                *_published(again=True),
-                *_gets(3),
-                *_gets(4, "packet_identifier"),
-            ),
-            conversation(
-                "sent again by the publisher, in 3.1",
-                *subscriber(V3_1, granted=2),
-                *opened(V3_1),
-                *_published(again=True),
-                *_gets(3),
-                *_gets(4, "packet_identifier"),
-            ),
-            conversation(
-                "published once: only a warning",
-                *subscriber(granted=2),
-                *opened(),
-                *_published(again=False),
-                *_gets(3),
-                *_gets(4, "packet_identifier"),
-            ),
-        ]
-    )
+    good = examples("""
+        sent again by the publisher, delivered once
+            @1 opened client=c2; @1 > subscribe 1 a:2; @1 < suback 1 2; opened 3.1.1; +2 > publish a 21.5 qos=2 id=7
+            +5 > publish a 21.5 dup qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; @1 < publish a 21.5 qos=2 id=3
+            @1 > pubrec 3; @1 < pubrel 3; @1 > pubcomp 3
+        a copy for each subscription
+            @1 opened client=c2; @1 > subscribe 1 a:2 #:2; @1 < suback 1 2 2; opened 3.1.1
+            +2 > publish a 21.5 qos=2 id=7; +5 > publish a 21.5 dup qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7
+            @1 < publish a 21.5 qos=2 id=3; @1 > pubrec 3; @1 < pubrel 3; @1 > pubcomp 3; @1 < publish a 21.5 qos=2 id=4
+            @1 > pubrec 4; @1 < pubrel 4; @1 > pubcomp 4
+        published twice
+            @1 opened client=c2; @1 > subscribe 1 a:2; @1 < suback 1 2; opened; +2 > publish a 21.5 qos=2 id=7
+            < pubrec 7; > pubrel 7; < pubcomp 7; +2 > publish a 21.5 qos=2 id=8; < pubrec 8; > pubrel 8; < pubcomp 8
+            @1 < publish a 21.5 qos=2 id=3; @1 > pubrec 3; @1 < pubrel 3; @1 > pubcomp 3; @1 < publish a 21.5 qos=2 id=4
+            @1 > pubrec 4; @1 < pubrel 4; @1 > pubcomp 4
+        delivered with QoS 1
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened 3.1.1; +2 > publish a 21.5 qos=2 id=7
+            < pubrec 7; > pubrel 7; < pubcomp 7; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            @1 < publish a 21.5 qos=1 id=2; @1 > puback 2
+    """)
+    bad = examples("""
+        sent again by the publisher
+            @1 opened client=c2; @1 > subscribe 1 a:2; @1 < suback 1 2; opened 3.1.1; +2 > publish a 21.5 qos=2 id=7
+            +5 > publish a 21.5 dup qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; @1 < publish a 21.5 qos=2 id=3
+            @1 > pubrec 3; @1 < pubrel 3; @1 > pubcomp 3; @1 < publish a 21.5 qos=2 id=4 !packet_identifier
+            @1 > pubrec 4; @1 < pubrel 4; @1 > pubcomp 4
+        sent again by the publisher, in 3.1
+            @1 opened 3.1 client=c2; @1 > subscribe 1 a:2; @1 < suback 1 2; opened; +2 > publish a 21.5 qos=2 id=7
+            +5 > publish a 21.5 dup qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; @1 < publish a 21.5 qos=2 id=3
+            @1 > pubrec 3; @1 < pubrel 3; @1 > pubcomp 3; @1 < publish a 21.5 qos=2 id=4 !packet_identifier
+            @1 > pubrec 4; @1 < pubrel 4; @1 > pubcomp 4
+        published once: only a warning
+            @1 opened client=c2; @1 > subscribe 1 a:2; @1 < suback 1 2; opened; +2 > publish a 21.5 qos=2 id=7
+            < pubrec 7; > pubrel 7; < pubcomp 7; @1 < publish a 21.5 qos=2 id=3; @1 > pubrec 3; @1 < pubrel 3
+            @1 > pubcomp 3; @1 < publish a 21.5 qos=2 id=4 !packet_identifier; @1 > pubrec 4; @1 < pubrel 4
+            @1 > pubcomp 4
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the copies that the client has got of the message, each with its packet identifier."""

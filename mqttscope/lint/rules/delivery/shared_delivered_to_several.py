@@ -1,18 +1,15 @@
 """DLV419."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages, share_of
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, message, paired, publishes, subscriber
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import FAILURE
 
-_SHARE = "$share/g/a"
-_MEMBERS = (*subscriber(V5, _SHARE), *subscriber(V5, _SHARE, connection=2, identifier="c3"))
-_ACKED = client(Puback(1))
 _SHOWN = 4
 """Members that a message names."""
 
@@ -38,73 +35,40 @@ class SharedDeliveredToSeveral(Rule):
     models = (Messages,)
     about = (Messages, "topics")
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one member",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message(), message(b"other", packet_identifier=2)),
-                *on(1, server(message()), _ACKED),
-                *on(2, server(message(b"other")), _ACKED),
-            ),
-            conversation(
-                "the first one is gone",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), closes("client", "reset")),
-                *on(2, server(message()), _ACKED),
-            ),
-            conversation(
-                "an ordinary subscription beside it",
-                *subscriber(V5, _SHARE, "a"),
-                *subscriber(V5, _SHARE, connection=2, identifier="c3"),
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), _ACKED),
-                *on(2, server(message()), _ACKED),
-            ),
-            conversation(
-                "another share",
-                *subscriber(V5, _SHARE),
-                *subscriber(V5, "$share/h/a", connection=2, identifier="c3"),
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), _ACKED),
-                *on(2, server(message()), _ACKED),
-            ),
-            conversation(
-                "the same payload again",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message(), message()),
-                *on(1, server(message()), _ACKED),
-                *on(2, server(message()), _ACKED),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "two members",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), _ACKED),
-                *on(2, server(message()).marked(""), _ACKED),
-            ),
-            conversation(
-                "a wildcard, QoS 0",
-                *subscriber(V5, "$share/g/#"),
-                *subscriber(V5, "$share/g/#", connection=2, identifier="c3"),
-                *opened(),
-                *publishes(message(qos=0)),
-                *on(1, server(message(qos=0))),
-                *on(2, server(message(qos=0)).marked("")),
-            ),
-        ]
-    )
+    good = examples("""
+        one member
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            > publish a other qos=1 id=2; < puback 2; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            @2 < publish a other qos=1 id=1; @2 > puback 1
+        the first one is gone
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > reset; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
+        an ordinary subscription beside it
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1 a:1; @1 < suback 1 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
+        another share
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/h/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
+        the same payload again
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            > publish a 21.5 qos=1 id=1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
+    """)
+    bad = examples("""
+        two members
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @2 < publish a 21.5 qos=1 id=1 !; @2 > puback 1
+        a wildcard, QoS 0
+            @1 opened client=c2; @1 > subscribe 1 $share/g/#:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/#:1; @2 < suback 1 1; opened; +2 > publish a 21.5; @1 < publish a 21.5
+            @2 < publish a 21.5 !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look which members of the share have got the message."""

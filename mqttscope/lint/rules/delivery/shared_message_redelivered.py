@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages, share_of
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, message, paired, publishes, subscriber
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired
+from mqttscope.mqtt.packets import Puback, Publish, Pubrec
 from mqttscope.session.matching import FAILURE
 
 MAX_REFUSED = 1_000
@@ -34,20 +34,6 @@ class Refusals:
     by_message: dict[int, Refused] = field(default_factory=dict)
 
 
-_SHARE = "$share/g/a"
-_MEMBERS = (*subscriber(V5, _SHARE), *subscriber(V5, _SHARE, connection=2, identifier="c3"))
-_MEMBERS_2 = (
-    *subscriber(V5, _SHARE, granted=2),
-    *subscriber(V5, _SHARE, granted=2, connection=2, identifier="c3"),
-)
-_SENT_2 = (
-    client(message(qos=2), after=2),
-    server(Pubrec(1)),
-    client(Pubrel(1)),
-    server(Pubcomp(1)),
-)
-
-
 class SharedMessageRedelivered(Rule):
     """A message of a Shared Subscription that one member has refused, or has begun to take, goes to another one.
 
@@ -71,73 +57,42 @@ class SharedMessageRedelivered(Rule):
     signs = {Publish: ("from_server",)}
     Memory = Refusals
 
-    good = examples(
-        lambda: [
-            conversation(
-                "it is dropped",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-                *publishes(message(b"other")),
-                *on(2, server(message(b"other")), client(Puback(1))),
-            ),
-            conversation(
-                "the member is gone, and QoS 1 goes to another one",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), closes("client", "reset")),
-                *on(2, server(message()), client(Puback(1))),
-            ),
-            conversation(
-                "an ordinary subscription has a copy of its own",
-                *subscriber(V5, _SHARE),
-                *subscriber(connection=2, identifier="c3"),
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-                *on(2, server(message()), client(Puback(1))),
-            ),
-            conversation(
-                "published again",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-                *publishes(message()),
-                *on(2, server(message()), client(Puback(1))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "refused by one, offered to the next",
-                *_MEMBERS,
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), client(Puback(1, reason_code=0x80))),
-                *on(2, server(message()).marked(""), client(Puback(1))),
-            ),
-            conversation(
-                "QoS 2, refused",
-                *_MEMBERS_2,
-                *opened(),
-                *_SENT_2,
-                *on(1, server(message(qos=2)), client(Pubrec(1, reason_code=0x99))),
-                *on(2, server(message(qos=2)).marked(""), client(Pubrec(1))),
-            ),
-            conversation(
-                "QoS 2, under way when the connection broke",
-                *_MEMBERS_2,
-                *opened(),
-                *_SENT_2,
-                *on(1, server(message(qos=2)), closes("client", "reset")),
-                *on(2, server(message(qos=2)).marked(""), client(Pubrec(1))),
-            ),
-        ]
-    )
+    good = examples("""
+        it is dropped
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1 code=0x80; +2 > publish a other qos=1 id=1; < puback 1
+            @2 < publish a other qos=1 id=1; @2 > puback 1
+        the member is gone, and QoS 1 goes to another one
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > reset; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
+        an ordinary subscription has a copy of its own
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1 code=0x80; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
+        published again
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1 code=0x80; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
+    """)
+    bad = examples("""
+        refused by one, offered to the next
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1 code=0x80; @2 < publish a 21.5 qos=1 id=1 !; @2 > puback 1
+        QoS 2, refused
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:2; @1 < suback 1 2; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:2; @2 < suback 1 2; opened; +2 > publish a 21.5 qos=2 id=1; < pubrec 1
+            > pubrel 1; < pubcomp 1; @1 < publish a 21.5 qos=2 id=1; @1 > pubrec 1 code=0x99
+            @2 < publish a 21.5 qos=2 id=1 !; @2 > pubrec 1
+        QoS 2, under way when the connection broke
+            @1 opened client=c2; @1 > subscribe 1 $share/g/a:2; @1 < suback 1 2; @2 opened client=c3
+            @2 > subscribe 1 $share/g/a:2; @2 < suback 1 2; opened; +2 > publish a 21.5 qos=2 id=1; < pubrec 1
+            > pubrel 1; < pubcomp 1; @1 < publish a 21.5 qos=2 id=1; @1 > reset; @2 < publish a 21.5 qos=2 id=1 !
+            @2 > pubrec 1
+    """)
 
     def check(self, packet: Publish | Puback | Pubrec, at: RuleContext) -> Findings:
         """Note what is refused, and compare it with what the server sends to others."""

@@ -3,48 +3,18 @@
 import zlib
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
 SETTLE_NS = SECOND_NS
 """How long after the SUBACK a message may still be one that the server took before."""
 PAIRS = 3
 """Messages that came twice in a row before it counts as two copies of each."""
-
-
-def _subscribe(number: int, qos: int, packet_identifier: int) -> Subscribe:
-    return Subscribe(packet_identifier, Properties(subscription_identifier=number), [Subscription("a", qos)])
-
-
-def _message(number: int, qos: int = 1) -> Publish:
-    identifier = 1 if qos else None
-    block = Properties(subscription_identifier=[number])
-    return Publish(qos=qos, topic_name="a", packet_identifier=identifier, properties=block, payload=b"x")
-
-
-_REPLACED = (
-    client(_subscribe(1, 1, 10)),
-    server(Suback(10, reason_codes=[1])),
-    client(_subscribe(2, 0, 11)),
-    server(Suback(11, reason_codes=[0])),
-)
-_AGAIN = (
-    client(Subscribe(10, subscriptions=[Subscription("a", 0)])),
-    server(Suback(10, reason_codes=[0])),
-    client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
-    server(Suback(11, reason_codes=[0])),
-)
-
-
-def _twice(*payloads: bytes) -> list[Publish]:
-    return [Publish(topic_name="a", payload=one) for one in payloads for _ in range(2)]
 
 
 class StaleSubscriptionUsed(Rule):
@@ -69,78 +39,43 @@ class StaleSubscriptionUsed(Rule):
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
 
-    good = examples(
-        lambda: [
-            conversation("the new ones", *opened(), *_REPLACED, server(_message(2, 0))),
-            conversation(
-                "sent before the SUBACK",
-                *opened(),
-                *_REPLACED[:3],
-                server(_message(1), Suback(11, reason_codes=[0])),
-                client(Puback(1)),
-            ),
-            conversation(
-                "a part of the server learns of the SUBSCRIBE a moment after the SUBACK",
-                *opened(),
-                *_REPLACED,
-                server(_message(1), after=0.5),
-                client(Puback(1)),
-            ),
-            conversation(
-                "a message sent again",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(Suback(10, reason_codes=[1])),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
-                server(Suback(11, reason_codes=[0])),
-                server(Publish(qos=1, dup=True, topic_name="a", packet_identifier=1), after=9),
-                client(Puback(1)),
-            ),
-            conversation("each message once", *opened(V3_1_1), *_AGAIN, server(*_twice(b"1", b"2")[::2])),
-            conversation(
-                "two messages with the same content",
-                *opened(V3_1_1),
-                *_AGAIN,
-                server(*_twice(b"1", b"1", b"1")),
-            ),
-            conversation(
-                "the SUBSCRIBE that should replace it was refused",
-                *opened(),
-                *_REPLACED[:3],
-                server(Suback(11, reason_codes=[0x97])),
-                server(_message(1)),
-                client(Puback(1)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "old identifier and old QoS",
-                *opened(),
-                *_REPLACED,
-                server(_message(1), after=2).marked("properties.subscription_identifier"),
-                client(Puback(1)),
-            ),
-            conversation(
-                "old QoS",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(Suback(10, reason_codes=[1])),
-                client(Subscribe(11, subscriptions=[Subscription("a", 0)])),
-                server(Suback(11, reason_codes=[0])),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1), after=6).marked("qos"),
-                client(Puback(1)),
-            ),
-            conversation(
-                "two copies of each message, in 3.1",
-                *opened(V3_1),
-                *_AGAIN,
-                server(*_twice(b"1", b"2", b"3"), after=6).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        the new ones
+            opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
+            > subscribe 11 a:0 subscription_identifier=2; < suback 11 0; < publish a x subscription_identifier=2
+        sent before the SUBACK
+            opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
+            > subscribe 11 a:0 subscription_identifier=2
+            < publish a x qos=1 id=1 subscription_identifier=1 & suback 11 0; > puback 1
+        a part of the server learns of the SUBSCRIBE a moment after the SUBACK
+            opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
+            > subscribe 11 a:0 subscription_identifier=2; < suback 11 0
+            +0.5 < publish a x qos=1 id=1 subscription_identifier=1; > puback 1
+        a message sent again
+            opened 3.1.1; > subscribe 10 a:1; < suback 10 1; < publish a qos=1 id=1; > subscribe 11 a:0; < suback 11 0
+            +9 < publish a dup qos=1 id=1; > puback 1
+        each message once
+            opened 3.1.1; > subscribe 10 a:0; < suback 10 0; > subscribe 11 a:0; < suback 11 0
+            < publish a 1 & publish a 2
+        two messages with the same content
+            opened 3.1.1; > subscribe 10 a:0; < suback 10 0; > subscribe 11 a:0; < suback 11 0; < for 1..6: publish a 1
+        the SUBSCRIBE that should replace it was refused
+            opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
+            > subscribe 11 a:0 subscription_identifier=2; < suback 11 0x97
+            < publish a x qos=1 id=1 subscription_identifier=1; > puback 1
+    """)
+    bad = examples("""
+        old identifier and old QoS
+            opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
+            > subscribe 11 a:0 subscription_identifier=2; < suback 11 0
+            +2 < publish a x qos=1 id=1 subscription_identifier=1 !properties.subscription_identifier; > puback 1
+        old QoS
+            opened 3.1.1; > subscribe 10 a:1; < suback 10 1; > subscribe 11 a:0; < suback 11 0
+            +6 < publish a qos=1 id=1 !qos; > puback 1
+        two copies of each message, in 3.1
+            opened 3.1; > subscribe 10 a:0; < suback 10 0; > subscribe 11 a:0; < suback 11 0
+            +6 < publish a 1 & publish a 1 & publish a 2 & publish a 2 & publish a 3 & publish a 3 !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Only for topics of subscriptions that were replaced."""

@@ -3,28 +3,15 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER, Properties
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.session.matching import Match
 from mqttscope.session.subscriptions import Subscriptions
-
-
-def _subscribe(number: int, topic_filter: str, packet_identifier: int) -> Subscribe:
-    block = Properties(subscription_identifier=number)
-    return Subscribe(packet_identifier, block, [Subscription(topic_filter, 0)])
-
-
-def _message(*identifiers: int, topic: str = "a") -> Publish:
-    return Publish(topic_name=topic, properties=Properties(subscription_identifier=list(identifiers)), payload=b"x")
-
-
-_SEVEN = (client(_subscribe(7, "a", 10)), server(Suback(10, reason_codes=[0])))
 
 
 class SubscriptionIdForeign(Rule):
@@ -47,64 +34,34 @@ class SubscriptionIdForeign(Rule):
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
 
-    good = examples(
-        lambda: [
-            conversation("its own", *opened(), *_SEVEN, server(_message(7))),
-            conversation(
-                "those of two subscriptions",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(8, "#", 11)),
-                server(Suback(11, reason_codes=[0])),
-                server(_message(8, 7)),
-            ),
-            conversation(
-                "the old one while the new SUBSCRIBE is under way",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(8, "a", 11)),
-                server(_message(7), Suback(11, reason_codes=[0])),
-            ),
-            conversation(
-                "shortly after the UNSUBACK",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(8, "#", 11)),
-                server(Suback(11, reason_codes=[0])),
-                client(Unsubscribe(12, topic_filters=["a"])),
-                server(Unsuback(12, reason_codes=[0])),
-                server(_message(7, 8), after=4.9),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one that nobody asked for",
-                *opened(),
-                *_SEVEN,
-                server(_message(9)).marked("properties.subscription_identifier"),
-            ),
-            conversation(
-                "that of a subscription that does not match",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(8, "b", 11)),
-                server(Suback(11, reason_codes=[0])),
-                server(_message(7, 8)).marked("properties.subscription_identifier"),
-            ),
-            conversation(
-                "that of a subscription that ended long ago",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(8, "#", 11)),
-                server(Suback(11, reason_codes=[0])),
-                client(Unsubscribe(12, topic_filters=["a"])),
-                server(Unsuback(12, reason_codes=[0])),
-                server(_message(7, 8), after=5.5).marked("properties.subscription_identifier"),
-            ),
-        ]
-    )
+    good = examples("""
+        its own
+            opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0; < publish a x subscription_identifier=7
+        those of two subscriptions
+            opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
+            < publish a x subscription_identifier=8 subscription_identifier=7
+        the old one while the new SUBSCRIBE is under way
+            opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 a:0 subscription_identifier=8; < publish a x subscription_identifier=7 & suback 11 0
+        shortly after the UNSUBACK
+            opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; > unsubscribe 12 a; < unsuback 12 0
+            +4.9 < publish a x subscription_identifier=7 subscription_identifier=8
+    """)
+    bad = examples("""
+        one that nobody asked for
+            opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
+            < publish a x subscription_identifier=9 !properties.subscription_identifier
+        that of a subscription that does not match
+            opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 b:0 subscription_identifier=8; < suback 11 0
+            < publish a x subscription_identifier=7 subscription_identifier=8 !properties.subscription_identifier
+        that of a subscription that ended long ago
+            opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; > unsubscribe 12 a; < unsuback 12 0
+            +5.5 < publish a x subscription_identifier=7 subscription_identifier=8 !properties.subscription_identifier
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Iterator[Report] | None:
         """Look up who has the identifiers."""

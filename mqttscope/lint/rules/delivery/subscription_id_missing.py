@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
 from mqttscope.session.matching import Match, Subscribed
 
@@ -45,20 +43,6 @@ class Waiting:
     """By the filters whose identifiers never came."""
 
 
-def _subscribe(number: int | None, topic_filter: str, packet_identifier: int, **options: bool) -> Subscribe:
-    block = None if number is None else Properties(subscription_identifier=number)
-    return Subscribe(packet_identifier, block, [Subscription(topic_filter, 0, **options)])
-
-
-def _message(*identifiers: int, payload: bytes = b"21.5") -> Publish:
-    block = Properties(subscription_identifier=list(identifiers))
-    return Publish(topic_name="a/b", properties=block, payload=payload)
-
-
-_SEVEN = (client(_subscribe(7, "a/+", 10)), server(Suback(10, reason_codes=[0])))
-_EIGHT = (client(_subscribe(8, "#", 11)), server(Suback(11, reason_codes=[0])))
-
-
 class SubscriptionIdMissing(Rule):
     """A message lacks the Subscription Identifier of a subscription that it matches.
 
@@ -82,96 +66,51 @@ class SubscriptionIdMissing(Rule):
     settings = {"grace": 5}
     Memory = Waiting
 
-    good = examples(
-        lambda: [
-            conversation("the identifier of its subscription", *opened(), *_SEVEN, server(_message(7))),
-            conversation("all identifiers in one copy", *opened(), *_SEVEN, *_EIGHT, server(_message(8, 7), after=9)),
-            conversation(
-                "a copy for each subscription",
-                *opened(),
-                *_SEVEN,
-                *_EIGHT,
-                server(_message(7), _message(8), after=9),
-                server(_message(8, payload=b"22"), _message(7, payload=b"22")),
-                closes("client", after=9),
-            ),
-            conversation(
-                "one subscription has none, and its copy comes too",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(None, "#", 11)),
-                server(Suback(11, reason_codes=[0])),
-                server(_message(), _message(7), after=9),
-                closes("client", after=9),
-            ),
-            conversation(
-                "subscribed again without an identifier",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(None, "a/+", 11)),
-                server(Suback(11, reason_codes=[0])),
-                server(_message()),
-            ),
-            conversation(
-                "sent before it got its identifier",
-                *opened(),
-                client(_subscribe(None, "a/+", 10)),
-                server(Suback(10, reason_codes=[0])),
-                client(_subscribe(7, "a/+", 11)),
-                server(_message(), Suback(11, reason_codes=[0])),
-            ),
-            conversation(
-                "a message sent again that had none the first time",
-                *opened(clean_start=False, session_present=True),
-                client(Subscribe(11, Properties(subscription_identifier=7), [Subscription("a/b", 1)])),
-                server(Suback(11, reason_codes=[1])),
-                server(Publish(qos=1, dup=True, topic_name="a/b", packet_identifier=1), after=9),
-                client(Puback(1)),
-            ),
-            conversation(
-                "a retained message of one of two subscriptions",
-                *opened(),
-                *_SEVEN,
-                *_EIGHT,
-                server(
-                    Publish(
-                        topic_name="a/b", retain=True, payload=b"x", properties=Properties(subscription_identifier=[8])
-                    )
-                ),
-                closes("client", after=9),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("no identifier at all", *opened(), *_SEVEN, server(_message()).marked("properties")),
-            conversation(
-                "two subscriptions with identifiers, and none comes",
-                *opened(),
-                *_SEVEN,
-                *_EIGHT,
-                server(_message()).marked("properties"),
-            ),
-            conversation(
-                "one copy with one of two identifiers",
-                *opened(),
-                *_SEVEN,
-                *_EIGHT,
-                server(_message(7), after=9),
-                server(_message(7, payload=b"22")),
-                closes("client", after=9).marked(""),
-            ),
-            conversation(
-                "one copy without the identifier that one of two has",
-                *opened(),
-                *_SEVEN,
-                client(_subscribe(None, "#", 11)),
-                server(Suback(11, reason_codes=[0])),
-                server(_message(), after=9),
-                closes("client", after=9).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        the identifier of its subscription
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
+            < publish a/b 21.5 subscription_identifier=7
+        all identifiers in one copy
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
+            +9 < publish a/b 21.5 subscription_identifier=8 subscription_identifier=7
+        a copy for each subscription
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
+            +9 < publish a/b 21.5 subscription_identifier=7 & publish a/b 21.5 subscription_identifier=8
+            < publish a/b 22 subscription_identifier=8 & publish a/b 22 subscription_identifier=7; +9 > fin
+        one subscription has none, and its copy comes too
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0; > subscribe 11 #:0; < suback 11 0
+            +9 < publish a/b 21.5 properties & publish a/b 21.5 subscription_identifier=7; +9 > fin
+        subscribed again without an identifier
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0; > subscribe 11 a/+:0; < suback 11 0
+            < publish a/b 21.5 properties
+        sent before it got its identifier
+            opened; > subscribe 10 a/+:0; < suback 10 0; > subscribe 11 a/+:0 subscription_identifier=7
+            < publish a/b 21.5 properties & suback 11 0
+        a message sent again that had none the first time
+            opened resume < present; > subscribe 11 a/b:1 subscription_identifier=7; < suback 11 1
+            +9 < publish a/b dup qos=1 id=1; > puback 1
+        a retained message of one of two subscriptions
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
+            < publish a/b x retain subscription_identifier=8; +9 > fin
+    """)
+    bad = examples("""
+        no identifier at all
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
+            < publish a/b 21.5 properties !properties
+        two subscriptions with identifiers, and none comes
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; < publish a/b 21.5 properties !properties
+        one copy with one of two identifiers
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
+            > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; +9 < publish a/b 21.5 subscription_identifier=7
+            < publish a/b 22 subscription_identifier=7; +9 > fin !
+        one copy without the identifier that one of two has
+            opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0; > subscribe 11 #:0; < suback 11 0
+            +9 < publish a/b 21.5 properties; +9 > fin !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without any identifier at once, with some of them when no other copy can come."""

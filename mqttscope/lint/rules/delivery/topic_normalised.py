@@ -1,19 +1,12 @@
 """DLV209."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-
-_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("a/b", 0)])), server(Suback(10, reason_codes=[0])))
-_COMPOSED = (
-    client(Subscribe(10, subscriptions=[Subscription("caf\u00e9", 0)])),
-    server(Suback(10, reason_codes=[0])),
-)
+from mqttscope.mqtt.packets import Publish
 
 
 class TopicNormalised(Rule):
@@ -35,49 +28,22 @@ class TopicNormalised(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
 
-    good = examples(
-        lambda: [
-            conversation(
-                "an empty level in both",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a//b", 0)])),
-                server(Suback(10, reason_codes=[0])),
-                server(Publish(topic_name="a//b")),
-            ),
-            conversation(
-                "an empty level is a level for a wildcard",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a/+/b", 0), Subscription("+/c", 0)])),
-                server(Suback(10, reason_codes=[0, 0])),
-                server(Publish(topic_name="a//b"), Publish(topic_name="/c")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "an empty level", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a//b")).marked("topic_name")
-            ),
-            conversation(
-                "capital letters, in 3.1.1",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                server(Publish(topic_name="A/b")).marked("topic_name"),
-            ),
-            conversation(
-                "a slash in front, in 3.1",
-                *opened(V3_1),
-                *_SUBSCRIBED,
-                server(Publish(topic_name="/a/b")).marked("topic_name"),
-            ),
-            conversation(
-                "a letter and its accent apart",
-                *opened(),
-                *_COMPOSED,
-                server(Publish(topic_name="cafe\u0301")).marked("topic_name"),
-            ),
-        ]
-    )
+    good = examples("""
+        an empty level in both
+            opened; > subscribe 10 a//b:0; < suback 10 0; < publish a//b
+        an empty level is a level for a wildcard
+            opened 3.1.1; > subscribe 10 a/+/b:0 +/c:0; < suback 10 0 0; < publish a//b & publish /c
+    """)
+    bad = examples("""
+        an empty level
+            opened; > subscribe 10 a/b:0; < suback 10 0; < publish a//b !topic_name
+        capital letters, in 3.1.1
+            opened 3.1.1; > subscribe 10 a/b:0; < suback 10 0; < publish A/b !topic_name
+        a slash in front, in 3.1
+            opened 3.1; > subscribe 10 a/b:0; < suback 10 0; < publish /a/b !topic_name
+        a letter and its accent apart
+            opened; > subscribe 10 café:0; < suback 10 0; < publish café !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Nothing matches as it is, and something does after a change."""

@@ -3,17 +3,13 @@
 from collections import Counter
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
-
-_K1, _K2 = ("k", "1"), ("k", "2")
-_ACKED = client(Puback(1))
+from mqttscope.mqtt.packets import Publish
 
 
 class UserPropertiesAltered(Rule):
@@ -39,83 +35,43 @@ class UserPropertiesAltered(Rule):
     models = (Messages,)
     about = (Messages, "topics")
 
-    good = examples(
-        lambda: [
-            conversation(
-                "all in their order, one of them twice",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties={"user_property": [_K1, _K2, _K1]})),
-                *on(1, server(message(properties={"user_property": [_K1, _K2, _K1]})), _ACKED),
-            ),
-            conversation(
-                "a subscriber of 3.1.1 gets none",
-                *subscriber(V3_1_1),
-                *opened(),
-                *publishes(message(properties={"user_property": [_K1]})),
-                *on(1, server(message()), _ACKED),
-            ),
-            conversation(
-                "the same payload with others",
-                *subscriber(),
-                *opened(),
-                *publishes(
-                    message(properties={"user_property": [_K1]}),
-                    message(properties={"user_property": [_K2]}, packet_identifier=2),
-                ),
-                *on(1, server(message(properties={"user_property": [_K2]})), _ACKED),
-            ),
-            conversation(
-                "it comes again from elsewhere",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties={"user_property": [_K1]})),
-                *on(1, server(message(properties={"user_property": [_K1]})), _ACKED, server(message()), _ACKED),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "another order",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties={"user_property": [_K1, _K2]})),
-                *on(
-                    1,
-                    server(message(properties={"user_property": [_K2, _K1]})).marked("properties.user_property"),
-                    _ACKED,
-                ),
-            ),
-            conversation(
-                "one of two alike is lost",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties={"user_property": [_K1, _K1]})),
-                *on(1, server(message(properties={"user_property": [_K1]})).marked("properties.user_property"), _ACKED),
-            ),
-            conversation(
-                "one of the server's own: only a note",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties={"user_property": [_K1]})),
-                *on(
-                    1,
-                    server(message(properties={"user_property": [_K1, ("timestamp", "1")]})).marked(
-                        "properties.user_property"
-                    ),
-                    _ACKED,
-                ),
-            ),
-            conversation(
-                "a retained copy: only a warning",
-                *opened(),
-                *publishes(message(retain=True, properties={"user_property": [_K1]})),
-                *subscriber(),
-                *on(1, server(message(retain=True)).marked("properties.user_property"), _ACKED),
-            ),
-        ]
-    )
+    good = examples("""
+        all in their order, one of them twice
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:2 user_property=k:1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:2 user_property=k:1; @1 > puback 1
+        a subscriber of 3.1.1 gets none
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened 5.0
+            +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+        the same payload with others
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1; > publish a 21.5 qos=1 id=2 user_property=k:2
+            < puback 2; @1 < publish a 21.5 qos=1 id=1 user_property=k:2; @1 > puback 1
+        it comes again from elsewhere
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 user_property=k:1; @1 > puback 1; @1 < publish a 21.5 qos=1 id=1
+            @1 > puback 1
+    """)
+    bad = examples("""
+        another order
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:2; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 user_property=k:2 user_property=k:1 !properties.user_property; @1 > puback 1
+        one of two alike is lost
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 user_property=k:1 !properties.user_property; @1 > puback 1
+        one of the server's own: only a note
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 user_property=k:1 user_property=timestamp:1 !properties.user_property
+            @1 > puback 1
+        a retained copy: only a warning
+            opened; +2 > publish a 21.5 qos=1 retain id=1 user_property=k:1; < puback 1; @1 opened client=c2
+            @1 > subscribe 1 a:1; @1 < suback 1 1; @1 < publish a 21.5 qos=1 retain id=1 !properties.user_property
+            @1 > puback 1
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the lists: what is missing, what is in another place, what has been added."""

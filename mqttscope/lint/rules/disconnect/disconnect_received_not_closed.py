@@ -1,15 +1,12 @@
 """DIS504."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
 from mqttscope.mqtt.packets import Disconnect
 from mqttscope.session.connection import Connection
-
-_OTHER = opened(client_identifier="c2")
-_LATER = on(1, *_OTHER, closes("client", after=60))
 
 
 class DisconnectReceivedNotClosed(Rule):
@@ -32,47 +29,24 @@ class DisconnectReceivedNotClosed(Rule):
     needs = Needs.WHOLE
     settings = {"timeout": 30}
 
-    good = examples(
-        lambda: [
-            conversation("the sender closes", *opened(), client(Disconnect()), closes("client"), *_LATER),
-            conversation(
-                "the receiver closes", *opened(V3_1), client(Disconnect()), closes("server", after=2), *_LATER
-            ),
-            conversation("it never came", *opened(), client(Disconnect()), *_LATER),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "neither side closes",
-                *opened(),
-                client(Disconnect()),
-                acknowledges("server"),
-                *on(1, *_OTHER, closes("client", after=60).marked("")),
-            ),
-            conversation(
-                "the client keeps it",
-                *opened(),
-                server(Disconnect(0x8B)),
-                acknowledges("client"),
-                *on(1, *_OTHER, closes("client", after=60).marked("")),
-            ),
-            conversation(
-                "in 3.1.1",
-                *opened(V3_1_1),
-                client(Disconnect()),
-                acknowledges("server"),
-                closes("server", after=60).marked(""),
-            ),
-            conversation(
-                "in 3.1",
-                *opened(V3_1),
-                client(Disconnect()),
-                acknowledges("server"),
-                closes("client", after=40).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        the sender closes
+            opened; > disconnect; > fin; @1 opened client=c2; +60 @1 > fin
+        the receiver closes
+            opened 3.1; > disconnect; +2 < fin; @1 opened 5.0 client=c2; +60 @1 > fin
+        it never came
+            opened; > disconnect; @1 opened client=c2; +60 @1 > fin
+    """)
+    bad = examples("""
+        neither side closes
+            opened; > disconnect; < ack; @1 opened client=c2; +60 @1 > fin !
+        the client keeps it
+            opened; < disconnect code=0x8b; > ack; @1 opened client=c2; +60 @1 > fin !
+        in 3.1.1
+            opened 3.1.1; > disconnect; < ack; +60 < fin !
+        in 3.1
+            opened 3.1; > disconnect; < ack; +40 > fin !
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Begin to wait."""

@@ -1,15 +1,13 @@
 """DIS503."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Disconnect
 from mqttscope.session.connection import Connection
-
-_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=20))
 
 
 class DisconnectWithoutClose(Rule):
@@ -33,57 +31,28 @@ class DisconnectWithoutClose(Rule):
     needs = Needs.WHOLE
     settings = {"timeout": 5}
 
-    good = examples(
-        lambda: [
-            conversation("closed", *opened(), client(Disconnect()), closes("client"), *_LATER),
-            conversation(
-                "closed a little later",
-                *opened(),
-                server(Disconnect(0x8B)),
-                acknowledges("client"),
-                closes("server", after=4),
-                *_LATER,
-            ),
-            conversation(
-                "the other side closes first", *opened(V3_1_1), client(Disconnect()), closes("server", after=1), *_LATER
-            ),
-            conversation("it never came", *opened(), client(Disconnect()), *_LATER),
-            conversation("the capture ends before long", *opened(), client(Disconnect()), acknowledges("server")),
-            conversation(
-                "the other side has acknowledged more than the capture has",
-                *opened(),
-                server(Disconnect(0x8B)),
-                lost(server(Disconnect(0x8B))),
-                *_LATER,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the server",
-                *opened(),
-                server(Disconnect(0x82)),
-                acknowledges("client"),
-                *on(1, *opened(client_identifier="c2"), closes("client", after=20).marked("")),
-            ),
-            conversation(
-                "the client, until the server closes, in 3.1.1",
-                *opened(V3_1_1),
-                client(Disconnect()),
-                acknowledges("server"),
-                closes("server", after=10).marked(""),
-            ),
-            conversation(
-                "another limit",
-                *opened(),
-                client(Disconnect()),
-                acknowledges("server"),
-                closes("client", after=4).marked(""),
-                settings={"timeout": 2},
-            ),
-        ]
-    )
+    good = examples("""
+        closed
+            opened; > disconnect; > fin; @1 opened client=c2; +20 @1 > fin
+        closed a little later
+            opened; < disconnect code=0x8b; > ack; +4 < fin; @1 opened client=c2; +20 @1 > fin
+        the other side closes first
+            opened 3.1.1; > disconnect; +1 < fin; @1 opened 5.0 client=c2; +20 @1 > fin
+        it never came
+            opened; > disconnect; @1 opened client=c2; +20 @1 > fin
+        the capture ends before long
+            opened; > disconnect; < ack
+        the other side has acknowledged more than the capture has
+            opened; < disconnect code=0x8b; lost < disconnect code=0x8b; @1 opened client=c2; +20 @1 > fin
+    """)
+    bad = examples("""
+        the server
+            opened; < disconnect code=0x82; > ack; @1 opened client=c2; +20 @1 > fin !
+        the client, until the server closes, in 3.1.1
+            opened 3.1.1; > disconnect; < ack; +10 < fin !
+        another limit
+            settings timeout=2; opened; > disconnect; < ack; +4 > fin !
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Begin to wait."""

@@ -1,12 +1,11 @@
 """DIS201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, crossing, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Publish
 
 
 class PacketAfterDisconnect(Rule):
@@ -25,50 +24,26 @@ class PacketAfterDisconnect(Rule):
     settled = False
     needs = Needs.WHOLE_SENDER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "DISCONNECT last", *opened(), client(Publish(topic_name="a")), client(Disconnect()), closes("client")
-            ),
-            conversation(
-                "the other side had not read it yet",
-                *opened(),
-                client(Disconnect()),
-                crossing(server(Publish(topic_name="a"))),
-                closes("client"),
-            ),
-            conversation(
-                "crossing DISCONNECT packets",
-                *opened(),
-                server(Disconnect(0x8B)),
-                crossing(client(Disconnect())),
-                closes("server"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a message after DISCONNECT",
-                *opened(),
-                client(Disconnect()),
-                client(Publish(topic_name="a")).marked(""),
-            ),
-            conversation(
-                "two more packets in 3.1.1",
-                *opened(V3_1_1),
-                client(Disconnect(), Publish(topic_name="a"), Pingreq()).marked("", at=1).marked("", at=2),
-            ),
-            conversation("DISCONNECT twice in 3.1", *opened(V3_1), client(Disconnect(), Disconnect()).marked("")),
-            conversation("bytes of type 0", *opened(), client(Disconnect()), client(hexadecimal("00 00")).marked("")),
-            conversation(
-                "the server continues",
-                *opened(),
-                server(Disconnect(0x8B)),
-                server(hexadecimal("30 04 00 01 61 00")).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        DISCONNECT last
+            opened; > publish a; > disconnect; > fin
+        the other side had not read it yet
+            opened; > disconnect; crossing < publish a; > fin
+        crossing DISCONNECT packets
+            opened; < disconnect code=0x8b; crossing > disconnect; < fin
+    """)
+    bad = examples("""
+        a message after DISCONNECT
+            opened; > disconnect; > publish a !
+        two more packets in 3.1.1
+            opened 3.1.1; > disconnect & publish a ! & pingreq !
+        DISCONNECT twice in 3.1
+            opened 3.1; > disconnect & disconnect !
+        bytes of type 0
+            opened; > disconnect; > raw 00 00 !
+        the server continues
+            opened; < disconnect code=0x8b; < raw 30 04 0001 "a" 00 !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The state knows who has taken leave."""

@@ -1,24 +1,11 @@
 """DIS202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    client,
-    closes,
-    conversation,
-    examples,
-    hexadecimal,
-    lost,
-    make_connect,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
-from mqttscope.mqtt.packets import Auth, Connack, Disconnect
-from mqttscope.mqtt.properties import Properties
-
-_METHOD = Properties(authentication_method="A")
+from mqttscope.mqtt.packets import Disconnect
 
 
 class ServerDisconnectBeforeConnack(Rule):
@@ -38,39 +25,25 @@ class ServerDisconnectBeforeConnack(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_SENDER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "refused with CONNACK", client(make_connect()), server(Connack(reason_code=0x82)), closes("server")
-            ),
-            conversation("accepted before", *opened(), server(Disconnect(0x8B)), closes("server")),
-            conversation(
-                "a capture that lost the CONNACK",
-                client(make_connect()),
-                lost(server(Connack())),
-                server(Disconnect(0x8B)),
-                closes("server"),
-            ),
-            conversation("a capture that joins later", server(Disconnect(0x8B)), closes("server"), handshake=False),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("the first answer", client(make_connect()), server(hexadecimal("e0 01 82")).marked("")),
-            conversation(
-                "during the exchange of AUTH",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Disconnect(0x87)).marked(""),
-            ),
-            conversation(
-                "after a refusal",
-                client(make_connect()),
-                server(Connack(reason_code=0x87), Disconnect(0x87)).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        refused with CONNACK
+            opened < code=0x82; < fin
+        accepted before
+            opened; < disconnect code=0x8b; < fin
+        a capture that lost the CONNACK
+            > connect; lost < connack; < disconnect code=0x8b; < fin
+        a capture that joins later
+            midstream; < disconnect code=0x8b; < fin
+    """)
+    bad = examples("""
+        the first answer
+            > connect; < raw e0 01 82 !
+        during the exchange of AUTH
+            > connect authentication_method=A; < auth code=0x18 authentication_method=A
+            > auth code=0x18 authentication_method=A; < disconnect code=0x87 !
+        after a refusal
+            > connect; < connack code=0x87 & disconnect code=0x87 !
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """No CONNACK with success came before."""

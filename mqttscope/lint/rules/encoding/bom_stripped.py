@@ -2,19 +2,16 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Messages, Sent
 from mqttscope.lint.properties_passed_on import altered
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 RECENT_NS = 30 * SECOND_NS
 """How long ago a message was published whose topic the server may have changed."""
-_MARKED = "\ufeffa/b"
-_ACKED = client(Puback(1))
 
 
 class BomStripped(Rule):
@@ -37,62 +34,34 @@ class BomStripped(Rule):
     models = (Messages,)
     about = (Messages, "topics", "marked")
 
-    good = examples(
-        lambda: [
-            conversation(
-                "it is passed on",
-                *subscriber(V5, "#"),
-                *opened(),
-                *publishes(message(topic_name=_MARKED, properties={"content_type": "\ufefft"})),
-                *on(1, server(message(topic_name=_MARKED, properties={"content_type": "\ufefft"})), _ACKED),
-            ),
-            conversation(
-                "another message with the same payload has the topic without it",
-                *subscriber(V5, "#"),
-                *opened(),
-                *publishes(message(topic_name=_MARKED), message(topic_name="a/b", packet_identifier=2)),
-                *on(1, server(message(topic_name="a/b")), _ACKED, server(message(topic_name=_MARKED)), _ACKED),
-            ),
-            conversation(
-                "a message that nobody was seen to publish",
-                *subscriber(V5, "#"),
-                *opened(),
-                *publishes(message(topic_name=_MARKED)),
-                *on(1, server(message(b"other", topic_name="a/b")), _ACKED),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "from the topic",
-                *subscriber(V5, "#"),
-                *opened(),
-                *publishes(message(topic_name=_MARKED)),
-                *on(1, server(message(topic_name="a/b")).marked("topic_name"), _ACKED),
-            ),
-            conversation(
-                "from the topic, in 3.1.1",
-                *subscriber(V3_1_1, "#"),
-                *opened(V3_1_1),
-                *publishes(message(topic_name=_MARKED)),
-                *on(1, server(message(topic_name="a/b")).marked("topic_name"), _ACKED),
-            ),
-            conversation(
-                "from properties",
-                *subscriber(),
-                *opened(),
-                *publishes(message(properties={"content_type": "\ufefft", "user_property": [("k", "\ufeffv")]})),
-                *on(
-                    1,
-                    server(message(properties={"content_type": "t", "user_property": [("k", "v")]})).marked(
-                        "properties.content_type", "properties.user_property"
-                    ),
-                    _ACKED,
-                ),
-            ),
-        ]
-    )
+    good = examples(r"""
+        it is passed on
+            @1 opened client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened
+            +2 > publish "\ufeffa/b" 21.5 qos=1 id=1 content_type="\ufefft"; < puback 1
+            @1 < publish "\ufeffa/b" 21.5 qos=1 id=1 content_type="\ufefft"; @1 > puback 1
+        another message with the same payload has the topic without it
+            @1 opened client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened; +2 > publish "\ufeffa/b" 21.5 qos=1 id=1
+            < puback 1; > publish a/b 21.5 qos=1 id=2; < puback 2; @1 < publish a/b 21.5 qos=1 id=1; @1 > puback 1
+            @1 < publish "\ufeffa/b" 21.5 qos=1 id=1; @1 > puback 1
+        a message that nobody was seen to publish
+            @1 opened client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened; +2 > publish "\ufeffa/b" 21.5 qos=1 id=1
+            < puback 1; @1 < publish a/b other qos=1 id=1; @1 > puback 1
+    """)
+    bad = examples(r"""
+        from the topic
+            @1 opened client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened; +2 > publish "\ufeffa/b" 21.5 qos=1 id=1
+            < puback 1; @1 < publish a/b 21.5 qos=1 id=1 !topic_name; @1 > puback 1
+        from the topic, in 3.1.1
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened
+            +2 > publish "\ufeffa/b" 21.5 qos=1 id=1; < puback 1; @1 < publish a/b 21.5 qos=1 id=1 !topic_name
+            @1 > puback 1
+        from properties
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 content_type="\ufefft" user_property=k:"\ufeffv"; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 content_type=t user_property=k:v !properties.content_type
+                !properties.user_property
+            @1 > puback 1
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message under the topic with the character, and compare properties."""

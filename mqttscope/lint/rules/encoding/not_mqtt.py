@@ -2,10 +2,10 @@
 
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, server, silent
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.foreign import ANSWERS
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.redact.findings import RUN
 from mqttscope.session.connection import Connection
@@ -33,61 +33,32 @@ class NotMqtt(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
 
-    good = examples(
-        lambda: [
-            conversation("MQTT", *opened(), closes("client")),
-            conversation("the capture ends before anything was sent"),
-            conversation("the server closes before anything was sent", closes("server")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "an HTTP request",
-                client(
-                    b"GET / HTTP/1.1\r\nHost: broker.example\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n"
-                ).marked(""),
-                closes("client"),
-            ),
-            conversation(
-                "TLS on the plain port",
-                silent(
-                    client(hexadecimal("16 03 01 00 2f 01 00 00 2b 03 03" + " 11" * 32 + " 00 00 04 13 01 13 02 01 00"))
-                ).marked(""),
-                closes("client"),
-            ),
-            conversation(
-                "a PROXY protocol header, with MQTT after it",
-                silent(client(b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n")).marked(""),
-                *opened(),
-            ),
-            conversation("a probe that connects and closes", closes("client").marked("")),
-            conversation(
-                "a web server answers",
-                opened(V3_1_1)[0],
-                server(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").marked(""),
-                closes("server"),
-            ),
-            conversation(
-                "a web server answers without a status line",
-                opened(V3_1_1)[0],
-                server(b"<!DOCTYPE HTML>\n<html><head><title>Error response</title></head></html>\n").marked(""),
-                closes("server"),
-            ),
-            conversation(
-                "a mail server answers",
-                opened(V3_1_1)[0],
-                server(b"220 mail.example ESMTP ready for everything that is a mail\r\n").marked(""),
-                closes("server"),
-            ),
-            conversation(
-                "a port for TLS answers with an alert",
-                opened(V3_1_1)[0],
-                server(hexadecimal("15 03 03 00 02 02 28")).marked(""),
-                closes("server"),
-            ),
-        ]
-    )
+    good = examples("""
+        MQTT
+            opened; > fin
+        the capture ends before anything was sent
+            version 5.0
+        the server closes before anything was sent
+            < fin
+    """)
+    bad = examples(r"""
+        an HTTP request
+            > raw "GET / HTTP/1.1\r\nHost: broker.example\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n" !; > fin
+        TLS on the plain port
+            silent > raw 16 03 01002f0100002b0303 11*32 000004130113020100 !; > fin
+        a PROXY protocol header, with MQTT after it
+            silent > raw "PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n" !; opened
+        a probe that connects and closes
+            > fin !
+        a web server answers
+            > connect 3.1.1; < raw "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n" !; < fin
+        a web server answers without a status line
+            > connect 3.1.1; < raw "<!DOCTYPE HTML>\n<html><head><title>Error response</title></head></html>\n" !; < fin
+        a mail server answers
+            > connect 3.1.1; < raw "220 mail.example ESMTP ready for everything that is a mail\r\n" !; < fin
+        a port for TLS answers with an alert
+            > connect 3.1.1; < raw 15 03 0300020228 !; < fin
+    """)
 
     def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
         """Bytes that another protocol begins with."""

@@ -1,13 +1,12 @@
 """ENC107."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import nothing_understood
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connack, Publish
 
 
 class PacketTruncated(Rule):
@@ -31,65 +30,30 @@ class PacketTruncated(Rule):
     }
     malformed = (MalformedReason.FIELD_OVERRUN, MalformedReason.TRUNCATED)
 
-    good = examples(
-        lambda: [
-            conversation("the topic fills the packet", *opened(V3_1_1), client(hexadecimal("30 05 00 03 61 2f 62"))),
-            conversation(
-                "the capture ends inside a packet",
-                *opened(),
-                client(Publish(topic_name="a")),
-                client(hexadecimal("30 08 00")),
-            ),
-            conversation(
-                "a reset inside a packet",
-                *opened(),
-                client(Publish(topic_name="a")),
-                client(hexadecimal("30 08 00")),
-                closes("client", "reset"),
-            ),
-            conversation(
-                "MQTT 3.1 lets a CONNECT end before the user name that its flags announce",
-                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 82 00 3c 00 02 63 31")),
-                server(Connack()),
-                version=V3_1,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a topic of five bytes where two are left",
-                *opened(),
-                client(hexadecimal("30 04 00 05 61 2f")).marked("topic_name"),
-            ),
-            conversation(
-                "in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("30 04 00 05 61 2f")).marked("topic_name")
-            ),
-            conversation(
-                "no room for the packet identifier, in MQTT 3.1",
-                *opened(V3_1),
-                client(hexadecimal("32 06 00 03 61 2f 62 00")).marked("packet_identifier"),
-            ),
-            conversation(
-                "a SUBSCRIBE without options for its last filter",
-                *opened(),
-                client(hexadecimal("82 08 00 0a 00 00 03 61 2f 62")).marked("subscriptions[0].options"),
-            ),
-            conversation(
-                "the client closes inside a packet",
-                *opened(),
-                client(hexadecimal("30 08 00 03 61 2f")).marked(""),
-                closes("client"),
-            ),
-            conversation(
-                "the other side has closed before: only a guess",
-                *opened(),
-                client(hexadecimal("30 08 00 03 61 2f")).marked(""),
-                closes("server"),
-                closes("client"),
-            ),
-        ]
-    )
+    good = examples("""
+        the topic fills the packet
+            opened 3.1.1; > raw 30 05 0003 "a/b"
+        the capture ends inside a packet
+            opened; > publish a; > raw 30 08 00
+        a reset inside a packet
+            opened; > publish a; > raw 30 08 00; > reset
+        MQTT 3.1 lets a CONNECT end before the user name that its flags announce
+            version 3.1; > raw 10 10 0006 "MQIsdp" 0382003c 0002 "c1"; < connack
+    """)
+    bad = examples("""
+        a topic of five bytes where two are left
+            opened; > raw 30 04 0005612f !topic_name
+        in MQTT 3.1.1
+            opened 3.1.1; > raw 30 04 0005612f !topic_name
+        no room for the packet identifier, in MQTT 3.1
+            opened 3.1; > raw 32 06 0003 "a/b" 00 !packet_identifier
+        a SUBSCRIBE without options for its last filter
+            opened; > raw 82 08 000a00 0003 "a/b" !subscriptions[0].options
+        the client closes inside a packet
+            opened; > raw 30 08 0003612f !; > fin
+        the other side has closed before: only a guess
+            opened; > raw 30 08 0003612f !; < fin; > fin
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say who cut the packet where it is not a field's length."""

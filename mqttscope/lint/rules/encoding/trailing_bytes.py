@@ -1,10 +1,9 @@
 """ENC108."""
 
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
-from mqttscope.mqtt.packets import Puback, Publish
 
 
 class TrailingBytes(Rule):
@@ -27,33 +26,15 @@ class TrailingBytes(Rule):
     }
     malformed = (MalformedReason.TRAILING_BYTES,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a PUBACK of two bytes",
-                *opened(),
-                server(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                client(Puback(10)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "bytes after the properties of a PUBACK",
-                *opened(),
-                server(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                client(hexadecimal("40 06 00 0a 00 00 de ad")).marked(""),
-            ),
-            conversation(
-                "bytes after the properties of a CONNACK",
-                opened()[0],
-                server(hexadecimal("20 04 00 00 00 2a")).marked(""),
-            ),
-            conversation(
-                "bytes after the properties of a DISCONNECT",
-                *opened(),
-                client(hexadecimal("e0 03 00 00 00")).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        a PUBACK of two bytes
+            opened; < publish a qos=1 id=10; > puback 10
+    """)
+    bad = examples("""
+        bytes after the properties of a PUBACK
+            opened; < publish a qos=1 id=10; > raw 40 06 000a0000dead !
+        bytes after the properties of a CONNACK
+            > connect; < raw 20 04 0000002a !
+        bytes after the properties of a DISCONNECT
+            opened; > raw e0 03 000000 !
+    """)

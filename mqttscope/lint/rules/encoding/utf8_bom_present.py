@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule, packet_name
+from mqttscope.lint.rule import V3_1_1, V5, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS, find, shown
-from mqttscope.mqtt.packets import Publish
 
 _BOM = re.compile("\ufeff")
 
@@ -30,26 +29,18 @@ class Utf8BomPresent(Rule):
     when = "odd_strings"
     signs = ("unprintable",)
 
-    good = examples(
-        lambda: [
-            conversation("without it", *opened(), client(Publish(topic_name="a/b", payload=b"\xef\xbb\xbf"))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "at the beginning of a topic",
-                *opened(),
-                client(Publish(topic_name="\ufeffa/b", payload=b"hi")).marked("topic_name"),
-            ),
-            conversation(
-                "in the middle of one, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(topic_name="a/\ufeffb", payload=b"hi")).marked("topic_name"),
-            ),
-            conversation("in MQTT 3.1", *opened(V3_1), client(Publish(topic_name="\ufeffa")).marked("topic_name")),
-        ]
-    )
+    good = examples("""
+        without it
+            opened; > publish a/b 0xefbbbf
+    """)
+    bad = examples(r"""
+        at the beginning of a topic
+            opened; > publish "\ufeffa/b" hi !topic_name
+        in the middle of one, in MQTT 3.1.1
+            opened 3.1.1; > publish "a/\ufeffb" hi !topic_name
+        in MQTT 3.1
+            opened 3.1; > publish "\ufeffa" !topic_name
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
         """Look at every string."""

@@ -5,13 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule, packet_name
+from mqttscope.lint.rule import V3_1_1, V5, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS, find, shown
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
 
 _CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
 
@@ -34,49 +31,25 @@ class Utf8ControlCharacter(Rule):
     when = "odd_strings"
     signs = ("unprintable",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the characters beside the ranges, U+0020, U+007E and U+00A0",
-                *opened(),
-                client(Publish(topic_name="a ~\u00a0", payload=b"\x01\x7f")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a tabulator", *opened(), client(Publish(topic_name="a\tb", payload=b"hi")).marked("topic_name")
-            ),
-            conversation(
-                "a line end after the topic, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(topic_name="a/b\n", payload=b"hi")).marked("topic_name"),
-            ),
-            conversation(
-                "the ends of the ranges, in MQTT 3.1",
-                *opened(V3_1),
-                client(
-                    Publish(topic_name="a\x01"),
-                    Publish(topic_name="a\x1f"),
-                    Publish(topic_name="a\x7f"),
-                    Publish(topic_name="a\x9f"),
-                )
-                .marked("topic_name", at=0)
-                .marked("topic_name", at=1)
-                .marked("topic_name", at=2)
-                .marked("topic_name", at=3),
-            ),
-            conversation(
-                "in several fields",
-                *opened(),
-                client(
-                    Subscribe(1, Properties(user_property=[("k", "\r\n")]), [Subscription("a"), Subscription("b\x1b")])
-                ).marked("properties.user_property", "subscriptions[1].topic_filter"),
-                server(Suback(1, reason_codes=[0, 0])),
-            ),
-        ]
-    )
+    good = examples(r"""
+        the characters beside the ranges, U+0020, U+007E and U+00A0
+            opened; > publish "a ~\u00a0" 0x017f
+    """)
+    bad = examples(r"""
+        a tabulator
+            opened; > publish "a\tb" hi !topic_name
+        a line end after the topic, in MQTT 3.1.1
+            opened 3.1.1; > publish "a/b\n" hi !topic_name
+        the ends of the ranges, in MQTT 3.1
+            opened 3.1
+            > publish "a\u0001" !topic_name & publish "a\u001f" !topic_name & publish "a\u007f" !topic_name &
+                publish "a\u009f" !topic_name
+        in several fields
+            opened
+            > subscribe 1 a:0 "b\u001b":0 user_property=k:"\r\n" !properties.user_property
+                !subscriptions[1].topic_filter
+            < suback 1 0 0
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
         """Look at every string."""

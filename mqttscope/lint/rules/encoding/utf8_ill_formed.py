@@ -1,10 +1,9 @@
 """ENC101."""
 
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
-from mqttscope.mqtt.packets import Publish
 
 
 class Utf8IllFormed(Rule):
@@ -46,23 +45,15 @@ class Utf8IllFormed(Rule):
     }
     malformed = (MalformedReason.UTF8_ILL_FORMED,)
 
-    good = examples(
-        lambda: [
-            conversation("well-formed", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-            conversation("a payload may hold any bytes", *opened(), client(Publish(topic_name="a/b", payload=b"\xff"))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "0xFF is never part of UTF-8",
-                *opened(),
-                client(hexadecimal("30 08 00 03 61 2f ff 00 68 69")).marked("topic_name"),
-            ),
-            conversation(
-                "the same in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(hexadecimal("30 07 00 03 61 2f ff 68 69")).marked("topic_name"),
-            ),
-        ]
-    )
+    good = examples("""
+        well-formed
+            opened; > publish a/b hi
+        a payload may hold any bytes
+            opened; > publish a/b 0xff
+    """)
+    bad = examples("""
+        0xFF is never part of UTF-8
+            opened; > raw 30 08 0003612fff006869 !topic_name
+        the same in MQTT 3.1.1
+            opened 3.1.1; > raw 30 07 0003612fff6869 !topic_name
+    """)

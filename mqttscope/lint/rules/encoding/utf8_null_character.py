@@ -1,10 +1,9 @@
 """ENC102."""
 
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
-from mqttscope.mqtt.packets import Publish
 
 _TOPICS = (
     "publish.topic_name,publish.properties.response_topic,connect.will.will_topic,"
@@ -33,33 +32,19 @@ class Utf8NullCharacter(Rule):
     also = {V5: ("MQTT-1.5.7-1",)}
     malformed = (MalformedReason.UTF8_NULL_CHARACTER,)
 
-    good = examples(
-        lambda: [
-            conversation("no U+0000", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-            conversation("a payload may hold zeros", *opened(), client(Publish(topic_name="a/b", payload=b"\0\0"))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "inside a topic",
-                *opened(),
-                client(hexadecimal("30 08 00 03 61 00 62 00 68 69")).marked("topic_name"),
-            ),
-            conversation(
-                "the terminator of a string in C, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(hexadecimal("30 07 00 03 61 62 00 68 69")).marked("topic_name"),
-            ),
-            conversation(
-                "inside a topic filter, in MQTT 3.1",
-                *opened(V3_1),
-                client(hexadecimal("82 08 00 0a 00 03 61 00 62 01")).marked("subscriptions[0].topic_filter"),
-            ),
-            conversation(
-                "in the value of a user property",
-                *opened(),
-                client(hexadecimal("30 0d 00 03 61 2f 62 07 26 00 01 6b 00 01 00")).marked("properties.user_property"),
-            ),
-        ]
-    )
+    good = examples("""
+        no U+0000
+            opened; > publish a/b hi
+        a payload may hold zeros
+            opened; > publish a/b 0x0000
+    """)
+    bad = examples("""
+        inside a topic
+            opened; > raw 30 08 0003610062006869 !topic_name
+        the terminator of a string in C, in MQTT 3.1.1
+            opened 3.1.1; > raw 30 07 00036162006869 !topic_name
+        inside a topic filter, in MQTT 3.1
+            opened 3.1; > raw 82 08 000a000361006201 !subscriptions[0].topic_filter
+        in the value of a user property
+            opened; > raw 30 0d 0003 "a/b" 0726 0001 "k" 000100 !properties.user_property
+    """)

@@ -1,12 +1,11 @@
 """ENC105."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason, type_name
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingresp, Publish
 
 
 class VarintNotMinimal(Rule):
@@ -28,57 +27,26 @@ class VarintNotMinimal(Rule):
     signs = ("not_minimal",)
     malformed = (MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "127 in one byte, 128 in two",
-                *opened(),
-                client(Publish(topic_name="a/b", payload=bytes(121)), Publish(topic_name="a/b", payload=bytes(122))),
-            ),
-            conversation(
-                "127 in one byte, 128 in two, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(topic_name="a/b", payload=bytes(122)), Publish(topic_name="a/b", payload=bytes(123))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "Remaining Length 10 in three bytes",
-                *opened(),
-                client(hexadecimal("30 8a 80 00 00 03 61 2f 62 00 68 69 68 6f")).marked("remaining_length"),
-            ),
-            conversation(
-                "Property Length 2 in two bytes",
-                *opened(),
-                client(hexadecimal("30 0b 00 03 61 2f 62 82 00 01 01 68 69")).marked("properties.property_length"),
-            ),
-            conversation(
-                "Subscription Identifier 1 in two bytes",
-                *opened(),
-                client(hexadecimal("82 0c 00 0a 03 0b 81 00 00 03 61 2f 62 01")).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-            conversation(
-                "a property identifier in two bytes",
-                *opened(),
-                client(hexadecimal("30 0b 00 03 61 2f 62 03 81 00 01 68 69")).marked("properties.property_identifier"),
-            ),
-            conversation(
-                "only information in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(hexadecimal("30 89 80 00 00 03 61 2f 62 68 69 68 6f")).marked("remaining_length"),
-            ),
-            conversation(
-                "only information in MQTT 3.1",
-                *opened(V3_1),
-                client(hexadecimal("c0 80 00")).marked("remaining_length"),
-                server(Pingresp()),
-            ),
-        ]
-    )
+    good = examples("""
+        127 in one byte, 128 in two
+            opened; > publish a/b 0x00*121 & publish a/b 0x00*122
+        127 in one byte, 128 in two, in MQTT 3.1.1
+            opened 3.1.1; > publish a/b 0x00*122 & publish a/b 0x00*123
+    """)
+    bad = examples("""
+        Remaining Length 10 in three bytes
+            opened; > raw 30 8a8000 0003 "a/b" 006869686f !remaining_length
+        Property Length 2 in two bytes
+            opened; > raw 30 0b 0003 "a/b" 820001016869 !properties.property_length
+        Subscription Identifier 1 in two bytes
+            opened; > raw 82 0c 000a030b8100 0003 "a/b" 01 !properties.subscription_identifier
+        a property identifier in two bytes
+            opened; > raw 30 0b 0003 "a/b" 0381 0001 "h" 69 !properties.property_identifier
+        only information in MQTT 3.1.1
+            opened 3.1.1; > raw 30 898000 0003 "a/b" 6869686f !remaining_length
+        only information in MQTT 3.1
+            opened 3.1; > raw c0 8000 !remaining_length; < pingresp
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Before 5.0 the decoder takes any form of the Remaining Length, so that the bytes have to be looked at."""

@@ -1,10 +1,9 @@
 """ENC106."""
 
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
-from mqttscope.mqtt.packets import Publish
 
 
 class VarintTooLong(Rule):
@@ -27,31 +26,19 @@ class VarintTooLong(Rule):
     }
     malformed = (MalformedReason.REMAINING_LENGTH_TOO_LONG, MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG)
 
-    good = examples(
-        lambda: [
-            conversation("one byte", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-            conversation("three bytes", *opened(), client(Publish(topic_name="a/b", payload=bytes(16_384)))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a Remaining Length of five bytes",
-                *opened(),
-                client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length"),
-            ),
-            conversation(
-                "in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length")
-            ),
-            conversation(
-                "in MQTT 3.1", *opened(V3_1), client(hexadecimal("30 80 80 80 80 01")).marked("remaining_length")
-            ),
-            conversation(
-                "a Subscription Identifier of five bytes",
-                *opened(),
-                client(hexadecimal("82 0f 00 0a 06 0b 80 80 80 80 01 00 03 61 2f 62 01")).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        one byte
+            opened; > publish a/b hi
+        three bytes
+            opened; > publish a/b 0x00*16384
+    """)
+    bad = examples("""
+        a Remaining Length of five bytes
+            opened; > raw 30 8080808001 !remaining_length
+        in MQTT 3.1.1
+            opened 3.1.1; > raw 30 8080808001 !remaining_length
+        in MQTT 3.1
+            opened 3.1; > raw 30 8080808001 !remaining_length
+        a Subscription Identifier of five bytes
+            opened; > raw 82 0f 000a060b8080808001 0003 "a/b" 01 !properties.subscription_identifier
+    """)

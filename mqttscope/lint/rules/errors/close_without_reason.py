@@ -1,24 +1,11 @@
 """ERR503."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    client,
-    closes,
-    conversation,
-    examples,
-    hexadecimal,
-    make_connect,
-    on,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
-from mqttscope.mqtt.packets import Disconnect, Publish
 from mqttscope.session.connection import Connection
-
-_QOS_3 = hexadecimal("36 0a 00 03 61 2f 62 00 0a 00 68 69")
 
 
 class CloseWithoutReason(Rule):
@@ -40,47 +27,22 @@ class CloseWithoutReason(Rule):
     settings = {"timeout": 5}
 
     # A violation is an error: what excuses a side is in the bad examples, on connections of its own.
-    good = examples(
-        lambda: [
-            conversation("no violation", *opened(), client(Publish(topic_name="a")), closes("server")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the server",
-                *opened(),
-                client(_QOS_3),
-                closes("server").marked(""),
-                *on(
-                    1,
-                    *opened(client_identifier="it says why"),
-                    client(_QOS_3),
-                    server(Disconnect(0x81)),
-                    closes("server"),
-                ),
-                *on(2, *opened(client_identifier="the other one closes"), client(_QOS_3), closes("client")),
-                *on(3, *opened(client_identifier="much later"), client(_QOS_3), closes("server", after=40)),
-                *on(
-                    4,
-                    client(hexadecimal("10 0f 00 04 4d 51 54 54 05 03 00 3c 00 00 02 63 31")),
-                    closes("server"),
-                ),
-            ),
-            conversation(
-                "the server, for a second CONNECT",
-                *opened(),
-                client(make_connect()),
-                closes("server", "reset").marked(""),
-            ),
-            conversation(
-                "the client",
-                *opened(),
-                server(hexadecimal("36 08 00 01 61 00 0a 00 68 69")),
-                closes("client").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        no violation
+            opened; > publish a; < fin
+    """)
+    bad = examples("""
+        the server
+            opened; > raw 36 0a 0003 "a/b" 000a006869; < fin !; @1 opened client="it says why"
+            @1 > raw 36 0a 0003 "a/b" 000a006869; @1 < disconnect code=0x81; @1 < fin
+            @2 opened client="the other one closes"; @2 > raw 36 0a 0003 "a/b" 000a006869; @2 > fin
+            @3 opened client="much later"; @3 > raw 36 0a 0003 "a/b" 000a006869; +40 @3 < fin
+            @4 > raw 10 0f 0004 "MQTT" 0503003c00 0002 "c1"; @4 < fin
+        the server, for a second CONNECT
+            opened; > connect; < reset !
+        the client
+            opened; < raw 36 08 0001 "a" 000a006869; > fin !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Who has closed, what was found before, and what was said."""

@@ -5,24 +5,11 @@ from dataclasses import dataclass, field
 
 from mqttscope.events import PacketEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    acknowledges,
-    client,
-    closes,
-    conversation,
-    crossing,
-    examples,
-    hexadecimal,
-    make_connect,
-    on,
-    opened,
-    server,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Connack, Disconnect, Pingresp
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import Violation
 
@@ -47,10 +34,6 @@ NAMED = {
 """Statements that name the violation; what holds for all others is in `_broken`."""
 MAX_PENDING = 8
 """Violations of a connection that are waited for at a time; later ones are left out."""
-
-_QOS_3 = hexadecimal("36 0a 00 03 61 2f 62 00 0a 00 68 69")
-_QOS_3_OLD = hexadecimal("36 09 00 03 61 2f 62 00 0a 68 69")
-_ASKS = client(Subscribe(1, None, [Subscription("a")]))
 
 
 @dataclass(slots=True)
@@ -128,70 +111,32 @@ class ViolationTolerated(Rule):
     Memory = Tolerated
 
     # Whatever may be tolerated is an error: what excuses a receiver is in the bad examples, on connections of its own.
-    good = examples(
-        lambda: [
-            conversation("no violation", *opened(), _ASKS, server(Suback(1, None, [0]))),
-            conversation("a reason of its own", *opened(V3_1_1), client(Publish(topic_name="a")), closes("server")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a later SUBSCRIBE is answered",
-                *opened(),
-                client(_QOS_3),
-                _ASKS,
-                server(Suback(1, None, [0])).marked("", at=None),
-                *on(
-                    1,
-                    *opened(client_identifier="closed-with-reason"),
-                    client(_QOS_3),
-                    server(Disconnect(0x81)),
-                    closes("server", after=10),
-                ),
-            ),
-            conversation(
-                "a PINGREQ is answered, in 3.1.1; what was on its way, or is no answer, proves nothing",
-                *opened(V3_1_1),
-                client(_QOS_3_OLD),
-                crossing(server(Publish(topic_name="b"))),
-                client(_QOS_3_OLD, Pingreq()),
-                server(Publish(topic_name="b")),
-                server(Pingresp()).marked("", at=None),
-                *on(1, *opened(V3_1_1, client_identifier="closed"), client(_QOS_3_OLD), closes("server", after=10)),
-                *on(2, *opened(V3_1_1, client_identifier="leaves"), client(_QOS_3_OLD), closes("client", after=10)),
-            ),
-            conversation(
-                "a malformed CONNECT is accepted, in 3.1",
-                client(hexadecimal("10 10 00 06 4d 51 49 73 64 70 03 02 00 3c 00 02 ff 31")),
-                server(Connack()).marked("", at=None),
-                version=V3_1,
-            ),
-            conversation(
-                "nobody closes",
-                *opened(),
-                client(_QOS_3),
-                acknowledges("server"),
-                *on(1, *opened(client_identifier="c2"), closes("client", after=50).marked("")),
-            ),
-            conversation(
-                "a second CONNECT is refused, one is accepted",
-                *opened(),
-                client(make_connect()),
-                server(Connack()).marked("", at=None),
-                *on(1, *opened(client_identifier="c2"), client(make_connect()), server(Connack(reason_code=0x82))),
-            ),
-            conversation(
-                "by the client",
-                *opened(),
-                _ASKS,
-                server(Suback(1, None, [0])),
-                server(hexadecimal("36 08 00 01 61 00 0a 00 68 69")),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                client(Puback(1)).marked("", at=None),
-            ),
-        ]
-    )
+    good = examples("""
+        no violation
+            opened; > subscribe 1 a:0; < suback 1 0
+        a reason of its own
+            opened 3.1.1; > publish a; < fin
+    """)
+    bad = examples("""
+        a later SUBSCRIBE is answered
+            opened; > raw 36 0a 0003 "a/b" 000a006869; > subscribe 1 a:0; < suback 1 0 !!
+            @1 opened client=closed-with-reason; @1 > raw 36 0a 0003 "a/b" 000a006869; @1 < disconnect code=0x81
+            +10 @1 < fin
+        a PINGREQ is answered, in 3.1.1; what was on its way, or is no answer, proves nothing
+            opened 3.1.1; > raw 36 09 0003 "a/b" 000a6869; crossing < publish b
+            > raw 36 09 0003 "a/b" 000a6869 & pingreq; < publish b; < pingresp !!; @1 opened client=closed
+            @1 > raw 36 09 0003 "a/b" 000a6869; +10 @1 < fin; @2 opened client=leaves
+            @2 > raw 36 09 0003 "a/b" 000a6869; +10 @2 > fin
+        a malformed CONNECT is accepted, in 3.1
+            version 3.1; > raw 10 10 0006 "MQIsdp" 0302003c0002ff31; < connack !!
+        nobody closes
+            opened; > raw 36 0a 0003 "a/b" 000a006869; < ack; @1 opened client=c2; +50 @1 > fin !
+        a second CONNECT is refused, one is accepted
+            opened; opened < !!; @1 opened client=c2; @1 opened < code=0x82
+        by the client
+            opened; > subscribe 1 a:0; < suback 1 0; < raw 36 08 0001 "a" 000a006869; < publish a qos=1 id=1
+            > puback 1 !!
+    """)
 
     def check_violation(self, violation: Violation, at: RuleContext) -> Findings:
         """Begin to wait for what the other side does."""

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import MalformedReason as M
 from mqttscope.mqtt.constants import allowed_reason_codes, reason_name
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connack, Disconnect, Publish
+from mqttscope.mqtt.packets import Connack, Disconnect
 
 BLAMES = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x99, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
 """Reason codes that blame the other side for a packet; all others may have reasons of their own."""
@@ -70,37 +70,18 @@ class WrongReasonForViolation(Rule):
     reads_findings = True
     Memory = Damaged
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a reason of its own",
-                *opened(),
-                client(Publish(topic_name="a")),
-                server(Disconnect(reason_code=0x8B)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "0x9B for QoS 3",
-                *opened(),
-                client(hexadecimal("36 0a 00 03 61 2f 62 00 0a 00 68 69")),
-                server(Disconnect(reason_code=0x9B)).marked("reason_code"),
-            ),
-            conversation(
-                "0x82 for text that is not UTF-8, by the client",
-                *opened(),
-                server(hexadecimal("30 08 00 03 61 2f ff 00 68 69")),
-                client(Disconnect(reason_code=0x82)).marked("reason_code"),
-            ),
-            conversation(
-                "0x95 for a CONNECT with a reserved flag",
-                client(hexadecimal("10 0f 00 04 4d 51 54 54 05 03 00 3c 00 00 02 63 31")),
-                server(Connack(reason_code=0x95)).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        a reason of its own
+            opened; > publish a; < disconnect code=0x8b
+    """)
+    bad = examples("""
+        0x9B for QoS 3
+            opened; > raw 36 0a 0003 "a/b" 000a006869; < disconnect code=0x9b !reason_code
+        0x82 for text that is not UTF-8, by the client
+            opened; < raw 30 08 0003612fff006869; > disconnect code=0x82 !reason_code
+        0x95 for a CONNECT with a reserved flag
+            > raw 10 0f 0004 "MQTT" 0503003c00 0002 "c1"; < connack code=0x95 !reason_code
+    """)
 
     def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """Remember it for the answer."""

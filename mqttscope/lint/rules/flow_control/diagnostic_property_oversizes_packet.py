@@ -5,23 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Needs, Rule, packet_name
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Auth,
-    Connack,
-    Disconnect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Unsuback,
-)
+from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from mqttscope.mqtt.properties import Properties
 
 ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
@@ -70,58 +59,26 @@ class DiagnosticPropertyOversizesPacket(Rule):
     signs = ("oversized",)
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "left out",
-                opened(connect=Properties(maximum_packet_size=20))[0],
-                server(Connack(reason_code=0x8C)),
-            ),
-            conversation(
-                "it fits exactly",
-                *opened(connect=Properties(maximum_packet_size=20)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(
-                    Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="eleven char"))
-                ),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a long reason in CONNACK",
-                opened(connect=Properties(maximum_packet_size=20))[0],
-                server(Connack(reason_code=0x8C, properties=Properties(reason_string="x" * 47))).marked(
-                    "properties.reason_string"
-                ),
-            ),
-            conversation(
-                "one byte too many in PUBACK",
-                *opened(connect=Properties(maximum_packet_size=20)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(
-                    Puback(packet_identifier=1, reason_code=0x87, properties=Properties(reason_string="twelve chars"))
-                ).marked("properties.reason_string"),
-            ),
-            conversation(
-                "both, in DISCONNECT of the client",
-                *opened(connack=Properties(maximum_packet_size=20)),
-                client(
-                    Disconnect(
-                        reason_code=0x80, properties=Properties(reason_string="x" * 20, user_property=[("k", "v" * 20)])
-                    )
-                ).marked("properties.reason_string", "properties.user_property"),
-            ),
-            conversation(
-                "perhaps sent before the CONNACK had arrived",
-                *opened(connack=Properties(maximum_packet_size=20)),
-                crossing(
-                    client(Disconnect(reason_code=0x80, properties=Properties(user_property=[("k", "v" * 20)])))
-                ).marked("properties.user_property"),
-            ),
-        ]
-    )
+    good = examples("""
+        left out
+            opened maximum_packet_size=20 < code=0x8c
+        it fits exactly
+            opened maximum_packet_size=20; > publish a qos=1 id=1; < puback 1 code=0x87 reason_string="eleven char"
+    """)
+    bad = examples("""
+        a long reason in CONNACK
+            opened maximum_packet_size=20 < code=0x8c reason_string="x"*47 !properties.reason_string
+        one byte too many in PUBACK
+            opened maximum_packet_size=20; > publish a qos=1 id=1
+            < puback 1 code=0x87 reason_string="twelve chars" !properties.reason_string
+        both, in DISCONNECT of the client
+            opened < maximum_packet_size=20
+            > disconnect code=0x80 reason_string=xxxxxxxxxxxxxxxxxxxx user_property=k:vvvvvvvvvvvvvvvvvvvv
+                !properties.reason_string !properties.user_property
+        perhaps sent before the CONNACK had arrived
+            opened < maximum_packet_size=20
+            crossing > disconnect code=0x80 user_property=k:vvvvvvvvvvvvvvvvvvvv !properties.user_property
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Iterator[Report]:
         """Work out whether the packet fits without what may be left out."""

@@ -1,13 +1,11 @@
 """FLW202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Puback, Publish
-from mqttscope.mqtt.properties import Properties
 
 
 class MaxPacketSizeExceeded(Rule):
@@ -31,42 +29,23 @@ class MaxPacketSizeExceeded(Rule):
     signs = ("oversized",)
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "exactly the limit, both ways",
-                *opened(connect=Properties(maximum_packet_size=20), connack=Properties(maximum_packet_size=30)),
-                server(Publish(topic_name="a", payload=bytes(14))),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=bytes(22))),
-                server(Puback(packet_identifier=1)),
-            ),
-            conversation("no limit", *opened(), client(Publish(topic_name="a", payload=bytes(100_000)))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "from the server, by one byte",
-                *opened(connect=Properties(maximum_packet_size=20)),
-                server(Publish(topic_name="a", payload=bytes(15))).marked(""),
-            ),
-            conversation(
-                "from the client",
-                *opened(connack=Properties(maximum_packet_size=30)),
-                client(Publish(topic_name="a", payload=bytes(200))).marked(""),
-            ),
-            conversation(
-                "the CONNACK itself",
-                opened(connect=Properties(maximum_packet_size=20))[0],
-                server(Connack(properties=Properties(assigned_client_identifier="a-long-made-up-name"))).marked(""),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(maximum_packet_size=30)),
-                crossing(client(Publish(topic_name="a", payload=bytes(200)))).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        exactly the limit, both ways
+            opened maximum_packet_size=20 < maximum_packet_size=30; < publish a 0x00*14; > publish a 0x00*22 qos=1 id=1
+            < puback 1
+        no limit
+            opened; > publish a 0x00*100000
+    """)
+    bad = examples("""
+        from the server, by one byte
+            opened maximum_packet_size=20; < publish a 0x00*15 !
+        from the client
+            opened < maximum_packet_size=30; > publish a 0x00*200 !
+        the CONNACK itself
+            opened maximum_packet_size=20 < assigned_client_identifier=a-long-made-up-name !
+        sent before the CONNACK had arrived
+            opened < maximum_packet_size=30; crossing > publish a 0x00*200 !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare the length with the receiver's limit."""

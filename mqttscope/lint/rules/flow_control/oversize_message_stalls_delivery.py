@@ -3,18 +3,10 @@
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rule import V5, Needs
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback
-from mqttscope.mqtt.properties import Properties
-
-_SMALL = subscriber(connect=Properties(maximum_packet_size=100))
-_GETS = on(1, server(message()), client(Puback(1)))
-_LONG, _SHORT = message(b"long" * 50, packet_identifier=2), message(b"short", packet_identifier=3)
-_PINGS = on(1, client(Pingreq(), after=20), server(Pingresp()))
 
 
 class OversizeMessageStallsDelivery(AwaitingRule):
@@ -34,53 +26,28 @@ class OversizeMessageStallsDelivery(AwaitingRule):
     statements = {V5: {"MQTT-3.1.2-25": ""}}
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the next one is delivered",
-                *_SMALL,
-                *opened(),
-                *publishes(message()),
-                *_GETS,
-                *publishes(_LONG, _SHORT),
-                *on(1, server(_SHORT), client(Puback(3))),
-                *_PINGS,
-                *on(1, client(Pingreq(), after=15)),
-            ),
-            conversation(
-                "nothing came after it",
-                *_SMALL,
-                *opened(),
-                *publishes(message()),
-                *_GETS,
-                *publishes(_LONG),
-                *_PINGS,
-                *on(1, client(Pingreq(), after=15)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "nothing comes any more",
-                *_SMALL,
-                *opened(),
-                *publishes(message()),
-                *_GETS,
-                *publishes(_LONG, _SHORT),
-                *_PINGS,
-                *on(1, client(Pingreq(), after=15).marked("", at=None)),
-            ),
-            conversation(
-                "nothing has come before: only a warning",
-                *_SMALL,
-                *opened(),
-                *publishes(_LONG, _SHORT),
-                *_PINGS,
-                *on(1, client(Pingreq(), after=15).marked("", at=None)),
-            ),
-        ]
-    )
+    good = examples("""
+        the next one is delivered
+            @1 opened client=c2 maximum_packet_size=100; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            +2 > publish a "long"*50 qos=1 id=2; < puback 2; > publish a short qos=1 id=3; < puback 3
+            @1 < publish a short qos=1 id=3; @1 > puback 3; +20 @1 > pingreq; @1 < pingresp; +15 @1 > pingreq
+        nothing came after it
+            @1 opened client=c2 maximum_packet_size=100; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            +2 > publish a "long"*50 qos=1 id=2; < puback 2; +20 @1 > pingreq; @1 < pingresp; +15 @1 > pingreq
+    """)
+    bad = examples("""
+        nothing comes any more
+            @1 opened client=c2 maximum_packet_size=100; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            +2 > publish a "long"*50 qos=1 id=2; < puback 2; > publish a short qos=1 id=3; < puback 3; +20 @1 > pingreq
+            @1 < pingresp; +15 @1 > pingreq !!
+        nothing has come before: only a warning
+            @1 opened client=c2 maximum_packet_size=100; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a "long"*50 qos=1 id=2; < puback 2; > publish a short qos=1 id=3; < puback 3; +20 @1 > pingreq
+            @1 < pingresp; +15 @1 > pingreq !!
+    """)
 
     def concerns(self, model: Messages) -> bool:
         """Whether there was a message that was too long for somebody."""

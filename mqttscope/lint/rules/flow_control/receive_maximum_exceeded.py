@@ -3,12 +3,11 @@
 from itertools import islice
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack, Publish
 from mqttscope.session.inflight import Side
 
 MAX_SHOWN = 5
@@ -45,103 +44,33 @@ class ReceiveMaximumExceeded(Rule):
     signs = {Publish: ("window_full",)}
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "exactly the limit, and again after a PUBACK",
-                *opened(connack=Properties(receive_maximum=2)),
-                client(
-                    Publish(qos=1, topic_name="a", packet_identifier=1),
-                    Publish(qos=1, topic_name="a", packet_identifier=2),
-                    Publish(topic_name="a"),
-                ),
-                server(Puback(packet_identifier=1)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=3)),
-                server(Puback(packet_identifier=2), Puback(packet_identifier=3)),
-            ),
-            conversation(
-                "a refusing PUBREC makes room, any other does not need to",
-                *opened(connect=Properties(receive_maximum=1)),
-                server(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                client(Pubrec(packet_identifier=1, reason_code=0x83)),
-                server(Publish(qos=2, topic_name="a", packet_identifier=2)),
-                client(Pubrec(packet_identifier=2)),
-                server(Pubrel(packet_identifier=2)),
-                client(Pubcomp(packet_identifier=2)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=3)),
-                client(Puback(packet_identifier=3)),
-            ),
-            conversation(
-                "the limits of the two sides are apart",
-                *opened(connect=Properties(receive_maximum=1)),
-                client(
-                    Publish(qos=1, topic_name="a", packet_identifier=1),
-                    Publish(qos=1, topic_name="a", packet_identifier=2),
-                ),
-                server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
-            ),
-            conversation(
-                "the PUBCOMP of an earlier connection's PUBREL gives quota",
-                *opened(
-                    clean_start=False,
-                    session_present=True,
-                    connect=Properties(session_expiry_interval=60),
-                    connack=Properties(receive_maximum=1),
-                ),
-                client(Pubrel(packet_identifier=7), Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Pubcomp(packet_identifier=7)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=2)),
-                server(Puback(packet_identifier=1), Puback(packet_identifier=2)),
-            ),
-            conversation(
-                "the PUBACK is not in the capture",
-                *opened(connack=Properties(receive_maximum=1)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                lost(server(Puback(packet_identifier=1))),
-                client(Publish(qos=1, topic_name="a", packet_identifier=2)),
-                server(Puback(packet_identifier=2)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one too many from the client",
-                *opened(connack=Properties(receive_maximum=2)),
-                client(
-                    Publish(qos=1, topic_name="a", packet_identifier=1),
-                    Publish(qos=2, topic_name="a", packet_identifier=2),
-                    Publish(qos=1, topic_name="a", packet_identifier=3),
-                ).marked("packet_identifier"),
-            ),
-            conversation(
-                "one too many from the server",
-                *opened(connect=Properties(receive_maximum=1)),
-                server(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                client(Pubrec(packet_identifier=1)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=2)).marked("packet_identifier"),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(receive_maximum=1)),
-                crossing(
-                    client(
-                        Publish(qos=1, topic_name="a", packet_identifier=1),
-                        Publish(qos=1, topic_name="a", packet_identifier=2),
-                    )
-                ).marked("packet_identifier"),
-            ),
-            conversation(
-                "sent together with the CONNECT",
-                opened()[0],
-                client(
-                    Publish(qos=1, topic_name="a", packet_identifier=1),
-                    Publish(qos=1, topic_name="a", packet_identifier=2),
-                ),
-                server(Connack(properties=Properties(receive_maximum=1))).marked("properties.receive_maximum"),
-            ),
-        ]
-    )
+    good = examples("""
+        exactly the limit, and again after a PUBACK
+            opened < receive_maximum=2; > publish a qos=1 id=1 & publish a qos=1 id=2 & publish a; < puback 1
+            > publish a qos=1 id=3; < puback 2 & puback 3
+        a refusing PUBREC makes room, any other does not need to
+            opened receive_maximum=1; < publish a qos=2 id=1; > pubrec 1 code=0x83; < publish a qos=2 id=2; > pubrec 2
+            < pubrel 2; > pubcomp 2; < publish a qos=1 id=3; > puback 3
+        the limits of the two sides are apart
+            opened receive_maximum=1; > publish a qos=1 id=1 & publish a qos=1 id=2; < puback 1 & puback 2
+        the PUBCOMP of an earlier connection's PUBREL gives quota
+            opened resume session_expiry_interval=60 < present receive_maximum=1; > pubrel 7 & publish a qos=1 id=1
+            < pubcomp 7; > publish a qos=1 id=2; < puback 1 & puback 2
+        the PUBACK is not in the capture
+            opened < receive_maximum=1; > publish a qos=1 id=1; lost < puback 1; > publish a qos=1 id=2; < puback 2
+    """)
+    bad = examples("""
+        one too many from the client
+            opened < receive_maximum=2
+            > publish a qos=1 id=1 & publish a qos=2 id=2 & publish a qos=1 id=3 !packet_identifier
+        one too many from the server
+            opened receive_maximum=1; < publish a qos=2 id=1; > pubrec 1; < publish a qos=1 id=2 !packet_identifier
+        sent before the CONNACK had arrived
+            opened < receive_maximum=1; crossing > publish a qos=1 id=1 & publish a qos=1 id=2 !packet_identifier
+        sent together with the CONNECT
+            > connect; > publish a qos=1 id=1 & publish a qos=1 id=2
+            < connack receive_maximum=1 !properties.receive_maximum
+    """)
 
     def check(self, packet: Publish | Connack, at: RuleContext) -> Findings:
         """Compare the messages in flight with the receiver's limit."""

@@ -1,21 +1,15 @@
 """FLW505."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.waiting import SECOND_NS, patience_ns
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Publish, Pubrec
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Puback, Pubrec
 from mqttscope.session.inflight import SENT
 
 RELEASED_NS = SECOND_NS
 """How soon after its quota is back a side must answer for that to be the reason."""
-
-_ONE = Properties(receive_maximum=1)
-_FILLS = client(Publish(qos=1, topic_name="a", packet_identifier=1))
-_SOON = {"timeout": 10}
-_WAITS = server(Publish(qos=1, topic_name="b", packet_identifier=9))
 
 
 class StalledByFlowControl(Rule):
@@ -38,69 +32,26 @@ class StalledByFlowControl(Rule):
     needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "answered while there is no quota",
-                *opened(connack=_ONE),
-                _FILLS,
-                _WAITS,
-                client(Puback(9)),
-                server(Puback(1), after=25),
-                settings=_SOON,
-            ),
-            conversation(
-                "slow, and not because of the quota",
-                *opened(connack=Properties(receive_maximum=2)),
-                _FILLS,
-                _WAITS,
-                server(Puback(1), after=25),
-                client(Puback(9)),
-                settings=_SOON,
-            ),
-            conversation(
-                "other packets come meanwhile",
-                *opened(connack=_ONE),
-                _FILLS,
-                _WAITS,
-                client(Pingreq(), after=12),
-                server(Pingresp()),
-                server(Puback(1), after=8),
-                client(Puback(9)),
-                settings=_SOON,
-            ),
-            conversation(
-                "it takes its time after the quota is back",
-                *opened(connack=_ONE),
-                _FILLS,
-                _WAITS,
-                server(Puback(1), after=9),
-                client(Puback(9), after=10),
-                closes("client"),
-                settings=_SOON,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the client",
-                *opened(connack=_ONE),
-                _FILLS,
-                _WAITS,
-                server(Puback(1), after=40),
-                client(Puback(9)).marked(""),
-            ),
-            conversation(
-                "the server",
-                *opened(connect=_ONE),
-                server(Publish(qos=1, topic_name="b", packet_identifier=9)),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                client(Puback(9), after=40),
-                server(Pubrec(1)).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        answered while there is no quota
+            settings timeout=10; opened < receive_maximum=1; > publish a qos=1 id=1; < publish b qos=1 id=9; > puback 9
+            +25 < puback 1
+        slow, and not because of the quota
+            settings timeout=10; opened < receive_maximum=2; > publish a qos=1 id=1; < publish b qos=1 id=9
+            +25 < puback 1; > puback 9
+        other packets come meanwhile
+            settings timeout=10; opened < receive_maximum=1; > publish a qos=1 id=1; < publish b qos=1 id=9
+            +12 > pingreq; < pingresp; +8 < puback 1; > puback 9
+        it takes its time after the quota is back
+            settings timeout=10; opened < receive_maximum=1; > publish a qos=1 id=1; < publish b qos=1 id=9
+            +9 < puback 1; +10 > puback 9; > fin
+    """)
+    bad = examples("""
+        the client
+            opened < receive_maximum=1; > publish a qos=1 id=1; < publish b qos=1 id=9; +40 < puback 1; > puback 9 !
+        the server
+            opened receive_maximum=1; < publish b qos=1 id=9; > publish a qos=2 id=1; +40 > puback 9; < pubrec 1 !
+    """)
 
     def check(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
         """Compare how long the answer took with the time when quota came back."""

@@ -1,7 +1,7 @@
 """HDR102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import lawful_elsewhere
@@ -15,7 +15,6 @@ from mqttscope.mqtt.packets import (
     Pingresp,
     Puback,
     Pubcomp,
-    Publish,
     Pubrec,
     Pubrel,
     Suback,
@@ -23,7 +22,6 @@ from mqttscope.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.mqtt.parts import Subscription
 
 _WITH_QOS = (Pubrel, Subscribe, Unsubscribe)
 _DUP, _QOS, _QOS_1 = 0x08, 0x06, 0x02
@@ -80,74 +78,30 @@ class FixedHeaderFlags(Rule):
     )
     signs = ("header_flags",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "0010 for SUBSCRIBE, 0000 for SUBACK",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-            conversation(
-                "a SUBSCRIBE that MQTT 3.1 sends again",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)], header_flags=0x0A), after=20),
-                server(Suback(10, reason_codes=[1])),
-            ),
-            conversation(
-                "joined in the middle of what may be MQTT 3.1",
-                server(Suback(9, reason_codes=[0])),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)], header_flags=0x0A)),
-                server(Suback(10, reason_codes=[1])),
-                version=V3_1,
-                handshake=False,
-            ),
-            conversation(
-                "a PUBREL that MQTT 3.1 sends again",
-                *opened(V3_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                server(Pubrec(1)),
-                client(Pubrel(1)),
-                client(Pubrel(1, header_flags=0x0A), after=20),
-                server(Pubcomp(1)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a SUBSCRIBE with 0000",
-                *opened(),
-                client(hexadecimal("80 09 00 0a 00 00 03 61 2f 62 01")).marked("header_flags"),
-                server(Suback(10, reason_codes=[1])),
-            ),
-            conversation(
-                "a PUBREL with DUP in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                server(Pubrec(1)),
-                client(Pubrel(1, header_flags=0x0A)).marked("header_flags"),
-                server(Pubcomp(1)),
-            ),
-            conversation("a PINGREQ with 0010", *opened(), client(hexadecimal("c2 00")).marked("header_flags")),
-            conversation(
-                "a SUBSCRIBE with QoS 0 in MQTT 3.1",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)], header_flags=0)).marked("header_flags"),
-            ),
-            conversation(
-                "a PINGREQ with DUP in MQTT 3.1",
-                *opened(V3_1),
-                client(Pingreq(header_flags=0x08)).marked("header_flags"),
-            ),
-            conversation(
-                "a SUBSCRIBE with RETAIN in MQTT 3.1",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)], header_flags=0x03)).marked("header_flags"),
-            ),
-        ]
-    )
+    good = examples("""
+        0010 for SUBSCRIBE, 0000 for SUBACK
+            opened; > subscribe 10 a/b:1; < suback 10 1
+        a SUBSCRIBE that MQTT 3.1 sends again
+            opened 3.1; > subscribe 10 a/b:1; +20 > subscribe 10 a/b:1 header_flags=0x0a; < suback 10 1
+        joined in the middle of what may be MQTT 3.1
+            midstream; version 3.1; < suback 9 0; > subscribe 10 a/b:1 header_flags=0x0a; < suback 10 1
+        a PUBREL that MQTT 3.1 sends again
+            opened 3.1; > publish a qos=2 id=1; < pubrec 1; > pubrel 1; +20 > pubrel 1 header_flags=0x0a; < pubcomp 1
+    """)
+    bad = examples("""
+        a SUBSCRIBE with 0000
+            opened; > raw 80 09 000a00 0003 "a/b" 01 !header_flags; < suback 10 1
+        a PUBREL with DUP in MQTT 3.1.1
+            opened 3.1.1; > publish a qos=2 id=1; < pubrec 1; > pubrel 1 header_flags=0x0a !header_flags; < pubcomp 1
+        a PINGREQ with 0010
+            opened; > raw c2 00 !header_flags
+        a SUBSCRIBE with QoS 0 in MQTT 3.1
+            opened 3.1; > subscribe 10 a/b:1 header_flags=0x00 !header_flags
+        a PINGREQ with DUP in MQTT 3.1
+            opened 3.1; > pingreq header_flags=0x08 !header_flags
+        a SUBSCRIBE with RETAIN in MQTT 3.1
+            opened 3.1; > subscribe 10 a/b:1 header_flags=0x03 !header_flags
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """The decoder's words, unless it may be MQTT 3.1 that is spoken."""

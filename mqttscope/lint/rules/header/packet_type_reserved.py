@@ -1,14 +1,12 @@
 """HDR101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Auth, Connack, Pingreq, Pingresp
-from mqttscope.mqtt.properties import Properties
 
 
 class PacketTypeReserved(Rule):
@@ -31,30 +29,25 @@ class PacketTypeReserved(Rule):
     }
     malformed = (MalformedReason.PACKET_TYPE_RESERVED,)
 
-    good = examples(
-        lambda: [
-            conversation("PINGREQ", *opened(), client(Pingreq()), server(Pingresp())),
-            conversation(
-                "type 15 is AUTH in MQTT 5.0",
-                opened(connect=Properties(authentication_method="SCRAM-SHA-1"))[0],
-                server(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"salt"))),
-                client(Auth(0x18, Properties(authentication_method="SCRAM-SHA-1", authentication_data=b"proof"))),
-                server(Connack(properties=Properties(authentication_method="SCRAM-SHA-1"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("type 0", *opened(), client(hexadecimal("00 00")).marked("packet_type")),
-            conversation("AUTH in MQTT 3.1.1", *opened(V3_1_1), client(hexadecimal("f0 00")).marked("packet_type")),
-            conversation("AUTH in MQTT 3.1", *opened(V3_1), client(hexadecimal("f0 00")).marked("packet_type")),
-            conversation(
-                "after a PINGREQ with a wrong length",
-                *opened(),
-                client(hexadecimal("c0 01 c0"), hexadecimal("00 00")).marked("packet_type"),
-            ),
-        ]
-    )
+    good = examples("""
+        PINGREQ
+            opened; > pingreq; < pingresp
+        type 15 is AUTH in MQTT 5.0
+            > connect authentication_method=SCRAM-SHA-1
+            < auth code=0x18 authentication_method=SCRAM-SHA-1 authentication_data=salt
+            > auth code=0x18 authentication_method=SCRAM-SHA-1 authentication_data=proof
+            < connack authentication_method=SCRAM-SHA-1
+    """)
+    bad = examples("""
+        type 0
+            opened; > raw 00 00 !packet_type
+        AUTH in MQTT 3.1.1
+            opened 3.1.1; > raw f0 00 !packet_type
+        AUTH in MQTT 3.1
+            opened 3.1; > raw f0 00 !packet_type
+        after a PINGREQ with a wrong length
+            opened; > raw c0 01 c0 & raw 00 00 !packet_type
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Point to a packet before whose length was wrong."""

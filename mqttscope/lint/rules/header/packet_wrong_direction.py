@@ -1,7 +1,7 @@
 """HDR103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import nothing_understood, sides_guessed
@@ -12,14 +12,11 @@ from mqttscope.mqtt.packets import (
     Disconnect,
     Pingreq,
     Pingresp,
-    Puback,
-    Publish,
     Suback,
     Subscribe,
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.mqtt.parts import Subscription
 
 _REQUESTS = (Connect, Subscribe, Unsubscribe, Pingreq)
 
@@ -44,47 +41,30 @@ class PacketWrongDirection(Rule):
     looks_at = (Connect, Connack, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp, Disconnect)
     signs = ("wrong_sender",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "requests and answers",
-                *opened(),
-                client(Subscribe(1, subscriptions=[Subscription("a")])),
-                server(Suback(1, reason_codes=[0])),
-                client(Unsubscribe(2, topic_filters=["a"])),
-                server(Unsuback(2, reason_codes=[0])),
-                client(Pingreq()),
-                server(Pingresp()),
-                client(Publish(topic_name="b")),
-                client(Disconnect()),
-            ),
-            conversation(
-                "joined in the middle, where nothing says who is who",
-                client(Publish(topic_name="b", payload=b"hello"), Puback(1), Puback(2)),
-                server(Publish(topic_name="c", payload=b"hello"), Disconnect()),
-                version=V3_1_1,
-                handshake=False,
-                server="10.0.0.2:40000",
-            ),
-            conversation("a server of MQTT 5.0 says why it closes", *opened(), server(Disconnect(0x8B))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("a PINGRESP from the client", *opened(), client(Pingresp()).marked("")),
-            conversation("a PINGREQ from the server", *opened(), server(Pingreq()).marked("")),
-            conversation(
-                "a SUBSCRIBE from the server, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Subscribe(1, subscriptions=[Subscription("a")])).marked(""),
-            ),
-            conversation(
-                "a DISCONNECT from the server, in MQTT 3.1.1", *opened(V3_1_1), server(Disconnect()).marked("")
-            ),
-            conversation("a DISCONNECT from the server, in MQTT 3.1", *opened(V3_1), server(Disconnect()).marked("")),
-            conversation("a CONNACK from the client", *opened(), client(Connack()).marked("")),
-        ]
-    )
+    good = examples("""
+        requests and answers
+            opened; > subscribe 1 a:0; < suback 1 0; > unsubscribe 2 a; < unsuback 2 0; > pingreq; < pingresp
+            > publish b; > disconnect
+        joined in the middle, where nothing says who is who
+            midstream; server 10.0.0.2:40000; version 3.1.1; > publish b hello & puback 1 & puback 2
+            < publish c hello & disconnect
+        a server of MQTT 5.0 says why it closes
+            opened; < disconnect code=0x8b
+    """)
+    bad = examples("""
+        a PINGRESP from the client
+            opened; > pingresp !
+        a PINGREQ from the server
+            opened; < pingreq !
+        a SUBSCRIBE from the server, in MQTT 3.1.1
+            opened 3.1.1; < subscribe 1 a:0 !
+        a DISCONNECT from the server, in MQTT 3.1.1
+            opened 3.1.1; < disconnect !
+        a DISCONNECT from the server, in MQTT 3.1
+            opened 3.1; < disconnect !
+        a CONNACK from the client
+            opened; > connack !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with the table of directions."""

@@ -1,14 +1,13 @@
 """HDR104."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
 from mqttscope.lint.shared_checks import other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish
 
 _PINGS = (PacketType.PINGREQ, PacketType.PINGRESP)
 
@@ -30,62 +29,29 @@ class RemainingLengthWrong(Rule):
     also = {V3_1_1: ("MQTT-3.2.2-6",), V3_1: ("V31-DISCONNECT-client-only",)}
     malformed = (MalformedReason.REMAINING_LENGTH_WRONG,)
 
-    good = examples(
-        lambda: [
-            conversation("pings without a body", *opened(), client(Pingreq()), server(Pingresp())),
-            conversation(
-                "two bytes of PUBACK and none of DISCONNECT in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(Puback(10)),
-                client(Disconnect()),
-            ),
-            conversation(
-                "MQTT 5.0 lets a PUBACK have two to four bytes and more",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(hexadecimal("40 02 00 0a")),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(hexadecimal("40 03 00 0a 10")),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(hexadecimal("40 04 00 0a 10 00")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a PINGREQ with a body", *opened(), client(hexadecimal("c0 01 00")).marked("remaining_length")
-            ),
-            conversation(
-                "a PUBACK of MQTT 5.0 in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(hexadecimal("40 04 00 0a 00 00")).marked("remaining_length"),
-            ),
-            conversation(
-                "a server that refuses MQTT 3.1.1 in the layout of 5.0",
-                opened(V3_1_1)[0],
-                server(hexadecimal("20 03 00 84 00")).marked("remaining_length"),
-            ),
-            conversation(
-                "a DISCONNECT with a reason in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(hexadecimal("e0 01 00")).marked("remaining_length"),
-            ),
-            conversation(
-                "a PINGRESP with a body in MQTT 3.1",
-                *opened(V3_1),
-                server(hexadecimal("d0 01 00")).marked("remaining_length"),
-            ),
-            conversation(
-                "a PUBACK of one byte in MQTT 5.0",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(hexadecimal("40 01 0a")).marked("remaining_length"),
-            ),
-        ]
-    )
+    good = examples("""
+        pings without a body
+            opened; > pingreq; < pingresp
+        two bytes of PUBACK and none of DISCONNECT in MQTT 3.1.1
+            opened 3.1.1; > publish a qos=1 id=10; < puback 10; > disconnect
+        MQTT 5.0 lets a PUBACK have two to four bytes and more
+            opened; > publish a qos=1 id=10; < raw 40 02 000a; > publish a qos=1 id=10; < raw 40 03 000a10
+            > publish a qos=1 id=10; < raw 40 04 000a1000
+    """)
+    bad = examples("""
+        a PINGREQ with a body
+            opened; > raw c0 01 00 !remaining_length
+        a PUBACK of MQTT 5.0 in MQTT 3.1.1
+            opened 3.1.1; > publish a qos=1 id=10; < raw 40 04 000a0000 !remaining_length
+        a server that refuses MQTT 3.1.1 in the layout of 5.0
+            > connect 3.1.1; < raw 20 03 008400 !remaining_length
+        a DISCONNECT with a reason in MQTT 3.1.1
+            opened 3.1.1; > raw e0 01 00 !remaining_length
+        a PINGRESP with a body in MQTT 3.1
+            opened 3.1; < raw d0 01 00 !remaining_length
+        a PUBACK of one byte in MQTT 5.0
+            opened; > publish a qos=1 id=10; < raw 40 01 0a !remaining_length
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say when the packet is one of the other version."""

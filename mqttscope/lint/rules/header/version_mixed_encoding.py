@@ -1,15 +1,14 @@
 """HDR205."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Suback
 
 _SAID = (MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.REMAINING_LENGTH_WRONG)
 """Faults that prove themselves, and whose rules (HDR101, HDR104) name the other version."""
@@ -33,55 +32,24 @@ class VersionMixedEncoding(Rule):
     looks_at = Suback
     signs = ("odd_count",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a property block in every packet of MQTT 5.0",
-                *opened(),
-                client(hexadecimal("32 0a 00 03 61 2f 62 00 0a 00 68 69")),
-                server(hexadecimal("40 02 00 0a")),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(Suback(10, reason_codes=[0])),
-            ),
-            conversation(
-                "two codes for two filters in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 1)])),
-                server(Suback(10, reason_codes=[0, 1])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a PUBLISH without Property Length, so that 'h' is read as length 104",
-                *opened(),
-                client(hexadecimal("32 09 00 03 61 2f 62 00 0a 68 69")).marked(""),
-            ),
-            conversation(
-                "a SUBSCRIBE without Property Length",
-                *opened(),
-                client(hexadecimal("82 08 00 0a 00 03 61 2f 62 01")).marked(""),
-            ),
-            conversation(
-                "a SUBACK that grants QoS 0 and has no Property Length",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(hexadecimal("90 03 00 0a 00")).marked(""),
-            ),
-            conversation(
-                "a server that refuses MQTT 5.0 in the layout of 3.1.1, as one that does not know 5.0 has to",
-                opened()[0],
-                server(hexadecimal("20 02 00 01")).marked(""),
-            ),
-            conversation(
-                "a SUBACK with Property Length in MQTT 3.1",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(hexadecimal("90 04 00 0a 00 01")).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        a property block in every packet of MQTT 5.0
+            opened; > raw 32 0a 0003 "a/b" 000a006869; < raw 40 02 000a; > subscribe 10 a:1; < suback 10 0
+        two codes for two filters in MQTT 3.1.1
+            opened 3.1.1; > subscribe 10 a:1 b:1; < suback 10 0 1
+    """)
+    bad = examples("""
+        a PUBLISH without Property Length, so that 'h' is read as length 104
+            opened; > raw 32 09 0003 "a/b" 000a6869 !
+        a SUBSCRIBE without Property Length
+            opened; > raw 82 08 000a 0003 "a/b" 01 !
+        a SUBACK that grants QoS 0 and has no Property Length
+            opened; > subscribe 10 a:1; < raw 90 03 000a00 !
+        a server that refuses MQTT 5.0 in the layout of 3.1.1, as one that does not know 5.0 has to
+            > connect; < raw 20 02 0001 !
+        a SUBACK with Property Length in MQTT 3.1
+            opened 3.1; > subscribe 10 a:1; < raw 90 04 000a0001 !
+    """)
 
     def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
         """Read the packet in the other layout."""

@@ -1,13 +1,11 @@
 """KAL201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
-from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import REFUSED, Connection
 
 SECOND = 1_000_000_000
@@ -41,87 +39,34 @@ class KeepaliveExceeded(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     settings = {"tolerance_percent": 10}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "in time, and just within the tolerance",
-                *opened(keep_alive=10),
-                client(Pingreq(), after=9),
-                server(Pingresp()),
-                client(Pingreq(), after=10.9),
-                server(Pingresp()),
-            ),
-            conversation(
-                "any packet will do",
-                *opened(V3_1_1, keep_alive=10),
-                client(Publish(topic_name="a"), after=8),
-                client(Publish(topic_name="a"), after=8),
-                closes("client", after=8),
-            ),
-            conversation(
-                "0 switches it off", *opened(keep_alive=0), client(Pingreq(), after=4_000), server(Pingresp())
-            ),
-            conversation(
-                "the server's value holds",
-                *opened(keep_alive=10, connack=Properties(server_keep_alive=60)),
-                client(Pingreq(), after=50),
-                server(Pingresp()),
-            ),
-            conversation(
-                "the server was slow to accept",
-                opened(keep_alive=10)[0],
-                server(opened()[1].packets[0], after=14),
-                client(Pingreq()),
-                server(Pingresp()),
-            ),
-            conversation(
-                "what came between is not in the capture",
-                *opened(V3_1, keep_alive=10),
-                lost(client(Pingreq(), after=9)),
-                server(Pingresp()),
-                client(Publish(topic_name="a"), after=9),
-            ),
-            conversation(
-                "after DISCONNECT nothing is due",
-                *opened(keep_alive=10),
-                client(Disconnect()),
-                closes("server", after=30),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PINGREQ too late",
-                *opened(keep_alive=10),
-                client(Pingreq(), after=14).marked(""),
-                server(Pingresp()),
-            ),
-            conversation(
-                "receiving is not sending, in MQTT 3.1.1",
-                *opened(V3_1_1, keep_alive=10),
-                server(Publish(topic_name="a"), after=6),
-                client(Publish(topic_name="a"), after=6).marked(""),
-            ),
-            conversation(
-                "until the server closes, in MQTT 3.1",
-                *opened(V3_1, keep_alive=10),
-                closes("server", "reset", after=15).marked(""),
-            ),
-            conversation(
-                "until the server says why",
-                *opened(keep_alive=10),
-                server(Disconnect(reason_code=0x8D), after=15),
-                closes("server").marked(""),
-            ),
-            conversation(
-                "a lower tolerance",
-                *opened(keep_alive=10),
-                client(Pingreq(), after=10.5).marked(""),
-                settings={"tolerance_percent": 2},
-            ),
-        ]
-    )
+    good = examples("""
+        in time, and just within the tolerance
+            opened keep_alive=10; +9 > pingreq; < pingresp; +10.9 > pingreq; < pingresp
+        any packet will do
+            opened 3.1.1 keep_alive=10; +8 > publish a; +8 > publish a; +8 > fin
+        0 switches it off
+            opened keep_alive=0; +4000 > pingreq; < pingresp
+        the server's value holds
+            opened keep_alive=10 < server_keep_alive=60; +50 > pingreq; < pingresp
+        the server was slow to accept
+            > connect keep_alive=10; +14 < connack; > pingreq; < pingresp
+        what came between is not in the capture
+            opened 3.1 keep_alive=10; +9 lost > pingreq; < pingresp; +9 > publish a
+        after DISCONNECT nothing is due
+            opened keep_alive=10; > disconnect; +30 < fin
+    """)
+    bad = examples("""
+        PINGREQ too late
+            opened keep_alive=10; +14 > pingreq !; < pingresp
+        receiving is not sending, in MQTT 3.1.1
+            opened 3.1.1 keep_alive=10; +6 < publish a; +6 > publish a !
+        until the server closes, in MQTT 3.1
+            opened 3.1 keep_alive=10; +15 < reset !
+        until the server says why
+            opened keep_alive=10; +15 < disconnect code=0x8d; < fin !
+        a lower tolerance
+            settings tolerance_percent=2; opened keep_alive=10; +10.5 > pingreq !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Measure from the packet before."""

@@ -3,18 +3,15 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection
 
 PROOF_NS = 60 * SECOND_NS
 """How long a sign of the server is waited for that it has not closed out of sight."""
-_OTHER = opened(client_identifier="c2", keep_alive=0)
-_LATER = on(1, *_OTHER, closes("client", after=120))
 
 
 @dataclass(slots=True)
@@ -56,65 +53,28 @@ class KeepaliveTimeoutNotEnforced(Rule):
     Memory = Silence
 
     # A client that is silent for so long is in the wrong itself, unless it has taken leave or is gone.
-    good = examples(
-        lambda: [
-            conversation(
-                "in time", *opened(keep_alive=10), client(Pingreq(), after=9), server(Pingresp()), closes("client")
-            ),
-            conversation("0 switches it off", *opened(keep_alive=0), *_LATER, client(Pingreq()), server(Pingresp())),
-            conversation(
-                "the server's value holds",
-                *opened(keep_alive=10, connack=Properties(server_keep_alive=60)),
-                client(Pingreq(), after=50),
-                server(Pingresp()),
-            ),
-            conversation(
-                "the client is gone, and the server closes within the grace",
-                *opened(V3_1_1, keep_alive=10),
-                closes("server", "reset", after=10.9),
-                *_LATER,
-            ),
-            conversation(
-                "the client takes leave, and the server closes",
-                *opened(keep_alive=10),
-                client(Disconnect()),
-                closes("server", after=1),
-                *_LATER,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the server answers after a minute of silence",
-                *opened(keep_alive=10),
-                client(Pingreq(), after=60),
-                server(Pingresp()),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "messages are still sent, in 3.1.1",
-                *opened(V3_1_1, keep_alive=10),
-                server(Publish(topic_name="a"), after=30),
-                acknowledges("client"),
-                *on(
-                    1,
-                    *opened(V3_1_1, client_identifier="c2", keep_alive=0),
-                    client(Pingreq(), after=70).marked("", at=None),
-                ),
-            ),
-            conversation(
-                "nothing more comes, in 3.1",
-                *opened(V3_1, keep_alive=10),
-                *on(
-                    1,
-                    *opened(V3_1, client_identifier="c2", keep_alive=0),
-                    client(Pingreq(), after=100).marked("", at=None),
-                ),
-            ),
-            conversation("closed too late", *opened(keep_alive=10), closes("server", after=40).marked("")),
-        ]
-    )
+    good = examples("""
+        in time
+            opened keep_alive=10; +9 > pingreq; < pingresp; > fin
+        0 switches it off
+            opened keep_alive=0; @1 opened client=c2 keep_alive=0; +120 @1 > fin; > pingreq; < pingresp
+        the server's value holds
+            opened keep_alive=10 < server_keep_alive=60; +50 > pingreq; < pingresp
+        the client is gone, and the server closes within the grace
+            opened 3.1.1 keep_alive=10; +10.9 < reset; @1 opened 5.0 client=c2 keep_alive=0; +120 @1 > fin
+        the client takes leave, and the server closes
+            opened keep_alive=10; > disconnect; +1 < fin; @1 opened client=c2 keep_alive=0; +120 @1 > fin
+    """)
+    bad = examples("""
+        the server answers after a minute of silence
+            opened keep_alive=10; +60 > pingreq; < pingresp; > fin !
+        messages are still sent, in 3.1.1
+            opened 3.1.1 keep_alive=10; +30 < publish a; > ack; @1 opened client=c2 keep_alive=0; +70 @1 > pingreq !!
+        nothing more comes, in 3.1
+            opened 3.1 keep_alive=10; @1 opened client=c2 keep_alive=0; +100 @1 > pingreq !!
+        closed too late
+            opened keep_alive=10; +40 < fin !
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Begin to wait."""

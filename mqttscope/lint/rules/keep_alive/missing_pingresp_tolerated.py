@@ -2,16 +2,13 @@
 
 from mqttscope.events import PacketEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, follow, waits
 from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.packets import Disconnect, Pingreq
 from mqttscope.session.connection import Connection
-
-_LATER = on(1, *opened(client_identifier="c2", keep_alive=0), closes("client", after=90))
-_SENDS = client(Publish(topic_name="a"), after=40)
 
 
 class MissingPingrespTolerated(Rule):
@@ -37,49 +34,24 @@ class MissingPingrespTolerated(Rule):
     }
     Memory = Ping
 
-    good = examples(
-        lambda: [
-            conversation(
-                "answered", *opened(), client(Pingreq()), server(Pingresp()), _SENDS, _SENDS, closes("client")
-            ),
-            conversation("it closes", *opened(), client(Pingreq()), closes("client", after=20), *_LATER),
-            conversation(
-                "the answer is not in the capture",
-                *opened(),
-                client(Pingreq()),
-                lost(server(Pingresp())),
-                _SENDS,
-                _SENDS,
-            ),
-            conversation("it never sends again", *opened(), client(Pingreq()), *_LATER),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "it sends more",
-                *opened(),
-                client(Pingreq()),
-                acknowledges("server"),
-                _SENDS,
-                _SENDS.marked("", at=None),
-                closes("client"),
-            ),
-            conversation(
-                "pings alone, in 3.1.1",
-                *opened(V3_1_1),
-                client(Pingreq()),
-                acknowledges("server"),
-                client(Pingreq(), after=50),
-                acknowledges("server"),
-                client(Pingreq(), after=50).marked("", at=None),
-                closes("client"),
-            ),
-            conversation(
-                "in 3.1", *opened(V3_1), client(Pingreq()), acknowledges("server"), _SENDS, _SENDS.marked("", at=None)
-            ),
-        ]
-    )
+    good = examples("""
+        answered
+            opened; > pingreq; < pingresp; +40 > publish a; +40 > publish a; > fin
+        it closes
+            opened; > pingreq; +20 > fin; @1 opened client=c2 keep_alive=0; +90 @1 > fin
+        the answer is not in the capture
+            opened; > pingreq; lost < pingresp; +40 > publish a; +40 > publish a
+        it never sends again
+            opened; > pingreq; @1 opened client=c2 keep_alive=0; +90 @1 > fin
+    """)
+    bad = examples("""
+        it sends more
+            opened; > pingreq; < ack; +40 > publish a; +40 > publish a !!; > fin
+        pings alone, in 3.1.1
+            opened 3.1.1; > pingreq; < ack; +50 > pingreq; < ack; +50 > pingreq !!; > fin
+        in 3.1
+            opened 3.1; > pingreq; < ack; +40 > publish a; +40 > publish a !!
+    """)
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
         """Begin to wait."""

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, is_over, patience_ns
 from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
+from mqttscope.mqtt.packets import Pingreq
 from mqttscope.session.connection import Connection
-
-_LATER = on(1, *opened(client_identifier="c2"), closes("client", after=60))
 
 
 @dataclass(slots=True)
@@ -67,53 +65,26 @@ class PingreqUnanswered(Rule):
     settings = {"timeout": 30}
     Memory = Ping
 
-    good = examples(
-        lambda: [
-            conversation("answered", *opened(), client(Pingreq()), server(Pingresp()), closes("client", after=60)),
-            conversation("the client gives up", *opened(), client(Pingreq()), closes("client", after=20), *_LATER),
-            conversation("the server never got it", *opened(), client(Pingreq()), *_LATER),
-            conversation(
-                "the answer is not in the capture", *opened(), client(Pingreq()), lost(server(Pingresp())), *_LATER
-            ),
-            conversation(
-                "two at a time are answered in turn",
-                *opened(),
-                client(Pingreq(), Pingreq()),
-                server(Pingresp(), after=20),
-                server(Pingresp(), after=15),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "nothing comes",
-                *opened(),
-                client(Pingreq()),
-                acknowledges("server"),
-                closes("client", after=40).marked(""),
-            ),
-            conversation(
-                "messages come, and no PINGRESP, in 3.1.1",
-                *opened(V3_1_1),
-                client(Pingreq()),
-                server(Publish(topic_name="a"), after=20),
-                client(Pingreq(), after=30).marked("", at=None),
-                server(Publish(topic_name="a"), after=20),
-                closes("client", after=20),
-            ),
-            conversation(
-                "in 3.1, after one that was answered",
-                *opened(V3_1),
-                client(Pingreq()),
-                server(Pingresp()),
-                client(Pingreq(), after=30),
-                acknowledges("server"),
-                *on(1, *opened(V3_1, client_identifier="c2"), closes("client", after=50).marked("")),
-            ),
-        ]
-    )
+    good = examples("""
+        answered
+            opened; > pingreq; < pingresp; +60 > fin
+        the client gives up
+            opened; > pingreq; +20 > fin; @1 opened client=c2; +60 @1 > fin
+        the server never got it
+            opened; > pingreq; @1 opened client=c2; +60 @1 > fin
+        the answer is not in the capture
+            opened; > pingreq; lost < pingresp; @1 opened client=c2; +60 @1 > fin
+        two at a time are answered in turn
+            opened; > pingreq & pingreq; +20 < pingresp; +15 < pingresp; > fin
+    """)
+    bad = examples("""
+        nothing comes
+            opened; > pingreq; < ack; +40 > fin !
+        messages come, and no PINGRESP, in 3.1.1
+            opened 3.1.1; > pingreq; +20 < publish a; +30 > pingreq !!; +20 < publish a; +20 > fin
+        in 3.1, after one that was answered
+            opened 3.1; > pingreq; < pingresp; +30 > pingreq; < ack; @1 opened client=c2; +50 @1 > fin !
+    """)
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
         """Begin to wait."""

@@ -1,7 +1,7 @@
 """KAL202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
@@ -13,8 +13,6 @@ from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
 )
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingreq, Pingresp
-from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import Connection
 
 
@@ -38,39 +36,18 @@ class ServerKeepaliveIgnored(Rule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     settings = {"tolerance_percent": 10}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "followed",
-                *opened(keep_alive=60, connack=Properties(server_keep_alive=10)),
-                client(Pingreq(), after=9),
-                server(Pingresp()),
-                client(Pingreq(), after=10.9),
-                server(Pingresp()),
-            ),
-            conversation(
-                "the server switches it off",
-                *opened(keep_alive=60, connack=Properties(server_keep_alive=0)),
-                client(Pingreq(), after=600),
-                server(Pingresp()),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "its own value is longer",
-                *opened(keep_alive=60, connack=Properties(server_keep_alive=10)),
-                client(Pingreq(), after=40).marked(""),
-                server(Pingresp()),
-            ),
-            conversation(
-                "its own value is off",
-                *opened(keep_alive=0, connack=Properties(server_keep_alive=10)),
-                closes("server", "reset", after=15).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        followed
+            opened < server_keep_alive=10; +9 > pingreq; < pingresp; +10.9 > pingreq; < pingresp
+        the server switches it off
+            opened < server_keep_alive=0; +600 > pingreq; < pingresp
+    """)
+    bad = examples("""
+        its own value is longer
+            opened < server_keep_alive=10; +40 > pingreq !; < pingresp
+        its own value is off
+            opened keep_alive=0 < server_keep_alive=10; +15 < reset !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Measure from the packet before."""

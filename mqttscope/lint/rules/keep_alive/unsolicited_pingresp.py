@@ -1,11 +1,11 @@
 """KAL206."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq, Pingresp
+from mqttscope.mqtt.packets import Pingresp
 
 
 class UnsolicitedPingresp(Rule):
@@ -23,24 +23,18 @@ class UnsolicitedPingresp(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one for each",
-                *opened(),
-                client(Pingreq()),
-                crossing(client(Pingreq())),
-                server(Pingresp(), Pingresp()),
-            ),
-            conversation("the PINGREQ is not in the capture", *opened(), lost(client(Pingreq())), server(Pingresp())),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("out of the blue", *opened(), server(Pingresp()).marked("")),
-            conversation("two for one", *opened(), client(Pingreq()), server(Pingresp(), Pingresp()).marked("")),
-        ]
-    )
+    good = examples("""
+        one for each
+            opened; > pingreq; crossing > pingreq; < pingresp & pingresp
+        the PINGREQ is not in the capture
+            opened; lost > pingreq; < pingresp
+    """)
+    bad = examples("""
+        out of the blue
+            opened; < pingresp !
+        two for one
+            opened; > pingreq; < pingresp & pingresp !
+    """)
 
     def check(self, packet: Pingresp, at: RuleContext) -> Findings:
         """Compare with the PINGREQ packets that have no answer."""

@@ -4,30 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import Spread, duration
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-)
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Connack, Pingresp, Puback, Pubcomp, Pubrec
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import SENT
-
-_BYE = client(Disconnect())
 
 
 @dataclass(slots=True)
@@ -61,78 +46,25 @@ class AckLatency(Rule):
     }
     Memory = Latencies
 
-    good = examples(
-        lambda: [
-            conversation(
-                "40 milliseconds",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(7), after=0.04),
-                client(Pingreq()),
-                server(Pingresp(), after=0.04),
-                _BYE,
-                closes("client"),
-            ),
-            conversation(
-                "nine tenths of a second",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(7), after=0.9),
-                _BYE,
-                closes("client"),
-            ),
-            conversation(
-                "as configured",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(7), after=4),
-                _BYE,
-                closes("client"),
-                settings={"slow": 4.5},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "4.2 seconds to a PUBACK",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=7)),
-                server(Puback(7), after=4.2),
-                _BYE,
-                closes("client").marked(""),
-            ),
-            conversation(
-                "QoS 2 and a ping, in one finding",
-                *opened(V3_1_1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(7), after=2),
-                client(Pubrel(7)),
-                server(Pubcomp(7), after=2),
-                client(Pingreq()),
-                server(Pingresp(), after=6),
-                _BYE,
-                closes("client").marked(""),
-            ),
-            conversation(
-                "the CONNACK",
-                opened()[0],
-                server(Connack(), after=3),
-                _BYE,
-                closes("client").marked(""),
-            ),
-            conversation(
-                "the client is late",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a", 1)])),
-                server(Suback(1, None, [1])),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                client(Puback(1), after=2),
-                _BYE,
-                closes("client").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        40 milliseconds
+            opened; > publish a qos=1 id=7; +0.04 < puback 7; > pingreq; +0.04 < pingresp; > disconnect; > fin
+        nine tenths of a second
+            opened; > publish a qos=1 id=7; +0.9 < puback 7; > disconnect; > fin
+        as configured
+            settings slow=4.5; opened; > publish a qos=1 id=7; +4 < puback 7; > disconnect; > fin
+    """)
+    bad = examples("""
+        4.2 seconds to a PUBACK
+            opened; > publish a qos=1 id=7; +4.2 < puback 7; > disconnect; > fin !
+        QoS 2 and a ping, in one finding
+            opened 3.1.1; > publish a qos=2 id=7; +2 < pubrec 7; > pubrel 7; +2 < pubcomp 7; > pingreq; +6 < pingresp
+            > disconnect; > fin !
+        the CONNACK
+            > connect; +3 < connack; > disconnect; > fin !
+        the client is late
+            opened; > subscribe 1 a:1; < suback 1 1; < publish a qos=1 id=1; +2 > puback 1; > disconnect; > fin !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Measure and count."""

@@ -1,11 +1,11 @@
 """OPS109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import Connect
 
 
 class BridgeBit(Rule):
@@ -24,26 +24,18 @@ class BridgeBit(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("an ordinary client", *opened(V3_1_1)),
-            conversation("an ordinary client of MQTT 3.1", *opened(V3_1)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "MQTT 3.1.1",
-                client(Connect("MQTT", 0x84, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
-                server(Connack()),
-            ),
-            conversation(
-                "MQTT 3.1",
-                client(Connect("MQIsdp", 0x83, client_identifier="c1", keep_alive=60)).marked("protocol_level"),
-                server(Connack()),
-            ),
-        ]
-    )
+    good = examples("""
+        an ordinary client
+            opened 3.1.1
+        an ordinary client of MQTT 3.1
+            opened 3.1
+    """)
+    bad = examples("""
+        MQTT 3.1.1
+            opened 3.1.1 protocol_level=0x84 !protocol_level
+        MQTT 3.1
+            opened 3.1 protocol_level=0x83 !protocol_level
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The decoder knows the levels of bridges."""

@@ -1,12 +1,11 @@
 """OPS106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.properties import Properties
 
 
 class CleanStart0WithoutExpiry(Rule):
@@ -25,24 +24,22 @@ class CleanStart0WithoutExpiry(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("an hour", *opened(clean_start=False, connect=Properties(session_expiry_interval=3600))),
-            conversation("a second", *opened(clean_start=False, connect=Properties(session_expiry_interval=1))),
-            conversation("Clean Start 1", *opened()),
-            conversation("MQTT 3.1.1", *opened(V3_1_1, clean_start=False)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("no expiry", opened(clean_start=False)[0].marked("clean_start"), opened()[1]),
-            conversation(
-                "an expiry of 0",
-                opened(clean_start=False, connect=Properties(session_expiry_interval=0))[0].marked("clean_start"),
-                opened()[1],
-            ),
-        ]
-    )
+    good = examples("""
+        an hour
+            opened resume session_expiry_interval=3600
+        a second
+            opened resume session_expiry_interval=1
+        Clean Start 1
+            opened
+        MQTT 3.1.1
+            opened 3.1.1 resume
+    """)
+    bad = examples("""
+        no expiry
+            opened resume !clean_start
+        an expiry of 0
+            opened resume session_expiry_interval=0 !clean_start
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """What is left out counts as 0."""

@@ -3,16 +3,15 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
-from mqttscope.lint.session_model import SECOND_NS, TAKEN_OVER, SessionModel
+from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.session_model import SECOND_NS, SessionModel
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect
+from mqttscope.mqtt.packets import Connack
 
 MAX_TAKEOVERS = 64
 """Takeovers of a client that are counted; more within the time change nothing."""
-_KICKED = (server(Disconnect(reason_code=TAKEN_OVER)), closes("server"))
 
 
 @dataclass(slots=True)
@@ -62,59 +61,25 @@ class ClientIdCollision(Rule):
     models = (SessionModel,)
     Memory = Takeovers
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a client for each",
-                *opened(client_identifier="x1"),
-                *on(1, *opened(client_identifier="x2")),
-            ),
-            conversation(
-                "one after the other",
-                *opened(),
-                client(Disconnect()),
-                closes("client"),
-                *on(1, *opened(), client(Disconnect()), closes("client")),
-                *on(2, *opened(), client(Disconnect()), closes("client")),
-                *on(3, *opened()),
-            ),
-            conversation("taken over once", *opened(), *on(1, *opened()), *_KICKED),
-            conversation(
-                "another user's client of the same name",
-                *opened(user_name="alice"),
-                *on(1, *opened(user_name="bob")),
-                *on(2, *opened(user_name="alice")),
-                *on(3, *opened(user_name="bob")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "three times within a minute",
-                *opened(),
-                *on(1, *opened()),
-                *_KICKED,
-                *on(2, *opened()),
-                *on(1, *_KICKED),
-                *on(3, opened()[0], opened()[1].marked("")),
-                *on(2, *_KICKED),
-            ),
-            conversation(
-                "the old connection is closed before the new one is accepted",
-                *opened(V3_1_1),
-                *on(1, opened(V3_1_1)[0]),
-                closes("server"),
-                *on(1, opened(V3_1_1)[1]),
-                *on(2, opened(V3_1_1)[0]),
-                *on(1, closes("server")),
-                *on(2, opened(V3_1_1)[1]),
-                *on(3, opened(V3_1_1)[0]),
-                *on(2, closes("server")),
-                *on(3, opened(V3_1_1)[1].marked("")),
-            ),
-        ]
-    )
+    good = examples("""
+        a client for each
+            opened client=x1; @1 opened client=x2
+        one after the other
+            opened; > disconnect; > fin; @1 opened; @1 > disconnect; @1 > fin; @2 opened; @2 > disconnect; @2 > fin
+            @3 opened
+        taken over once
+            opened; @1 opened; < disconnect code=0x8e; < fin
+        another user's client of the same name
+            opened user_name=alice; @1 opened user_name=bob; @2 opened user_name=alice; @3 opened user_name=bob
+    """)
+    bad = examples("""
+        three times within a minute
+            opened; @1 opened; < disconnect code=0x8e; < fin; @2 opened; @1 < disconnect code=0x8e; @1 < fin
+            @3 opened < !; @2 < disconnect code=0x8e; @2 < fin
+        the old connection is closed before the new one is accepted
+            opened 3.1.1; @1 > connect; < fin; @1 < connack; @2 > connect; @1 < fin; @2 < connack; @3 > connect
+            @2 < fin; @3 < connack !
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Count a takeover."""

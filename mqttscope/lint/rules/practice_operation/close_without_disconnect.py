@@ -1,11 +1,10 @@
 """OPS216."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.session.connection import DISCONNECTED, REFUSED, Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
@@ -24,39 +23,34 @@ class CloseWithoutDisconnect(Rule):
     code = "OPS216"
     severity = Severity.INFO
 
-    good = examples(
-        lambda: [
-            conversation("with DISCONNECT", *opened(), client(Disconnect()), closes("client")),
-            conversation(
-                "the server closes after the client's DISCONNECT", *opened(), client(Disconnect()), closes("server")
-            ),
-            conversation("the server says why", *opened(), server(Disconnect(0x8B)), closes("server")),
-            conversation(
-                "the client closes after the server's DISCONNECT", *opened(), server(Disconnect(0x8B)), closes("client")
-            ),
-            conversation("a server of MQTT 3.1.1", *opened(V3_1_1), closes("server")),
-            conversation(
-                "after a refusal", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")
-            ),
-            conversation("before any answer", client(make_connect()), closes("server")),
-            conversation("the capture ends first", *opened()),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("the client", *opened(), closes("client").marked("")),
-            conversation(
-                "the client, with a reset, in MQTT 3.1.1", *opened(V3_1_1), closes("client", "reset").marked("")
-            ),
-            conversation(
-                "the server, after a second CONNECT",
-                *opened(),
-                client(make_connect()),
-                closes("server").marked(""),
-            ),
-            conversation("the server", *opened(), closes("server").marked("")),
-        ]
-    )
+    good = examples("""
+        with DISCONNECT
+            opened; > disconnect; > fin
+        the server closes after the client's DISCONNECT
+            opened; > disconnect; < fin
+        the server says why
+            opened; < disconnect code=0x8b; < fin
+        the client closes after the server's DISCONNECT
+            opened; < disconnect code=0x8b; > fin
+        a server of MQTT 3.1.1
+            opened 3.1.1; < fin
+        after a refusal
+            opened < code=0x87; < fin
+        before any answer
+            > connect; < fin
+        the capture ends first
+            opened
+    """)
+    bad = examples("""
+        the client
+            opened; > fin !
+        the client, with a reset, in MQTT 3.1.1
+            opened 3.1.1; > reset !
+        the server, after a second CONNECT
+            opened; > connect; < fin !
+        the server
+            opened; < fin !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Who ended the transport, and whether anybody took leave before."""

@@ -3,18 +3,16 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
+from mqttscope.lint.rule import ALL_VERSIONS, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 MAX_TOLD = 10_000
 """Clients and topics that were reported; the oldest is forgotten first, and reported again."""
-_ACKED = client(Puback(1))
 
 
 @dataclass(slots=True)
@@ -44,54 +42,30 @@ class DuplicateDeliveries(Rule):
     models = (Messages,)
     Memory = Told
 
-    good = examples(
-        lambda: [
-            conversation(
-                "once",
-                *subscriber(),
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), _ACKED),
-            ),
-            conversation(
-                "two messages with the same payload",
-                *subscriber(),
-                *opened(),
-                *publishes(message(), message()),
-                *on(1, server(message()), _ACKED, server(message()), _ACKED),
-            ),
-            conversation(
-                "retained, after it had come",
-                *subscriber(),
-                *opened(),
-                *publishes(message(retain=True)),
-                *on(1, server(message()), _ACKED, *subscriber()[2:]),
-                *on(1, server(message(retain=True)), _ACKED),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "for two subscriptions, reported once",
-                *subscriber(V5, "a", "#"),
-                *opened(),
-                *publishes(message()),
-                *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
-                *publishes(message(b"other")),
-                *on(1, server(message(b"other")), _ACKED, server(message(b"other")), _ACKED),
-            ),
-            conversation(
-                "sent again by the publisher",
-                *subscriber(),
-                *opened(),
-                client(message(), after=2),
-                client(message(dup=True)),
-                server(Puback(1), Puback(1)),
-                *on(1, server(message()), _ACKED, server(message()).marked(""), _ACKED),
-            ),
-        ]
-    )
+    good = examples("""
+        once
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+        two messages with the same payload
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; > publish a 21.5 qos=1 id=1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+        retained, after it had come
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 retain id=1
+            < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @1 > subscribe 1 a:1; @1 < suback 1 1
+            @1 < publish a 21.5 qos=1 retain id=1; @1 > puback 1
+    """)
+    bad = examples("""
+        for two subscriptions, reported once
+            @1 opened client=c2; @1 > subscribe 1 a:1 #:1; @1 < suback 1 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @1 < publish a 21.5 qos=1 id=1 !; @1 > puback 1
+            +2 > publish a other qos=1 id=1; < puback 1; @1 < publish a other qos=1 id=1; @1 > puback 1
+            @1 < publish a other qos=1 id=1; @1 > puback 1
+        sent again by the publisher
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
+            > publish a 21.5 dup qos=1 id=1; < puback 1 & puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
+            @1 < publish a 21.5 qos=1 id=1 !; @1 > puback 1
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the copies of messages that cannot be mistaken for others."""

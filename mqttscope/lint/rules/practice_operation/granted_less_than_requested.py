@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Rule
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Suback
 
 
 class GrantedLessThanRequested(Rule):
@@ -25,38 +24,18 @@ class GrantedLessThanRequested(Rule):
     looks_at = Suback
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as asked for",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a", 1), Subscription("b", 0)])),
-                server(Suback(1, None, [1, 0])),
-            ),
-            conversation(
-                "a failure is another rule's matter",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("a", 1)])),
-                server(Suback(1, None, [0x80])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS 1 instead of 2",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a", 2)])),
-                server(Suback(1, None, [1])).marked("reason_codes[0]"),
-            ),
-            conversation(
-                "QoS 0 instead of 1, one of two",
-                *opened(V3_1),
-                client(Subscribe(1, None, [Subscription("a", 0), Subscription("b", 1)])),
-                server(Suback(1, None, [0, 0])).marked("reason_codes[1]"),
-            ),
-        ]
-    )
+    good = examples("""
+        as asked for
+            opened; > subscribe 1 a:1 b:0; < suback 1 1 0
+        a failure is another rule's matter
+            opened 3.1.1; > subscribe 1 a:1; < suback 1 0x80
+    """)
+    bad = examples("""
+        QoS 1 instead of 2
+            opened; > subscribe 1 a:2; < suback 1 1 !reason_codes[0]
+        QoS 0 instead of 1, one of two
+            opened 3.1; > subscribe 1 a:0 b:1; < suback 1 0 0 !reason_codes[1]
+    """)
 
     def check(self, packet: Suback, at: RuleContext) -> Iterator[Report]:
         """Compare with the request, where every filter has its code."""

@@ -1,12 +1,11 @@
 """OPS101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect, Disconnect
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.session.connection import Connection
 
 _WHY = "Keep Alive 0, a dead peer is never noticed"
@@ -26,29 +25,28 @@ class KeepaliveDisabled(Rule):
     severity = Severity.WARNING
     looks_at = (Connect, Connack)
 
-    good = examples(
-        lambda: [
-            conversation("60 seconds", *opened()),
-            conversation("60 seconds in MQTT 3.1.1", *opened(V3_1_1)),
-            conversation("the server sets one", *opened(keep_alive=0, connack=Properties(server_keep_alive=60))),
-            conversation(
-                "refused", client(make_connect(keep_alive=0)), server(Connack(reason_code=0x87)), closes("server")
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("MQTT 5.0", opened(keep_alive=0)[0], opened()[1].marked("")),
-            conversation(
-                "the server sets none either",
-                opened(keep_alive=0)[0],
-                server(Connack(properties=Properties(server_keep_alive=0))).marked(""),
-            ),
-            conversation("no answer", opened(keep_alive=0)[0], client(Disconnect()), closes("client").marked("")),
-            conversation("MQTT 3.1.1", opened(V3_1_1, keep_alive=0)[0].marked("keep_alive"), opened(V3_1_1)[1]),
-            conversation("MQTT 3.1", opened(V3_1, keep_alive=0)[0].marked("keep_alive"), opened(V3_1)[1]),
-        ]
-    )
+    good = examples("""
+        60 seconds
+            opened
+        60 seconds in MQTT 3.1.1
+            opened 3.1.1
+        the server sets one
+            opened keep_alive=0 < server_keep_alive=60
+        refused
+            opened keep_alive=0 < code=0x87; < fin
+    """)
+    bad = examples("""
+        MQTT 5.0
+            opened keep_alive=0 < !
+        the server sets none either
+            opened keep_alive=0 < server_keep_alive=0 !
+        no answer
+            > connect keep_alive=0; > disconnect; > fin !
+        MQTT 3.1.1
+            opened 3.1.1 keep_alive=0 !keep_alive
+        MQTT 3.1
+            opened 3.1 keep_alive=0 !keep_alive
+    """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """At once where there is no Server Keep Alive, else with the CONNACK."""

@@ -1,9 +1,9 @@
 """OPS102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
 
@@ -28,26 +28,22 @@ class KeepaliveExtreme(Rule):
         "longest": 1800,
     }
 
-    good = examples(
-        lambda: [
-            conversation("10 seconds", *opened(keep_alive=10)),
-            conversation("half an hour", *opened(keep_alive=1800)),
-            conversation("none at all", *opened(keep_alive=0)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("9 seconds", opened(keep_alive=9)[0].marked("keep_alive"), opened()[1]),
-            conversation(
-                "a second more than half an hour",
-                opened(V3_1_1, keep_alive=1801)[0].marked("keep_alive"),
-                opened(V3_1_1)[1],
-            ),
-            conversation(
-                "the longest there is", opened(V3_1, keep_alive=65_535)[0].marked("keep_alive"), opened(V3_1)[1]
-            ),
-        ]
-    )
+    good = examples("""
+        10 seconds
+            opened keep_alive=10
+        half an hour
+            opened keep_alive=1800
+        none at all
+            opened keep_alive=0
+    """)
+    bad = examples("""
+        9 seconds
+            opened keep_alive=9 !keep_alive
+        a second more than half an hour
+            opened 3.1.1 keep_alive=1801 !keep_alive
+        the longest there is
+            opened 3.1 keep_alive=65535 !keep_alive
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with both limits."""

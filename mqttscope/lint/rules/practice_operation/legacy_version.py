@@ -1,9 +1,9 @@
 """OPS108."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
 
@@ -26,23 +26,18 @@ class LegacyVersion(Rule):
         "lowest": 4,
     }
 
-    good = examples(
-        lambda: [
-            conversation("MQTT 5.0", *opened(), settings={"lowest": 5}),
-            conversation("MQTT 3.1.1", *opened(V3_1_1)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("MQTT 3.1", opened(V3_1)[0].marked("protocol_level"), opened(V3_1)[1]),
-            conversation(
-                "MQTT 3.1.1 where 5.0 is wanted",
-                opened(V3_1_1)[0].marked("protocol_level"),
-                opened(V3_1_1)[1],
-                settings={"lowest": 5},
-            ),
-        ]
-    )
+    good = examples("""
+        MQTT 5.0
+            settings lowest=5; opened
+        MQTT 3.1.1
+            opened 3.1.1
+    """)
+    bad = examples("""
+        MQTT 3.1
+            opened 3.1 !protocol_level
+        MQTT 3.1.1 where 5.0 is wanted
+            settings lowest=5; opened 3.1.1 !protocol_level
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Bit 7 is the mark of a bridge, not of a version."""

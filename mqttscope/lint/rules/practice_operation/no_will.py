@@ -1,12 +1,11 @@
 """OPS103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.packets import Publish
 
 
 class NoWill(Rule):
@@ -23,37 +22,20 @@ class NoWill(Rule):
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a will", *opened(will=Will("state/c1", b"offline", will_retain=True)), client(Publish(topic_name="a"))
-            ),
-            conversation(
-                "a client that only subscribes",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a")])),
-                server(Suback(1, None, [0]), Publish(topic_name="a", payload=b"1")),
-            ),
-            conversation(
-                "nobody knows what CONNECT said",
-                client(Publish(topic_name="a/b", payload=b"1"), Publish(topic_name="a/b", payload=b"2")),
-                server(Publish(topic_name="a/b", payload=b"3")),
-                handshake=False,
-                version=V3_1_1,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "no will, reported once",
-                *opened(),
-                client(Publish(topic_name="a")).marked(""),
-                client(Publish(topic_name="a")),
-            ),
-            conversation("MQTT 3.1", *opened(V3_1), client(Publish(topic_name="a")).marked("")),
-        ]
-    )
+    good = examples("""
+        a will
+            opened will=state/c1 will_payload=offline will_retain; > publish a
+        a client that only subscribes
+            opened; > subscribe 1 a:0; < suback 1 0 & publish a 1
+        nobody knows what CONNECT said
+            midstream; version 3.1.1; > publish a/b 1 & publish a/b 2; < publish a/b 3
+    """)
+    bad = examples("""
+        no will, reported once
+            opened; > publish a !; > publish a
+        MQTT 3.1
+            opened 3.1; > publish a !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """The first PUBLISH only."""

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec
+from mqttscope.mqtt.packets import Puback, Pubrec
 
 MAX_TOPICS = 10_000
 """Topics of a server that are counted; the oldest is forgotten first."""
@@ -20,11 +20,6 @@ class Unheard:
     """Messages without subscribers, by topic; -1 once that was reported."""
 
     topics: dict[str, int] = field(default_factory=dict)
-
-
-def _published(number: int, code: int = NO_MATCHING_SUBSCRIBERS, *, topic: str = "a") -> tuple[Step, Step]:
-    packet = Publish(qos=1, topic_name=topic, packet_identifier=number, payload=b"21")
-    return client(packet), server(Puback(number, reason_code=code))
 
 
 class NobodyListens(Rule):
@@ -44,42 +39,26 @@ class NobodyListens(Rule):
     settings = {"messages": 10}
     Memory = Unheard
 
-    good = examples(
-        lambda: [
-            conversation(
-                "some are heard",
-                *opened(),
-                *(step for number in range(1, 10) for step in _published(number)),
-                *_published(10, 0),
-                *(step for number in range(11, 20) for step in _published(number)),
-            ),
-            conversation(
-                "different topics",
-                *opened(),
-                *(step for number in range(1, 12) for step in _published(number, topic=f"a/{number}")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "ten of a topic, reported once",
-                *opened(),
-                *(step for number in range(1, 10) for step in _published(number)),
-                _published(10)[0],
-                _published(10)[1].marked("reason_code"),
-                *(step for number in range(11, 22) for step in _published(number)),
-            ),
-            conversation(
-                "fewer, where that is the limit",
-                *opened(),
-                *_published(1),
-                client(Publish(qos=2, topic_name="a", packet_identifier=2)),
-                server(Pubrec(2, reason_code=NO_MATCHING_SUBSCRIBERS)).marked("reason_code"),
-                settings={"messages": 2},
-            ),
-        ]
-    )
+    good = examples("""
+        some are heard
+            opened
+            for 1..9: > publish a 21 qos=1 id={n}; < puback {n} code=0x10
+            > publish a 21 qos=1 id=10; < puback 10 code=0
+            for 11..19: > publish a 21 qos=1 id={n}; < puback {n} code=0x10
+        different topics
+            opened
+            for 1..11: > publish a/{n} 21 qos=1 id={n}; < puback {n} code=0x10
+    """)
+    bad = examples("""
+        ten of a topic, reported once
+            opened
+            for 1..9: > publish a 21 qos=1 id={n}; < puback {n} code=0x10
+            > publish a 21 qos=1 id=10; < puback 10 code=0x10 !reason_code
+            for 11..21: > publish a 21 qos=1 id={n}; < puback {n} code=0x10
+        fewer, where that is the limit
+            settings messages=2; opened; > publish a 21 qos=1 id=1; < puback 1 code=0x10; > publish a qos=2 id=2
+            < pubrec 2 code=0x10 !reason_code
+    """)
 
     def check(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
         """Count the answers of each topic."""

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.packets import Pingreq
 from mqttscope.session.connection import DISCONNECTED, Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
@@ -47,81 +47,30 @@ class PingWithoutIdle(Rule):
     }
     Memory = Early
 
-    good = examples(
-        lambda: [
-            conversation(
-                "pings after idle time",
-                *opened(),
-                *(
-                    step
-                    for _ in range(4)
-                    for step in (
-                        client(Publish(topic_name="a")),
-                        client(Pingreq(), after=55),
-                        server(Pingresp()),
-                    )
-                ),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "half of the Keep Alive is idle enough",
-                *opened(),
-                *(step for _ in range(4) for step in (client(Pingreq(), after=30.5), server(Pingresp()))),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "nothing came from the server",
-                *opened(),
-                *(
-                    step
-                    for _ in range(4)
-                    for step in (
-                        client(Publish(topic_name="a"), after=28),
-                        client(Publish(topic_name="a"), after=28),
-                        client(Pingreq(), after=3),
-                        server(Pingresp()),
-                    )
-                ),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "twice",
-                *opened(),
-                *(step for _ in range(2) for step in (client(Pingreq(), after=1), server(Pingresp()))),
-                client(Disconnect()),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a second after a PUBLISH",
-                *opened(),
-                *(
-                    step
-                    for _ in range(3)
-                    for step in (
-                        client(Publish(topic_name="a"), after=1),
-                        client(Pingreq(), after=1),
-                        server(Pingresp()),
-                    )
-                ),
-                client(Disconnect()),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "every second, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                *(step for _ in range(3) for step in (client(Pingreq(), after=1), server(Pingresp()))),
-                client(Disconnect()),
-                closes("client").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        pings after idle time
+            opened
+            for 1..4: > publish a; +55 > pingreq; < pingresp
+            > disconnect; > fin
+        half of the Keep Alive is idle enough
+            opened
+            for 1..4: +30.5 > pingreq; < pingresp
+            > disconnect; > fin
+        nothing came from the server
+            opened
+            for 1..4: +28 > publish a; +28 > publish a; +3 > pingreq; < pingresp
+            > disconnect; > fin
+        twice
+            opened; +1 > pingreq; < pingresp; +1 > pingreq; < pingresp; > disconnect; > fin
+    """)
+    bad = examples("""
+        a second after a PUBLISH
+            opened; +1 > publish a; +1 > pingreq; < pingresp; +1 > publish a; +1 > pingreq; < pingresp; +1 > publish a
+            +1 > pingreq; < pingresp; > disconnect; > fin !
+        every second, in MQTT 3.1.1
+            opened 3.1.1; +1 > pingreq; < pingresp; +1 > pingreq; < pingresp; +1 > pingreq; < pingresp; > disconnect
+            > fin !
+    """)
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
         """Count."""

@@ -1,14 +1,13 @@
 """OPS217."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule, packet_name
+from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingreq, Puback, Publish, Suback, Subscribe, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Pingreq, Publish, Subscribe, Unsubscribe
 
 
 class PublishBeforeConnack(Rule):
@@ -27,41 +26,18 @@ class PublishBeforeConnack(Rule):
     sender = Direction.CLIENT_TO_SERVER
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation(
-                "after the CONNACK",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(1)),
-            ),
-            conversation(
-                "the beginning was not captured",
-                client(Publish(topic_name="a/b", payload=b"1"), Publish(topic_name="a/b", payload=b"2")),
-                server(Publish(topic_name="a/b", payload=b"3")),
-                handshake=False,
-                version=V3_1_1,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "before the server has answered, reported once",
-                opened()[0],
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)).marked(""),
-                client(Publish(topic_name="a")),
-                opened()[1],
-                server(Puback(1)),
-            ),
-            conversation(
-                "the CONNACK was on its way",
-                *opened(V3_1_1),
-                crossing(client(Subscribe(1, None, [Subscription("a")]))).marked(""),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
+    good = examples("""
+        after the CONNACK
+            opened; > publish a qos=1 id=1; < puback 1
+        the beginning was not captured
+            midstream; version 3.1.1; > publish a/b 1 & publish a/b 2; < publish a/b 3
+    """)
+    bad = examples("""
+        before the server has answered, reported once
+            > connect; > publish a qos=1 id=1 !; > publish a; < connack; < puback 1
+        the CONNACK was on its way
+            opened 3.1.1; crossing > subscribe 1 a:0 !; < suback 1 0
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """TCP acknowledgments prove what the client had received."""

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, Needs, Rule
+from mqttscope.lint.rule import Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.session.connection import DISCONNECTED, Connection
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
@@ -16,7 +15,6 @@ FAILURE = 0x80
 """A side that takes leave with a reason from here on has said why it does not continue."""
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 _STEPS = {SENT: "PUBLISH", RECEIVED: "PUBREC", RELEASED: "PUBREL"}
-_PUBLISH = Publish(qos=2, topic_name="a", packet_identifier=7)
 
 
 class Qos2NeverCompleted(Rule):
@@ -38,75 +36,26 @@ class Qos2NeverCompleted(Rule):
         "seconds": 30,
     }
 
-    good = examples(
-        lambda: [
-            conversation(
-                "completed",
-                *opened(),
-                client(_PUBLISH),
-                server(Pubrec(7)),
-                client(Pubrel(7)),
-                server(Pubcomp(7)),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "refused",
-                *opened(),
-                client(_PUBLISH),
-                server(Pubrec(7, 0x87)),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "the server says why it does not continue",
-                *opened(),
-                client(_PUBLISH),
-                server(Disconnect(0x97)),
-                closes("server"),
-            ),
-            conversation("the capture ends first", *opened(), client(_PUBLISH), server(Pubrec(7)), client(Pingreq())),
-            conversation(
-                "the capture lost bytes",
-                *opened(),
-                client(_PUBLISH),
-                server(Pubrec(7)),
-                lost(client(Pubrel(7))),
-                server(Pubcomp(7)),
-                client(Pingreq()),
-                server(Pingresp()),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "no PUBREL",
-                *opened(),
-                client(_PUBLISH),
-                server(Pubrec(7)),
-                client(Disconnect()),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "no PUBCOMP, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(_PUBLISH),
-                server(Pubrec(7)),
-                client(Pubrel(7)),
-                closes("server", "reset").marked(""),
-            ),
-            conversation(
-                "both sides owe a step; the capture ends later",
-                *opened(),
-                client(_PUBLISH, Publish(qos=2, topic_name="b", packet_identifier=8)),
-                server(Pubrec(7)),
-                client(Pingreq(), after=31),
-                closes("client").marked("", ""),
-            ),
-        ]
-    )
+    good = examples("""
+        completed
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; > disconnect; > fin
+        refused
+            opened; > publish a qos=2 id=7; < pubrec 7 code=0x87; > disconnect; > fin
+        the server says why it does not continue
+            opened; > publish a qos=2 id=7; < disconnect code=0x97; < fin
+        the capture ends first
+            opened; > publish a qos=2 id=7; < pubrec 7; > pingreq
+        the capture lost bytes
+            opened; > publish a qos=2 id=7; < pubrec 7; lost > pubrel 7; < pubcomp 7; > pingreq; < pingresp; > fin
+    """)
+    bad = examples("""
+        no PUBREL
+            opened; > publish a qos=2 id=7; < pubrec 7; > disconnect; > fin !
+        no PUBCOMP, in MQTT 3.1.1
+            opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < reset !
+        both sides owe a step; the capture ends later
+            opened; > publish a qos=2 id=7 & publish b qos=2 id=8; < pubrec 7; +31 > pingreq; > fin ! !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What stands in the tables of both sides."""

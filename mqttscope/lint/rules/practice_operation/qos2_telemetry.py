@@ -3,28 +3,19 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import duration
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Publish
 
 MAX_TOPICS = 1_000
 """Topics that are followed on a connection; the oldest is forgotten first."""
 MINUTE_NS = 60_000_000_000
 HANDSHAKE_BYTES = 12
 """PUBREC, PUBREL and PUBCOMP in their shortest form."""
-
-
-def _exchange(number: int, after: float) -> tuple[Step, ...]:
-    return (
-        client(Publish(qos=2, topic_name="a", packet_identifier=number, payload=b"21.5"), after=after),
-        server(Pubrec(number), after=0.001),
-        client(Pubrel(number), after=0.001),
-        server(Pubcomp(number), after=0.001),
-    )
 
 
 @dataclass(slots=True)
@@ -66,43 +57,28 @@ class Qos2Telemetry(Rule):
     }
     Memory = Minutes
 
-    good = examples(
-        lambda: [
-            conversation(
-                "QoS 1",
-                *opened(),
-                *(
-                    step
-                    for number in range(1, 70)
-                    for step in (
-                        client(Publish(qos=1, topic_name="a", packet_identifier=number), after=0.1),
-                        server(Puback(number)),
-                    )
-                ),
-            ),
-            conversation(
-                "a message a second and a half",
-                *opened(),
-                *_exchange(1, 0.1),
-                *(step for number in range(2, 50) for step in _exchange(number, 1.5)),
-            ),
-            conversation(
-                "59 at once", *opened(), *(step for number in range(1, 60) for step in _exchange(number, 0.1))
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "600 a minute, reported once",
-                *opened(V3_1_1),
-                *(step for number in range(1, 60) for step in _exchange(number, 0.1)),
-                _exchange(60, 0.1)[0].marked("qos"),
-                *_exchange(60, 0.1)[1:],
-                *(step for number in range(61, 70) for step in _exchange(number, 0.1)),
-            ),
-        ]
-    )
+    good = examples("""
+        QoS 1
+            opened
+            for 1..69: +0.1 > publish a qos=1 id={n}; < puback {n}
+        a message a second and a half
+            opened; +0.1 > publish a 21.5 qos=2 id=1; +0.001 < pubrec 1; +0.001 > pubrel 1; +0.001 < pubcomp 1
+            for 2..49: +1.5 > publish a 21.5 qos=2 id={n}; +0.001 < pubrec {n}; +0.001 > pubrel {n};
+                +0.001 < pubcomp {n}
+        59 at once
+            opened
+            for 1..59: +0.1 > publish a 21.5 qos=2 id={n}; +0.001 < pubrec {n}; +0.001 > pubrel {n};
+                +0.001 < pubcomp {n}
+    """)
+    bad = examples("""
+        600 a minute, reported once
+            opened 3.1.1
+            for 1..59: +0.1 > publish a 21.5 qos=2 id={n}; +0.001 < pubrec {n}; +0.001 > pubrel {n};
+                +0.001 < pubcomp {n}
+            +0.1 > publish a 21.5 qos=2 id=60 !qos; +0.001 < pubrec 60; +0.001 > pubrel 60; +0.001 < pubcomp 60
+            for 61..69: +0.1 > publish a 21.5 qos=2 id={n}; +0.001 < pubrec {n}; +0.001 > pubrel {n};
+                +0.001 < pubcomp {n}
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count in spans of a minute, which begin again when they are over."""

@@ -1,12 +1,11 @@
 """OPS110."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.mqtt.properties import Properties
 
 
 class ReceiveMaximumOne(Rule):
@@ -24,27 +23,20 @@ class ReceiveMaximumOne(Rule):
     versions = (V5,)
     looks_at = (Connect, Connack)
 
-    good = examples(
-        lambda: [
-            conversation("20", *opened(connect=Properties(receive_maximum=20))),
-            conversation("2", *opened(connack=Properties(receive_maximum=2))),
-            conversation("not announced", *opened()),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the client",
-                opened(connect=Properties(receive_maximum=1))[0].marked("properties.receive_maximum"),
-                opened()[1],
-            ),
-            conversation(
-                "the server",
-                opened()[0],
-                opened(connack=Properties(receive_maximum=1))[1].marked("properties.receive_maximum"),
-            ),
-        ]
-    )
+    good = examples("""
+        20
+            opened receive_maximum=20
+        2
+            opened < receive_maximum=2
+        not announced
+            opened
+    """)
+    bad = examples("""
+        the client
+            opened receive_maximum=1 !properties.receive_maximum
+        the server
+            opened < receive_maximum=1 !properties.receive_maximum
+    """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """The same property in both packets."""

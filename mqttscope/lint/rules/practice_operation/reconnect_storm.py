@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, make_connect, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.session_model import SECOND_NS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp
+from mqttscope.mqtt.packets import Connack
 
 MAX_CONNECTS = 256
 """CONNECT packets of a client that are counted; more within the time change nothing."""
@@ -25,18 +25,6 @@ class Connects:
     addresses: dict[str, bool] = field(default_factory=dict)
     told_ns: int | None = None
     """When they were reported last."""
-
-
-def _again(number: int, after: float, code: int | None = None, *, marked: bool = False) -> tuple[Step, ...]:
-    """One more connection, accepted or refused."""
-    version = V3_1_1
-    answer = server(Connack(reason_code=code or 0))
-    return on(
-        number,
-        client(make_connect(version), after=after),
-        answer.marked("") if marked else answer,
-        closes("client" if code is None else "server"),
-    )
 
 
 class ReconnectStorm(Rule):
@@ -69,32 +57,31 @@ class ReconnectStorm(Rule):
     }
     Memory = Connects
 
-    good = examples(
-        lambda: [
-            conversation("once", *opened(), client(Pingreq()), server(Pingresp())),
-            conversation(
-                "pauses that grow",
-                *(step for number in range(7) for step in _again(number, 2.0**number, 5)),
-            ),
-            conversation(
-                "refused once an hour",
-                *(step for number in range(7) for step in _again(number, 3_600, 5)),
-            ),
-            conversation("every ten seconds", *(step for number in range(12) for step in _again(number, 10))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "every 100 milliseconds, reported once",
-                *(step for number in range(14) for step in _again(number, 0.1, marked=number == 10)),
-            ),
-            conversation(
-                "refused every eight seconds",
-                *(step for number in range(6) for step in _again(number, 8, 5, marked=number == 5)),
-            ),
-        ]
-    )
+    good = examples("""
+        once
+            opened; > pingreq; < pingresp
+        pauses that grow
+            +1 opened 3.1.1 < code=0x05; < fin; +2 @1 opened < code=0x05; @1 < fin; +4 @2 opened < code=0x05; @2 < fin
+            +8 @3 opened < code=0x05; @3 < fin; +16 @4 opened < code=0x05; @4 < fin; +32 @5 opened < code=0x05; @5 < fin
+            +64 @6 opened < code=0x05; @6 < fin
+        refused once an hour
+            +3600 opened 3.1.1 < code=0x05; < fin
+            for 1..6: +3600 @{n} opened < code=0x05; @{n} < fin
+        every ten seconds
+            +10 opened 3.1.1; > fin
+            for 1..11: +10 @{n} opened; @{n} > fin
+    """)
+    bad = examples("""
+        every 100 milliseconds, reported once
+            +0.1 opened 3.1.1; > fin
+            for 1..9: +0.1 @{n} opened; @{n} > fin
+            +0.1 @10 opened < !; @10 > fin; +0.1 @11 opened; @11 > fin; +0.1 @12 opened; @12 > fin; +0.1 @13 opened
+            @13 > fin
+        refused every eight seconds
+            +8 opened 3.1.1 < code=0x05; < fin
+            for 1..4: +8 @{n} opened < code=0x05; @{n} < fin
+            +8 @5 opened < code=0x05 !; @5 < fin
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Count the CONNECT that this answers."""

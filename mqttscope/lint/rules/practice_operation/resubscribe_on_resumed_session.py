@@ -1,17 +1,13 @@
 """OPS218."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.shared_checks import count
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-
-_KEPT = Properties(session_expiry_interval=3600)
+from mqttscope.mqtt.packets import Subscribe
 
 
 class ResubscribeOnResumedSession(Rule):
@@ -34,55 +30,26 @@ class ResubscribeOnResumedSession(Rule):
     }
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation("nothing is subscribed", *opened(clean_start=False, session_present=True, connect=_KEPT)),
-            conversation(
-                "the session is new",
-                *opened(clean_start=False, connect=_KEPT),
-                client(Subscribe(1, None, [Subscription("a")])),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "Retain Handling keeps retained messages away",
-                *opened(clean_start=False, session_present=True, connect=_KEPT),
-                client(
-                    Subscribe(1, None, [Subscription("a", retain_handling=1), Subscription("b", retain_handling=2)])
-                ),
-                server(Suback(1, None, [0, 0])),
-            ),
-            conversation(
-                "something new, later",
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                client(Subscribe(1, None, [Subscription("a")]), after=6),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "the client could not know yet",
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                crossing(client(Subscribe(1, None, [Subscription("a")]))),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "at once, reported once",
-                *opened(clean_start=False, session_present=True, connect=_KEPT),
-                client(Subscribe(1, None, [Subscription("a"), Subscription("b")])).marked(""),
-                server(Suback(1, None, [0, 0])),
-                client(Subscribe(2, None, [Subscription("c")])),
-                server(Suback(2, None, [0])),
-            ),
-            conversation(
-                "MQTT 3.1.1",
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                client(Subscribe(1, None, [Subscription("a")])).marked(""),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
+    good = examples("""
+        nothing is subscribed
+            opened resume session_expiry_interval=3600 < present
+        the session is new
+            opened resume session_expiry_interval=3600; > subscribe 1 a:0; < suback 1 0
+        Retain Handling keeps retained messages away
+            opened resume session_expiry_interval=3600 < present
+            > subscribe 1 a:0,retain_handling=1 b:0,retain_handling=2; < suback 1 0 0
+        something new, later
+            opened 3.1.1 resume < present; +6 > subscribe 1 a:0; < suback 1 0
+        the client could not know yet
+            opened 3.1.1 resume < present; crossing > subscribe 1 a:0; < suback 1 0
+    """)
+    bad = examples("""
+        at once, reported once
+            opened resume session_expiry_interval=3600 < present; > subscribe 1 a:0 b:0 !; < suback 1 0 0
+            > subscribe 2 c:0; < suback 2 0
+        MQTT 3.1.1
+            opened 3.1.1 resume < present; > subscribe 1 a:0 !; < suback 1 0
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """The client must have known of the session."""

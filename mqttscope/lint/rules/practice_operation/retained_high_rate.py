@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import duration
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 MAX_TOPICS = 10_000
 """Topics that are followed on a server; the one whose minute began first is forgotten first."""
@@ -30,9 +30,6 @@ class Rates:
     """By topic."""
 
     topics: dict[str, Minute] = field(default_factory=dict)
-
-
-_SETS = Publish(retain=True, topic_name="a", payload=b"21.5")
 
 
 class RetainedHighRate(Rule):
@@ -57,53 +54,29 @@ class RetainedHighRate(Rule):
     }
     Memory = Rates
 
-    good = examples(
-        lambda: [
-            conversation(
-                "once a second",
-                *opened(),
-                *(client(_SETS, after=1) for _ in range(70)),
-            ),
-            conversation(
-                "RETAIN 0",
-                *opened(),
-                client(*(Publish(topic_name="a", payload=b"21.5") for _ in range(90))),
-            ),
-            conversation(
-                "many topics",
-                *opened(),
-                client(*(Publish(retain=True, topic_name=f"a/{n}", payload=b"21.5") for n in range(90))),
-            ),
-            conversation(
-                "one message that is sent again",
-                *opened(V3_1_1),
-                client(Publish(qos=1, retain=True, topic_name="a", packet_identifier=1, payload=b"on")),
-                *(client(Publish(True, 1, True, "a", 1, payload=b"on"), after=1) for _ in range(5)),
-                server(Puback(1)),
-                settings={"per_minute": 3},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "ten a second, reported once",
-                *opened(),
-                *(client(_SETS, after=0.1) for _ in range(60)),
-                client(_SETS, after=0.1).marked("retain"),
-                *(client(_SETS, after=0.1) for _ in range(90)),
-            ),
-            conversation(
-                "of two clients, and as few as configured",
-                *opened(V3_1_1),
-                client(_SETS),
-                client(_SETS, after=100),
-                *on(1, *opened(V3_1_1, client_identifier="c2"), client(_SETS, after=20)),
-                client(_SETS, after=20).marked("retain"),
-                settings={"per_minute": 2},
-            ),
-        ]
-    )
+    good = examples("""
+        once a second
+            opened
+            for 1..70: +1 > publish a 21.5 retain
+        RETAIN 0
+            opened; > for 1..90: publish a 21.5
+        many topics
+            opened; > for 0..89: publish a/{n} 21.5 retain
+        one message that is sent again
+            settings per_minute=3; opened 3.1.1; > publish a on qos=1 retain id=1
+            for 1..5: +1 > publish a on dup qos=1 retain id=1
+            < puback 1
+    """)
+    bad = examples("""
+        ten a second, reported once
+            opened
+            for 1..60: +0.1 > publish a 21.5 retain
+            +0.1 > publish a 21.5 retain !retain
+            for 1..90: +0.1 > publish a 21.5 retain
+        of two clients, and as few as configured
+            settings per_minute=2; opened 3.1.1; > publish a 21.5 retain; +100 > publish a 21.5 retain
+            @1 opened client=c2; +20 @1 > publish a 21.5 retain; +20 > publish a 21.5 retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the messages of the topic."""

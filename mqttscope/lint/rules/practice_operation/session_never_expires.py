@@ -4,12 +4,11 @@ import re
 from itertools import pairwise
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.properties import Properties
 
 _NEVER = 0xFFFFFFFF
 _LIBRARY = re.compile(r"(?:mosq-|auto-|paho|mqttjs_|mqtt-explorer-|MQTT_FX_Client|mosqpub\||mosqsub\||clientId-)\S*\d")
@@ -31,48 +30,28 @@ class SessionNeverExpires(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("a day", *opened(clean_start=False, connect=Properties(session_expiry_interval=86_400))),
-            conversation(
-                "136 years less a second",
-                *opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER - 1)),
-            ),
-            conversation("MQTT 3.1.1 with a name of its own", *opened(V3_1_1, clean_start=False)),
-            conversation(
-                "a random identifier and CleanSession",
-                *opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=True),
-            ),
-            conversation(
-                "a serial number", *opened(V3_1_1, client_identifier="meter-490154203237518", clean_start=False)
-            ),
-            conversation(
-                "the address of a network card",
-                *opened(V3_1_1, client_identifier="ESP_A4CF12F03B2C", clean_start=False),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "MQTT 5.0",
-                opened(clean_start=False, connect=Properties(session_expiry_interval=_NEVER))[0].marked(
-                    "properties.session_expiry_interval"
-                ),
-                opened()[1],
-            ),
-            conversation(
-                "MQTT 3.1.1 with an identifier that a library makes up",
-                opened(V3_1_1, client_identifier="mqttjs_8c3a91f0", clean_start=False)[0].marked("clean_start"),
-                opened(V3_1_1)[1],
-            ),
-            conversation(
-                "MQTT 3.1 with random characters",
-                opened(V3_1, client_identifier="t7Gk2Lq9ZbW4xR8mC1vD5n", clean_start=False)[0].marked("clean_start"),
-                opened(V3_1)[1],
-            ),
-        ]
-    )
+    good = examples("""
+        a day
+            opened resume session_expiry_interval=86400
+        136 years less a second
+            opened resume session_expiry_interval=4294967294
+        MQTT 3.1.1 with a name of its own
+            opened 3.1.1 resume
+        a random identifier and CleanSession
+            opened 3.1.1 client=mqttjs_8c3a91f0
+        a serial number
+            opened 3.1.1 client=meter-490154203237518 resume
+        the address of a network card
+            opened 3.1.1 client=ESP_A4CF12F03B2C resume
+    """)
+    bad = examples("""
+        MQTT 5.0
+            opened resume session_expiry_interval=4294967295 !properties.session_expiry_interval
+        MQTT 3.1.1 with an identifier that a library makes up
+            opened 3.1.1 client=mqttjs_8c3a91f0 resume !clean_start
+        MQTT 3.1 with random characters
+            opened 3.1 client=t7Gk2Lq9ZbW4xR8mC1vD5n resume !clean_start
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """By the number in 5.0, by the identifier before."""

@@ -3,21 +3,13 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 from mqttscope.session.connection import Connection
-
-
-def _one(number: int, after: float = 0.01) -> tuple[Step, Step]:
-    return (
-        client(Subscribe(number, None, [Subscription(f"a/{number}")]), after=after),
-        server(Suback(number, None, [0])),
-    )
 
 
 @dataclass(slots=True)
@@ -52,61 +44,41 @@ class SingleFilterSubscribes(Rule):
     }
     Memory = Burst
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one packet",
-                *opened(),
-                client(Subscribe(1, None, [Subscription(f"a/{number}") for number in range(50)])),
-                server(Suback(1, None, [0] * 50)),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "nine", *opened(), *(step for number in range(1, 10) for step in _one(number)), closes("client")
-            ),
-            conversation(
-                "with pauses",
-                *opened(),
-                *(step for number in range(1, 13) for step in _one(number, 6 if number == 7 else 0.01)),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "two filters each",
-                *opened(),
-                *(
-                    step
-                    for number in range(1, 12)
-                    for step in (
-                        client(Subscribe(number, None, [Subscription(f"a/{number}"), Subscription(f"b/{number}")])),
-                        server(Suback(number, None, [0, 0])),
-                    )
-                ),
-                client(Disconnect()),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "ten",
-                *opened(),
-                *(step for number in range(1, 11) for step in _one(number)),
-                client(Disconnect()),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "twelve in MQTT 3.1.1, and one later",
-                *opened(V3_1_1),
-                *(step for number in range(1, 13) for step in _one(number)),
-                *_one(13, 20),
-                client(Disconnect()),
-                closes("client").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        one packet
+            opened
+            > subscribe 1 a/0:0 a/1:0 a/2:0 a/3:0 a/4:0 a/5:0 a/6:0 a/7:0 a/8:0 a/9:0 a/10:0 a/11:0 a/12:0 a/13:0 a/14:0
+                a/15:0 a/16:0 a/17:0 a/18:0 a/19:0 a/20:0 a/21:0 a/22:0 a/23:0 a/24:0 a/25:0 a/26:0 a/27:0 a/28:0 a/29:0
+                a/30:0 a/31:0 a/32:0 a/33:0 a/34:0 a/35:0 a/36:0 a/37:0 a/38:0 a/39:0 a/40:0 a/41:0 a/42:0 a/43:0 a/44:0
+                a/45:0 a/46:0 a/47:0 a/48:0 a/49:0
+            < suback 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+                0
+            > disconnect; > fin
+        nine
+            opened
+            for 1..9: > subscribe {n} a/{n}:0; < suback {n} 0
+            > fin
+        with pauses
+            opened
+            for 1..6: > subscribe {n} a/{n}:0; < suback {n} 0
+            +6 > subscribe 7 a/7:0; < suback 7 0
+            for 8..12: > subscribe {n} a/{n}:0; < suback {n} 0
+            > disconnect; > fin
+        two filters each
+            opened
+            for 1..11: > subscribe {n} a/{n}:0 b/{n}:0; < suback {n} 0 0
+            > disconnect; > fin
+    """)
+    bad = examples("""
+        ten
+            opened
+            for 1..10: > subscribe {n} a/{n}:0; < suback {n} 0
+            > disconnect; > fin !
+        twelve in MQTT 3.1.1, and one later
+            opened 3.1.1
+            for 1..12: > subscribe {n} a/{n}:0; < suback {n} 0
+            +20 > subscribe 13 a/13:0; < suback 13 0; > disconnect; > fin !
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Follow the run."""

@@ -3,21 +3,17 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Needs, Rule
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Disconnect, Suback, Subscribe, Unsubscribe
 from mqttscope.session.connection import Connection
 
 MAX_FAILURES = 16
 """Failures that are remembered."""
-
-_ASKS = client(Subscribe(1, None, [Subscription("a", 1)]))
-_REFUSES = server(Suback(1, None, [0x87]))
 
 
 @dataclass(slots=True)
@@ -47,69 +43,27 @@ class SubscribeFailureIgnored(Rule):
     needs = Needs.WHOLE_SENDER
     Memory = Failures
 
-    good = examples(
-        lambda: [
-            conversation(
-                "another filter",
-                *opened(),
-                _ASKS,
-                _REFUSES,
-                client(Subscribe(2, None, [Subscription("permitted/a", 1)])),
-                server(Suback(2, None, [1])),
-                client(Publish(topic_name="b")),
-                client(Disconnect()),
-                closes("client"),
-            ),
-            conversation(
-                "unsubscribed",
-                *opened(V3_1_1),
-                _ASKS,
-                server(Suback(1, None, [0x80])),
-                client(Unsubscribe(2, None, ["a"])),
-                server(Unsuback(2)),
-                client(Publish(topic_name="b")),
-            ),
-            conversation("the client leaves", *opened(), _ASKS, _REFUSES, client(Disconnect()), closes("client")),
-            conversation("the client closes the connection", *opened(), _ASKS, _REFUSES, closes("client")),
-            conversation(
-                "the capture lost bytes",
-                *opened(),
-                _ASKS,
-                _REFUSES,
-                lost(client(Disconnect())),
-                client(Publish(topic_name="b")),
-                closes("client"),
-            ),
-            conversation(
-                "granted",
-                *opened(),
-                _ASKS,
-                server(Suback(1, None, [1])),
-                client(Publish(topic_name="b")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the client continues without it",
-                *opened(),
-                _ASKS,
-                _REFUSES,
-                client(Publish(topic_name="b")),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "one of two, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("a"), Subscription("b")])),
-                server(Suback(1, None, [0, 0x80])),
-                client(Pingreq(), after=20),
-                server(Pingresp()),
-                closes("server").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        another filter
+            opened; > subscribe 1 a:1; < suback 1 0x87; > subscribe 2 permitted/a:1; < suback 2 1; > publish b
+            > disconnect; > fin
+        unsubscribed
+            opened 3.1.1; > subscribe 1 a:1; < suback 1 0x80; > unsubscribe 2 a; < unsuback 2; > publish b
+        the client leaves
+            opened; > subscribe 1 a:1; < suback 1 0x87; > disconnect; > fin
+        the client closes the connection
+            opened; > subscribe 1 a:1; < suback 1 0x87; > fin
+        the capture lost bytes
+            opened; > subscribe 1 a:1; < suback 1 0x87; lost > disconnect; > publish b; > fin
+        granted
+            opened; > subscribe 1 a:1; < suback 1 1; > publish b
+    """)
+    bad = examples("""
+        the client continues without it
+            opened; > subscribe 1 a:1; < suback 1 0x87; > publish b; > fin !
+        one of two, in MQTT 3.1.1
+            opened 3.1.1; > subscribe 1 a:0 b:0; < suback 1 0 0x80; +20 > pingreq; < pingresp; < fin !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Remember failures until the client does something about subscriptions."""

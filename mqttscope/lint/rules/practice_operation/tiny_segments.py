@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, hexadecimal, opened, silent
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Disconnect, Publish
 from mqttscope.session.connection import Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
@@ -54,55 +53,23 @@ class TinySegments(Rule):
     }
     Memory = Counts
 
-    good = examples(
-        lambda: [
-            conversation("in one segment", *opened(), client(Publish(topic_name="a/b")), client(Disconnect())),
-            conversation(
-                "a few times",
-                *opened(),
-                *(
-                    step
-                    for _ in range(2)
-                    for step in (
-                        silent(client(hexadecimal("30"))),
-                        client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
-                    )
-                ),
-                client(Disconnect()),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the first byte apart",
-                *opened(),
-                *(
-                    step
-                    for _ in range(5)
-                    for step in (
-                        silent(client(hexadecimal("30"))),
-                        client(hexadecimal("0c 00 03 61 2f 62 00 68 69 68 69 68 69")),
-                    )
-                ),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "the header apart, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                *(
-                    step
-                    for _ in range(5)
-                    for step in (
-                        silent(client(hexadecimal("30 0b"))),
-                        client(hexadecimal("00 03 61 2f 62 68 69 68 69 68 69")),
-                    )
-                ),
-                closes("client").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        in one segment
+            opened; > publish a/b; > disconnect
+        a few times
+            opened; silent > raw 30; > raw 0c 00 03612f6200686968696869; silent > raw 30
+            > raw 0c 00 03612f6200686968696869; > disconnect; > fin
+    """)
+    bad = examples("""
+        the first byte apart
+            opened
+            for 1..5: silent > raw 30; > raw 0c 00 03612f6200686968696869
+            > fin !
+        the header apart, in MQTT 3.1.1
+            opened 3.1.1
+            for 1..5: silent > raw 30 0b; > raw 00 03 612f62686968696869
+            > fin !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """A packet is split when the segment that completes it is shorter than it is."""

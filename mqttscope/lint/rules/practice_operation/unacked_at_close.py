@@ -3,21 +3,16 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
+from mqttscope.lint.rule import V5, Needs, Rule
 from mqttscope.lint.shared_checks import count
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import DISCONNECTED, Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 MAX_SHOWN = 8
 """Packet identifiers that a message lists."""
-
-_PUBLISH = Publish(qos=1, topic_name="a", packet_identifier=7)
 
 
 class UnackedAtClose(Rule):
@@ -34,42 +29,22 @@ class UnackedAtClose(Rule):
     severities = (Severity.WARNING, Severity.INFO)
     needs = Needs.WHOLE | Needs.BOTH_DIRECTIONS
 
-    good = examples(
-        lambda: [
-            conversation(
-                "acknowledged", *opened(), client(_PUBLISH), server(Puback(7)), client(Disconnect()), closes("client")
-            ),
-            conversation("QoS 0", *opened(), client(Publish(topic_name="a")), client(Disconnect()), closes("client")),
-            conversation("the capture ends first", *opened(), client(_PUBLISH)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the client gives up its message",
-                *opened(),
-                client(_PUBLISH),
-                client(Disconnect()),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "the session stays",
-                *opened(clean_start=False, connect=Properties(session_expiry_interval=60)),
-                client(_PUBLISH),
-                client(Disconnect()),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "both sides wait, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("b", 1)])),
-                server(Suback(1, None, [1])),
-                server(Publish(qos=1, topic_name="b", packet_identifier=1)),
-                client(_PUBLISH),
-                closes("server", "reset").marked("", ""),
-            ),
-        ]
-    )
+    good = examples("""
+        acknowledged
+            opened; > publish a qos=1 id=7; < puback 7; > disconnect; > fin
+        QoS 0
+            opened; > publish a; > disconnect; > fin
+        the capture ends first
+            opened; > publish a qos=1 id=7
+    """)
+    bad = examples("""
+        the client gives up its message
+            opened; > publish a qos=1 id=7; > disconnect; > fin !
+        the session stays
+            opened resume session_expiry_interval=60; > publish a qos=1 id=7; > disconnect; > fin !
+        both sides wait, in MQTT 3.1.1
+            opened 3.1.1; > subscribe 1 b:1; < suback 1 1; < publish b qos=1 id=1; > publish a qos=1 id=7; < reset ! !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What stands in the tables of both sides."""

@@ -1,18 +1,13 @@
 """OPS211."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-
-_ASKS = client(Subscribe(1, None, [Subscription("a", 1)]))
-_GETS = server(Suback(1, None, [1]))
+from mqttscope.mqtt.packets import Subscribe
 
 
 class VolatileSessionDurableSubscription(Rule):
@@ -31,55 +26,27 @@ class VolatileSessionDurableSubscription(Rule):
     needs = Needs.OPENING
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the session stays",
-                *opened(clean_start=False, connect=Properties(session_expiry_interval=3600)),
-                _ASKS,
-                _GETS,
-            ),
-            conversation(
-                "it begins again and stays", *opened(connect=Properties(session_expiry_interval=3600)), _ASKS, _GETS
-            ),
-            conversation("it stays in MQTT 3.1.1", *opened(V3_1_1, clean_start=False), _ASKS, _GETS),
-            conversation(
-                "the server lets it stay", *opened(connack=Properties(session_expiry_interval=60)), _ASKS, _GETS
-            ),
-            conversation(
-                "QoS 0",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a", 0)])),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "CleanSession 1 in MQTT 3.1.1, reported once",
-                *opened(V3_1_1),
-                _ASKS.marked("subscriptions[0].maximum_qos"),
-                _GETS,
-                _ASKS,
-                _GETS,
-            ),
-            conversation(
-                "no expiry in MQTT 5.0",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a"), Subscription("b", 2), Subscription("c", 1)])).marked(
-                    "subscriptions[1].maximum_qos"
-                ),
-                server(Suback(1, None, [0, 2, 1])),
-            ),
-            conversation(
-                "the server shortens it",
-                *opened(connect=Properties(session_expiry_interval=60), connack=Properties(session_expiry_interval=0)),
-                _ASKS.marked("subscriptions[0].maximum_qos"),
-                _GETS,
-            ),
-        ]
-    )
+    good = examples("""
+        the session stays
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1
+        it begins again and stays
+            opened session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1
+        it stays in MQTT 3.1.1
+            opened 3.1.1 resume; > subscribe 1 a:1; < suback 1 1
+        the server lets it stay
+            opened < session_expiry_interval=60; > subscribe 1 a:1; < suback 1 1
+        QoS 0
+            opened; > subscribe 1 a:0; < suback 1 0
+    """)
+    bad = examples("""
+        CleanSession 1 in MQTT 3.1.1, reported once
+            opened 3.1.1; > subscribe 1 a:1 !subscriptions[0].maximum_qos; < suback 1 1; > subscribe 1 a:1; < suback 1 1
+        no expiry in MQTT 5.0
+            opened; > subscribe 1 a:0 b:2 c:1 !subscriptions[1].maximum_qos; < suback 1 0 2 1
+        the server shortens it
+            opened session_expiry_interval=60 < session_expiry_interval=0
+            > subscribe 1 a:1 !subscriptions[0].maximum_qos; < suback 1 1
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """The first filter with a QoS above 0."""

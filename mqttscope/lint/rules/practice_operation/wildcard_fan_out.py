@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import Step, client, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, message, publishes, subscriber
+from mqttscope.lint.rule import ALL_VERSIONS, Findings, Needs, Rule
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback
+from mqttscope.mqtt.packets import Publish, Suback
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 10_000
@@ -36,17 +36,6 @@ class Shares:
     clients: dict[ConnectionKey, Share] = field(default_factory=dict)
 
 
-def _traffic(number: int, topic: str = "a") -> tuple[Step, ...]:
-    payload = b"%d" % number
-    return (
-        *publishes(message(payload, topic_name=topic), after=0.1),
-        *on(1, server(message(payload, topic_name=topic)), client(Puback(1))),
-    )
-
-
-_FIVE = {"messages": 5}
-
-
 class WildcardFanOut(Rule):
     """One subscription with a wildcard draws most of the messages of a server.
 
@@ -67,77 +56,38 @@ class WildcardFanOut(Rule):
     models = (Messages,)
     Memory = Shares
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one topic",
-                *subscriber(),
-                *opened(),
-                *(step for number in range(6) for step in _traffic(number)),
-                settings=_FIVE,
-            ),
-            conversation(
-                "a wildcard that gets few",
-                *subscriber(V3_1_1, "b/+"),
-                *opened(V3_1_1),
-                *(
-                    step
-                    for number in range(12)
-                    for step in (
-                        *publishes(message(b"x%d" % number)),
-                        *publishes(message(b"y%d" % number)),
-                        *_traffic(number, "b/c"),
-                    )
-                ),
-                settings=_FIVE,
-            ),
-            conversation(
-                "few of what came in one piece",
-                *subscriber(V3_1_1, "b/+"),
-                *opened(V3_1_1),
-                client(
-                    *[
-                        message(b"%d" % number, qos=0, topic_name=topic)
-                        for number in range(8)
-                        for topic in ("a", "b", "b/c")
-                    ]
-                ),
-                *on(1, *[server(message(b"%d" % number, qos=0, topic_name="b/c")) for number in range(8)]),
-                settings=_FIVE,
-            ),
-            conversation(
-                "few messages",
-                *subscriber(V3_1_1, "#"),
-                *opened(V3_1_1),
-                *(step for number in range(10) for step in _traffic(number)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "everything, reported once",
-                *subscriber(V3_1_1, "#"),
-                *opened(V3_1_1),
-                *(step for number in range(4) for step in _traffic(number)),
-                *_traffic(4)[:2],
-                *on(1, server(message(b"4")).marked(""), client(Puback(1))),
-                *(step for number in range(5, 12) for step in _traffic(number)),
-                settings=_FIVE,
-            ),
-            conversation(
-                "half of what came in one piece",
-                *subscriber(V3_1_1, "+"),
-                *opened(V3_1_1),
-                client(
-                    *[message(b"%d" % number, qos=0, topic_name=topic) for number in range(5) for topic in ("a", "b/c")]
-                ),
-                *on(1, *[server(message(b"%d" % number, qos=0)) for number in range(4)]),
-                *on(1, server(message(b"4", qos=0)).marked("")),
-                settings=_FIVE,
-            ),
-        ]
-    )
+    good = examples("""
+        one topic
+            settings messages=5; @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            for 0..5: +0.1 > publish a {n} qos=1 id=1; < puback 1; @1 < publish a {n} qos=1 id=1; @1 > puback 1
+        a wildcard that gets few
+            settings messages=5; @1 opened 3.1.1 client=c2; @1 > subscribe 1 b/+:1; @1 < suback 1 1; opened
+            for 0..11: +2 > publish a x{n} qos=1 id=1; < puback 1; +2 > publish a y{n} qos=1 id=1; < puback 1;
+                +0.1 > publish b/c {n} qos=1 id=1; < puback 1; @1 < publish b/c {n} qos=1 id=1; @1 > puback 1
+        few of what came in one piece
+            settings messages=5; @1 opened 3.1.1 client=c2; @1 > subscribe 1 b/+:1; @1 < suback 1 1; opened
+            > publish a 0 & publish b 0 & publish b/c 0 & publish a 1 & publish b 1 & publish b/c 1 & publish a 2 &
+                publish b 2 & publish b/c 2 & publish a 3 & publish b 3 & publish b/c 3 & publish a 4 & publish b 4 &
+                publish b/c 4 & publish a 5 & publish b 5 & publish b/c 5 & publish a 6 & publish b 6 & publish b/c 6 &
+                publish a 7 & publish b 7 & publish b/c 7
+            for 0..7: @1 < publish b/c {n}
+        few messages
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened
+            for 0..9: +0.1 > publish a {n} qos=1 id=1; < puback 1; @1 < publish a {n} qos=1 id=1; @1 > puback 1
+    """)
+    bad = examples("""
+        everything, reported once
+            settings messages=5; @1 opened 3.1.1 client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened
+            for 0..3: +0.1 > publish a {n} qos=1 id=1; < puback 1; @1 < publish a {n} qos=1 id=1; @1 > puback 1
+            +0.1 > publish a 4 qos=1 id=1; < puback 1; @1 < publish a 4 qos=1 id=1 !
+            for 5..11: @1 > puback 1; +0.1 > publish a {n} qos=1 id=1; < puback 1; @1 < publish a {n} qos=1 id=1
+            @1 > puback 1
+        half of what came in one piece
+            settings messages=5; @1 opened 3.1.1 client=c2; @1 > subscribe 1 +:1; @1 < suback 1 1; opened
+            > publish a 0 & publish b/c 0 & publish a 1 & publish b/c 1 & publish a 2 & publish b/c 2 & publish a 3 &
+                publish b/c 3 & publish a 4 & publish b/c 4
+            @1 < publish a 0; @1 < publish a 1; @1 < publish a 2; @1 < publish a 3; @1 < publish a 4 !
+    """)
 
     def check(self, packet: Publish | Suback, at: RuleContext) -> Findings:
         """Count what a client gets, by filter, and look at it from time to time."""

@@ -1,17 +1,11 @@
 """OPS107."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
-
-
-def _will(delay: int) -> Will:
-    return Will("w", b"x", properties=Properties(will_delay_interval=delay))
 
 
 class WillDelayBeyondExpiry(Rule):
@@ -29,35 +23,23 @@ class WillDelayBeyondExpiry(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the delay is shorter", *opened(will=_will(10), connect=Properties(session_expiry_interval=60))
-            ),
-            conversation("as long", *opened(will=_will(60), connect=Properties(session_expiry_interval=60))),
-            conversation(
-                "the session never ends",
-                *opened(will=_will(0xFFFFFFFF), connect=Properties(session_expiry_interval=0xFFFFFFFF)),
-            ),
-            conversation("no delay and no expiry", *opened(will=_will(0))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a second longer",
-                opened(will=_will(61), connect=Properties(session_expiry_interval=60))[0].marked(
-                    "will.properties.will_delay_interval"
-                ),
-                opened()[1],
-            ),
-            conversation(
-                "the session ends with the connection",
-                opened(will=_will(60))[0].marked("will.properties.will_delay_interval"),
-                opened()[1],
-            ),
-        ]
-    )
+    good = examples("""
+        the delay is shorter
+            opened will=w will_payload=x will.will_delay_interval=10 session_expiry_interval=60
+        as long
+            opened will=w will_payload=x will.will_delay_interval=60 session_expiry_interval=60
+        the session never ends
+            opened will=w will_payload=x will.will_delay_interval=4294967295 session_expiry_interval=4294967295
+        no delay and no expiry
+            opened will=w will_payload=x will.will_delay_interval=0
+    """)
+    bad = examples("""
+        a second longer
+            opened will=w will_payload=x will.will_delay_interval=61 session_expiry_interval=60
+                !will.properties.will_delay_interval
+        the session ends with the connection
+            opened will=w will_payload=x will.will_delay_interval=60 !will.properties.will_delay_interval
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """What is left out counts as 0."""

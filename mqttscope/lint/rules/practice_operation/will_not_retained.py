@@ -1,14 +1,13 @@
 """OPS104."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.parts import Will
 
 
 class WillNotRetained(Rule):
@@ -27,40 +26,21 @@ class WillNotRetained(Rule):
     when = "retain"
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation(
-                "both are retained",
-                *opened(will=Will("state/c1", b"offline", will_retain=True)),
-                client(Publish(retain=True, topic_name="state/c1", payload=b"online")),
-            ),
-            conversation(
-                "neither is",
-                *opened(will=Will("state/c1", b"offline")),
-                client(Publish(topic_name="state/c1", payload=b"online")),
-            ),
-            conversation(
-                "another topic, and a retained message that is deleted",
-                *opened(will=Will("state/c1", b"offline")),
-                client(Publish(retain=True, topic_name="a", payload=b"1"), Publish(retain=True, topic_name="state/c1")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the state is retained, the will is not",
-                *opened(will=Will("state/c1", b"offline")),
-                client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
-                client(Publish(retain=True, topic_name="state/c1", payload=b"busy")),
-            ),
-            conversation(
-                "MQTT 3.1.1",
-                *opened(V3_1_1, will=Will("state/c1", b"offline")),
-                client(Publish(retain=True, topic_name="state/c1", payload=b"online")).marked("retain"),
-            ),
-        ]
-    )
+    good = examples("""
+        both are retained
+            opened will=state/c1 will_payload=offline will_retain; > publish state/c1 online retain
+        neither is
+            opened will=state/c1 will_payload=offline; > publish state/c1 online
+        another topic, and a retained message that is deleted
+            opened will=state/c1 will_payload=offline; > publish a 1 retain & publish state/c1 retain
+    """)
+    bad = examples("""
+        the state is retained, the will is not
+            opened will=state/c1 will_payload=offline; > publish state/c1 online retain !retain
+            > publish state/c1 busy retain
+        MQTT 3.1.1
+            opened 3.1.1 will=state/c1 will_payload=offline; > publish state/c1 online retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the topic with that of the will."""

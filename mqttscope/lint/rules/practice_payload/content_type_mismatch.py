@@ -4,12 +4,11 @@ import json
 import re
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 MAX_PARSED = 1_048_576
 """Longest payload, in bytes, that is parsed."""
@@ -43,95 +42,30 @@ class ContentTypeMismatch(Rule):
     looks_at = Publish
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "JSON, also by suffix and with a parameter",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b", properties=Properties(content_type="application/json"), payload=b"[21.5,22]"
-                    ),
-                    Publish(
-                        topic_name="a/b", properties=Properties(content_type="application/senml+json"), payload=b"[]"
-                    ),
-                    Publish(
-                        topic_name="a/b",
-                        properties=Properties(content_type="application/json; charset=utf-8"),
-                        payload=b"21.5",
-                    ),
-                ),
-            ),
-            conversation(
-                "text in another character set, a compressed payload, an empty one",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b",
-                        properties=Properties(content_type="text/plain; charset=iso-8859-1"),
-                        payload=b"k\xfcche",
-                    ),
-                    Publish(
-                        topic_name="a/b",
-                        properties=Properties(content_type="application/json"),
-                        payload=b"\x1f\x8b\x08",
-                    ),
-                    Publish(topic_name="a/b", properties=Properties(content_type="application/json")),
-                ),
-            ),
-            conversation(
-                "a picture, and types that nothing is known of",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b",
-                        properties=Properties(content_type="image/png"),
-                        payload=b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
-                    ),
-                    Publish(topic_name="a/b", properties=Properties(content_type="image/x-mine"), payload=b"abc"),
-                    Publish(topic_name="a/b", properties=Properties(content_type="temperature"), payload=b"\xff"),
-                ),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "not JSON",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b", properties=Properties(content_type="application/json"), payload=b"21.5;22"
-                    )
-                ).marked("properties.content_type"),
-            ),
-            conversation(
-                "not JSON by suffix, in capitals",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b", properties=Properties(content_type="Application/SenML+JSON"), payload=b"{"
-                    )
-                ).marked("properties.content_type"),
-            ),
-            conversation(
-                "not text",
-                *opened(),
-                client(
-                    Publish(topic_name="a/b", properties=Properties(content_type="text/plain"), payload=b"k\xfcche")
-                ).marked("properties.content_type"),
-            ),
-            conversation(
-                "another kind of picture",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b", properties=Properties(content_type="image/png"), payload=b"\xff\xd8\xff\xe0"
-                    )
-                ).marked("properties.content_type"),
-            ),
-        ]
-    )
+    good = examples("""
+        JSON, also by suffix and with a parameter
+            opened
+            > publish a/b [21.5,22] content_type=application/json & publish a/b [] content_type=application/senml+json &
+                publish a/b 21.5 content_type="application/json; charset=utf-8"
+        text in another character set, a compressed payload, an empty one
+            opened
+            > publish a/b 0x6bfc636865 content_type="text/plain; charset=iso-8859-1" &
+                publish a/b 0x1f8b08 content_type=application/json & publish a/b content_type=application/json
+        a picture, and types that nothing is known of
+            opened
+            > publish a/b 0x89504e470d0a1a0a0000000d49484452 content_type=image/png &
+                publish a/b abc content_type=image/x-mine & publish a/b 0xff content_type=temperature
+    """)
+    bad = examples("""
+        not JSON
+            opened; > publish a/b "21.5;22" content_type=application/json !properties.content_type
+        not JSON by suffix, in capitals
+            opened; > publish a/b { content_type=Application/SenML+JSON !properties.content_type
+        not text
+            opened; > publish a/b 0x6bfc636865 content_type=text/plain !properties.content_type
+        another kind of picture
+            opened; > publish a/b 0xffd8ffe0 content_type=image/png !properties.content_type
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Try the payload as what its type says."""

@@ -1,13 +1,12 @@
 """PAY102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 
 class PayloadLarge(Rule):
@@ -27,39 +26,21 @@ class PayloadLarge(Rule):
         "bytes": 131_072,
     }
 
-    good = examples(
-        lambda: [
-            conversation("a few bytes", *opened(), client(Publish(topic_name="a/b", payload=b"xxxx"))),
-            conversation(
-                "exactly the limit",
-                *opened(),
-                client(Publish(topic_name="a/b", payload=b"x" * 32)),
-                settings={"bytes": 32},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one byte more",
-                *opened(),
-                client(Publish(topic_name="a/b", payload=b"x" * 33)).marked("payload"),
-                settings={"bytes": 32},
-            ),
-            conversation(
-                "beside what the server takes at most",
-                *opened(connack=Properties(maximum_packet_size=100)),
-                client(Publish(topic_name="a/b", payload=b"x" * 40)).marked("payload"),
-                settings={"bytes": 32},
-            ),
-            conversation(
-                "from the server, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(topic_name="a/b", payload=b"x" * 40)).marked("payload"),
-                settings={"bytes": 32},
-            ),
-        ]
-    )
+    good = examples("""
+        a few bytes
+            opened; > publish a/b xxxx
+        exactly the limit
+            settings bytes=32; opened; > publish a/b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    """)
+    bad = examples("""
+        one byte more
+            settings bytes=32; opened; > publish a/b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx !payload
+        beside what the server takes at most
+            settings bytes=32; opened < maximum_packet_size=100
+            > publish a/b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx !payload
+        from the server, in MQTT 3.1.1
+            settings bytes=32; opened 3.1.1; < publish a/b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Bytes that the capture lost count as well."""

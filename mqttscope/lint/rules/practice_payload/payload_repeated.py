@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import duration
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 MAX_TOPICS = 1_000
 """Topics that are followed on a connection; the oldest is forgotten first."""
@@ -54,51 +54,28 @@ class PayloadRepeated(Rule):
     }
     Memory = Runs
 
-    good = examples(
-        lambda: [
-            conversation("once, retained", *opened(), client(Publish(retain=True, topic_name="a", payload=b"21.5"))),
-            conversation(
-                "99 times, and then another value",
-                *opened(),
-                client(*(Publish(topic_name="a", payload=b"21.5") for _ in range(99))),
-                client(Publish(topic_name="a", payload=b"21.6"), Publish(topic_name="a", payload=b"21.5")),
-            ),
-            conversation(
-                "a slow heartbeat",
-                *opened(keep_alive=0),
-                *(client(Publish(topic_name="a", payload=b"on"), after=8.0) for _ in range(4)),
-                settings={"messages": 3, "seconds": 15},
-            ),
-            conversation(
-                "a message that is sent again is the same message",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"on")),
-                *(client(Publish(True, 1, False, "a", 1, payload=b"on"), after=20) for _ in range(2)),
-                server(Puback(1)),
-                settings={"messages": 3},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "100 times in a minute, reported once",
-                *opened(),
-                *(client(Publish(topic_name="a", payload=b"21.5"), after=0.6) for _ in range(99)),
-                client(Publish(topic_name="a", payload=b"21.5")).marked("payload"),
-                *(client(Publish(topic_name="a", payload=b"21.5"), after=0.6) for _ in range(110)),
-            ),
-            conversation(
-                "as often as configured, after a pause",
-                *opened(V3_1_1, keep_alive=0),
-                client(Publish(topic_name="a", payload=b"1")),
-                client(Publish(topic_name="a", payload=b"1"), after=100),
-                client(Publish(topic_name="a", payload=b"1")),
-                client(Publish(topic_name="a", payload=b"1")).marked("payload"),
-                settings={"messages": 3, "seconds": 10},
-            ),
-        ]
-    )
+    good = examples("""
+        once, retained
+            opened; > publish a 21.5 retain
+        99 times, and then another value
+            opened; > for 1..99: publish a 21.5; > publish a 21.6 & publish a 21.5
+        a slow heartbeat
+            settings messages=3 seconds=15; opened keep_alive=0; +8 > publish a on; +8 > publish a on; +8 > publish a on
+            +8 > publish a on
+        a message that is sent again is the same message
+            settings messages=3; opened 3.1.1; > publish a on qos=1 id=1; +20 > publish a on dup qos=1 id=1
+            +20 > publish a on dup qos=1 id=1; < puback 1
+    """)
+    bad = examples("""
+        100 times in a minute, reported once
+            opened
+            for 1..99: +0.6 > publish a 21.5
+            > publish a 21.5 !payload
+            for 1..110: +0.6 > publish a 21.5
+        as often as configured, after a pause
+            settings messages=3 seconds=10; opened 3.1.1 keep_alive=0; > publish a 1; +100 > publish a 1; > publish a 1
+            > publish a 1 !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the message before on the same topic."""

@@ -3,13 +3,12 @@
 import re
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 MAX_LOOKED_AT = 65_536
 """Longest payload, in bytes, that is read as text."""
@@ -37,55 +36,20 @@ class PayloadTextUnflagged(Rule):
     }
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the text is announced",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b",
-                        properties=Properties(payload_format_indicator=1, content_type="application/json"),
-                        payload=b'{"t":21}',
-                    )
-                ),
-            ),
-            conversation(
-                "bytes that are no text, one byte, none at all",
-                *opened(),
-                client(
-                    Publish(topic_name="a/b", payload=b"\x00\x01abc"),
-                    Publish(topic_name="a/b", payload=b"\xff\xfe"),
-                    Publish(topic_name="a/b", payload=b"1"),
-                    Publish(topic_name="a/b"),
-                ),
-            ),
-            conversation(
-                "the sender says that it is not text",
-                *opened(),
-                client(Publish(topic_name="a/b", properties=Properties(payload_format_indicator=0), payload=b"abc")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "text without a word, reported once for its topic",
-                *opened(),
-                client(Publish(topic_name="a/b", payload=b'{"t":21}')).marked("payload"),
-                client(Publish(topic_name="a/b", payload=b'{"t":22}')),
-            ),
-            conversation(
-                "the Content Type alone is no announcement; two bytes are enough",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b", properties=Properties(content_type="text/plain"), payload="\u00fc".encode()
-                    )
-                ).marked("payload"),
-            ),
-        ]
-    )
+    good = examples(r"""
+        the text is announced
+            opened; > publish a/b "{\"t\":21}" payload_format_indicator=1 content_type=application/json
+        bytes that are no text, one byte, none at all
+            opened; > publish a/b 0x0001616263 & publish a/b 0xfffe & publish a/b 1 & publish a/b
+        the sender says that it is not text
+            opened; > publish a/b abc payload_format_indicator=0
+    """)
+    bad = examples(r"""
+        text without a word, reported once for its topic
+            opened; > publish a/b "{\"t\":21}" !payload; > publish a/b "{\"t\":22}"
+        the Content Type alone is no announcement; two bytes are enough
+            opened; > publish a/b ü content_type=text/plain !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Read the payload as text, once for each topic."""

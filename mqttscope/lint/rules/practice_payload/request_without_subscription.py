@@ -1,18 +1,14 @@
 """PAY205."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.topics import is_valid_topic_name
-
-_REQUEST = Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))
 
 
 class RequestWithoutSubscription(Rule):
@@ -34,45 +30,21 @@ class RequestWithoutSubscription(Rule):
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation(
-                "subscribed before",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("rsp/c1")])),
-                server(Suback(1, None, [0])),
-                client(_REQUEST),
-            ),
-            conversation(
-                "subscribed with a wildcard, the answer is on its way",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("rsp/+")]), _REQUEST),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "perhaps subscribed on an earlier connection",
-                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-                client(_REQUEST),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "not subscribed, reported once",
-                *opened(),
-                client(_REQUEST).marked("properties.response_topic"),
-                client(_REQUEST),
-            ),
-            conversation(
-                "the subscription was refused",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("rsp/c1")])),
-                server(Suback(1, None, [0x87])),
-                client(_REQUEST).marked("properties.response_topic"),
-            ),
-        ]
-    )
+    good = examples("""
+        subscribed before
+            opened; > subscribe 1 rsp/c1:0; < suback 1 0; > publish req response_topic=rsp/c1
+        subscribed with a wildcard, the answer is on its way
+            opened; > subscribe 1 rsp/+:0 & publish req response_topic=rsp/c1; < suback 1 0
+        perhaps subscribed on an earlier connection
+            opened resume session_expiry_interval=60 < present; > publish req response_topic=rsp/c1
+    """)
+    bad = examples("""
+        not subscribed, reported once
+            opened; > publish req response_topic=rsp/c1 !properties.response_topic; > publish req response_topic=rsp/c1
+        the subscription was refused
+            opened; > subscribe 1 rsp/c1:0; < suback 1 0x87
+            > publish req response_topic=rsp/c1 !properties.response_topic
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for a subscription that matches."""

@@ -3,14 +3,12 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 
 
 @dataclass(slots=True)
@@ -42,57 +40,24 @@ class ResponseTopicOnResponse(Rule):
     when = "properties"
     Memory = Answers
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a response without one",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("req")])),
-                server(Suback(1, None, [0])),
-                server(Publish(topic_name="req", properties=Properties(response_topic="rsp/c2"))),
-                client(Publish(topic_name="rsp/c2", properties=Properties(content_type="text/plain"))),
-            ),
-            conversation(
-                "a request",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("rsp/c1")])),
-                server(Suback(1, None, [0])),
-                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "it wants an answer to its own topic, reported once",
-                *opened(),
-                client(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c1"))).marked(
-                    "properties.response_topic"
-                ),
-                client(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c1"))),
-            ),
-            conversation(
-                "the answer to a request asks back",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("req"), Subscription("rsp/c1")])),
-                server(Suback(1, None, [0, 0])),
-                server(Publish(topic_name="req", properties=Properties(response_topic="rsp/c2"))),
-                client(Publish(topic_name="rsp/c2", properties=Properties(response_topic="rsp/c1"))).marked(
-                    "properties.response_topic"
-                ),
-            ),
-            conversation(
-                "the answer that the client gets asks back",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("rsp/c1")])),
-                server(Suback(1, None, [0])),
-                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
-                server(Publish(topic_name="rsp/c1", properties=Properties(response_topic="rsp/c2"))).marked(
-                    "properties.response_topic"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        a response without one
+            opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c2
+            > publish rsp/c2 content_type=text/plain
+        a request
+            opened; > subscribe 1 rsp/c1:0; < suback 1 0; > publish req response_topic=rsp/c1
+    """)
+    bad = examples("""
+        it wants an answer to its own topic, reported once
+            opened; > publish rsp/c1 response_topic=rsp/c1 !properties.response_topic
+            > publish rsp/c1 response_topic=rsp/c1
+        the answer to a request asks back
+            opened; > subscribe 1 req:0 rsp/c1:0; < suback 1 0 0; < publish req response_topic=rsp/c2
+            > publish rsp/c2 response_topic=rsp/c1 !properties.response_topic
+        the answer that the client gets asks back
+            opened; > subscribe 1 rsp/c1:0; < suback 1 0; > publish req response_topic=rsp/c1
+            < publish rsp/c1 response_topic=rsp/c2 !properties.response_topic
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Whether the topic was named as a Response Topic by the other side, or is named so now."""

@@ -3,13 +3,11 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 
 MAX_RESPONSE_TOPICS = 200
 """Response Topics that are remembered of a connection; the oldest is forgotten first."""
@@ -17,18 +15,6 @@ MAX_REQUESTS = 200
 """Correlation Data that is remembered of each; beyond it an unknown one proves nothing."""
 MAX_DATA = 64
 """Bytes of Correlation Data that are compared."""
-
-_SUBSCRIBED = (
-    client(Subscribe(1, None, [Subscription("req")])),
-    server(Suback(1, None, [0])),
-)
-
-
-def _request(data: bytes | None) -> Publish:
-    block = Properties(response_topic="rsp/c1")
-    if data is not None:
-        block = Properties(response_topic="rsp/c1", correlation_data=data)
-    return Publish(topic_name="req", properties=block)
 
 
 @dataclass(slots=True)
@@ -66,52 +52,26 @@ class ResponseWithoutCorrelation(Rule):
     looks_at = Publish
     Memory = Wanted
 
-    good = examples(
-        lambda: [
-            conversation(
-                "copied",
-                *opened(),
-                *_SUBSCRIBED,
-                server(_request(b"\x01"), _request(b"\x02")),
-                client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))),
-                client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x01"))),
-            ),
-            conversation(
-                "the request had none",
-                *opened(),
-                *_SUBSCRIBED,
-                server(_request(None)),
-                client(Publish(topic_name="rsp/c1")),
-            ),
-            conversation(
-                "another topic",
-                *opened(),
-                *_SUBSCRIBED,
-                server(_request(b"\x01")),
-                client(Publish(topic_name="rsp/c2")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "left out",
-                *opened(),
-                *_SUBSCRIBED,
-                server(_request(b"\x01")),
-                client(Publish(topic_name="rsp/c1")).marked(""),
-            ),
-            conversation(
-                "that of no request",
-                *opened(),
-                *_SUBSCRIBED,
-                server(_request(b"\x01")),
-                client(Publish(topic_name="rsp/c1", properties=Properties(correlation_data=b"\x02"))).marked(
-                    "properties.correlation_data"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        copied
+            opened; > subscribe 1 req:0; < suback 1 0
+            < publish req response_topic=rsp/c1 correlation_data=0x01 &
+                publish req response_topic=rsp/c1 correlation_data=0x02
+            > publish rsp/c1 correlation_data=0x02; > publish rsp/c1 correlation_data=0x01
+        the request had none
+            opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1; > publish rsp/c1
+        another topic
+            opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1 correlation_data=0x01
+            > publish rsp/c2
+    """)
+    bad = examples("""
+        left out
+            opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1 correlation_data=0x01
+            > publish rsp/c1 !
+        that of no request
+            opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1 correlation_data=0x01
+            > publish rsp/c1 correlation_data=0x02 !properties.correlation_data
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Remember requests that the client gets, and look at what it sends to their Response Topics."""

@@ -1,16 +1,14 @@
 """SEC102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import is_plain
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Auth, Connack, Connect, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.session.connection import Connection
 
-_METHOD = Properties(authentication_method="SCRAM-SHA-256", authentication_data=b"n,,n=u,r=1")
 _NONE = "no user name, password, certificate or authentication method"
 
 
@@ -29,34 +27,29 @@ class AnonymousConnect(Rule):
     looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
-    good = examples(
-        lambda: [
-            conversation("a user name", *opened(user_name="u")),
-            conversation("a password alone", *opened(password=b"token")),
-            conversation("refused", client(make_connect()), server(Connack(reason_code=0x87)), closes("server")),
-            conversation("refused in MQTT 3.1.1", client(make_connect(V3_1_1)), server(Connack(reason_code=5))),
-            conversation(
-                "an authentication method",
-                client(make_connect(properties=_METHOD)),
-                server(Auth(0x18, _METHOD)),
-                client(Auth(0x18, _METHOD)),
-                server(Connack(properties=Properties(authentication_method="SCRAM-SHA-256"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("accepted", opened()[0], opened()[1].marked("")),
-            conversation("accepted in MQTT 3.1.1", opened(V3_1_1)[0], opened(V3_1_1)[1].marked("")),
-            conversation(
-                "the answer was not captured, but the client continues",
-                opened()[0],
-                lost(opened()[1]),
-                client(Publish(topic_name="a")),
-                closes("client").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        a user name
+            opened user_name=u
+        a password alone
+            opened password=token
+        refused
+            opened < code=0x87; < fin
+        refused in MQTT 3.1.1
+            opened 3.1.1 < code=0x05
+        an authentication method
+            > connect authentication_method=SCRAM-SHA-256 authentication_data="n,,n=u,r=1"
+            < auth code=0x18 authentication_method=SCRAM-SHA-256 authentication_data="n,,n=u,r=1"
+            > auth code=0x18 authentication_method=SCRAM-SHA-256 authentication_data="n,,n=u,r=1"
+            < connack authentication_method=SCRAM-SHA-256
+    """)
+    bad = examples("""
+        accepted
+            opened < !
+        accepted in MQTT 3.1.1
+            opened 3.1.1 < !
+        the answer was not captured, but the client continues
+            > connect; lost < connack; > publish a; > fin !
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """The CONNECT was seen, had nothing, and is accepted now."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, make_connect, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import count
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
+from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.session.connection import Connection
 
@@ -52,18 +52,6 @@ class Sources:
     gets the CONNECT without its password."""
 
 
-def _refused(
-    number: int, name: str, password: bytes, code: int, *, version: ProtocolVersion = V5, marked: bool = False
-) -> tuple[Step, ...]:
-    answer = server(Connack(reason_code=code))
-    return on(
-        number,
-        client(make_connect(version, client_identifier=f"c{number}", user_name=name, password=password), after=0.5),
-        answer.marked("reason_code") if marked else answer,
-        closes("server"),
-    )
-
-
 class CredentialGuessing(Rule):
     """An address is refused again and again for its user name or password.
 
@@ -90,47 +78,32 @@ class CredentialGuessing(Rule):
     }
     Memory = Sources
 
-    good = examples(
-        lambda: [
-            conversation("accepted", *opened(user_name="u", password=b"p")),
-            conversation(
-                "a typing error or two",
-                client(make_connect(user_name="u", password=b"p1")),
-                server(Connack(reason_code=0x86)),
-                closes("server"),
-                *on(1, client(make_connect(user_name="u", password=b"p2")), server(Connack(reason_code=0x86))),
-                *on(2, *opened(user_name="u", password=b"p3")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "another password each time",
-                *(
-                    step
-                    for number in range(10)
-                    for step in _refused(number, "u", b"p%d" % number, 0x86, marked=number == 9)
-                ),
-            ),
-            conversation(
-                "another user each time, in MQTT 3.1.1, reported once",
-                *(
-                    step
-                    for number in range(12)
-                    for step in _refused(number, f"u{number}", b"p", 5, version=V3_1_1, marked=number == 9)
-                ),
-            ),
-            conversation(
-                "a note: always the same",
-                *(
-                    step
-                    for number in range(10)
-                    for step in _refused(number, "u", b"p", 4, version=V3_1, marked=number == 9)
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        accepted
+            opened user_name=u password=p
+        a typing error or two
+            opened user_name=u password=p1 < code=0x86; < fin; @1 opened user_name=u password=p2 < code=0x86
+            @2 opened user_name=u password=p3
+    """)
+    bad = examples("""
+        another password each time
+            +0.5 opened client=c0 user_name=u password=p0 < code=0x86; < fin
+            +0.5 @1 opened user_name=u password=p1 < code=0x86; @1 < fin
+            for 2..8: +0.5 @{n} opened client=c{n} user_name=u password=p{n} < code=0x86; @{n} < fin
+            +0.5 @9 opened client=c9 user_name=u password=p9 < code=0x86 !reason_code; @9 < fin
+        another user each time, in MQTT 3.1.1, reported once
+            +0.5 opened 3.1.1 client=c0 user_name=u0 password=p < code=0x05; < fin
+            +0.5 @1 opened user_name=u1 password=p < code=0x05; @1 < fin
+            for 2..8: +0.5 @{n} opened client=c{n} user_name=u{n} password=p < code=0x05; @{n} < fin
+            +0.5 @9 opened client=c9 user_name=u9 password=p < code=0x05 !reason_code; @9 < fin
+            +0.5 @10 opened client=c10 user_name=u10 password=p < code=0x05; @10 < fin
+            +0.5 @11 opened client=c11 user_name=u11 password=p < code=0x05; @11 < fin
+        a note: always the same
+            +0.5 opened 3.1 client=c0 user_name=u password=p < code=0x04; < fin
+            +0.5 @1 opened user_name=u password=p < code=0x04; @1 < fin
+            for 2..8: +0.5 @{n} opened client=c{n} user_name=u password=p < code=0x04; @{n} < fin
+            +0.5 @9 opened client=c9 user_name=u password=p < code=0x04 !reason_code; @9 < fin
+    """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
         """Count a refusal."""

@@ -1,9 +1,9 @@
 """SEC101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import count, is_loopback, is_plain
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -24,28 +24,24 @@ class PasswordInClear(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("no password", *opened()),
-            conversation("an empty password", *opened(user_name="u", password=b"")),
-            conversation("a user name alone", *opened(V3_1_1, user_name="u")),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("MQTT 5.0", opened(user_name="u", password=b"secret")[0].marked("password"), opened()[1]),
-            conversation("a token without a user name", opened(password=b"token")[0].marked("password"), opened()[1]),
-            conversation(
-                "MQTT 3.1.1 on the loopback interface",
-                opened(V3_1_1, user_name="u", password=b"secret")[0].marked("password"),
-                opened(V3_1_1)[1],
-                server="127.0.0.1:1883",
-            ),
-            conversation(
-                "MQTT 3.1", opened(V3_1, user_name="u", password=b"secret")[0].marked("password"), opened(V3_1)[1]
-            ),
-        ]
-    )
+    good = examples("""
+        no password
+            opened
+        an empty password
+            opened user_name=u password=-
+        a user name alone
+            opened 3.1.1 user_name=u
+    """)
+    bad = examples("""
+        MQTT 5.0
+            opened user_name=u password=secret !password
+        a token without a user name
+            opened password=token !password
+        MQTT 3.1.1 on the loopback interface
+            server 127.0.0.1:1883; opened 3.1.1 user_name=u password=secret !password
+        MQTT 3.1
+            opened 3.1 user_name=u password=secret !password
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The password itself is never shown."""

@@ -1,9 +1,9 @@
 """SEC103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.shared_checks import is_loopback, is_plain
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
@@ -22,13 +22,16 @@ class PlaintextTransport(Rule):
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(lambda: [conversation("within one host", *opened(), server="127.0.0.1:1883")])
-    bad = examples(
-        lambda: [
-            conversation("to another host", opened()[0].marked(""), opened()[1]),
-            conversation("on any port", opened(V3_1_1)[0].marked(""), opened(V3_1_1)[1], server="192.0.2.7:18830"),
-        ]
-    )
+    good = examples("""
+        within one host
+            server 127.0.0.1:1883; opened
+    """)
+    bad = examples("""
+        to another host
+            opened !
+        on any port
+            server 192.0.2.7:18830; opened 3.1.1 !
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT of a connection says it."""

@@ -3,26 +3,12 @@
 import re
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Auth,
-    Connack,
-    Disconnect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-)
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from mqttscope.redact.secrets import masked
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -67,60 +53,23 @@ class ReasonStringLeaks(Rule):
     looks_at = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a general text",
-                client(make_connect()),
-                server(Connack(reason_code=0x87, properties=Properties(reason_string="not authorized"))),
-            ),
-            conversation(
-                "topics, addresses and the protocol's own version are no secrets",
-                *opened(),
-                client(Publish(qos=1, topic_name="plant/line4", packet_identifier=1)),
-                server(
-                    Puback(
-                        1,
-                        0x87,
-                        Properties(reason_string="no right for topic /plant/line4 of 10.0.0.4, MQTT 3.1.1 or 5.0"),
-                    )
-                ),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a path",
-                client(make_connect()),
-                server(
-                    Connack(
-                        reason_code=0x87, properties=Properties(reason_string="user bob not in /etc/mosquitto/passwd")
-                    )
-                ).marked("properties.reason_string"),
-            ),
-            conversation(
-                "a version",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a")])),
-                server(Suback(1, Properties(reason_string="broker 2.0.18: no"), [0x87])).marked(
-                    "properties.reason_string"
-                ),
-            ),
-            conversation(
-                "a stack trace, from a client",
-                *opened(),
-                client(
-                    Disconnect(
-                        0x80,
-                        Properties(
-                            reason_string="java.lang.NullPointerException at com.example.Main.run(Main.java:12)"
-                        ),
-                    )
-                ).marked("properties.reason_string"),
-            ),
-        ]
-    )
+    good = examples("""
+        a general text
+            opened < code=0x87 reason_string="not authorized"
+        topics, addresses and the protocol's own version are no secrets
+            opened; > publish plant/line4 qos=1 id=1
+            < puback 1 code=0x87 reason_string="no right for topic /plant/line4 of 10.0.0.4, MQTT 3.1.1 or 5.0"
+    """)
+    bad = examples("""
+        a path
+            opened < code=0x87 reason_string="user bob not in /etc/mosquitto/passwd" !properties.reason_string
+        a version
+            opened; > subscribe 1 a:0; < suback 1 0x87 reason_string="broker 2.0.18: no" !properties.reason_string
+        a stack trace, from a client
+            opened
+            > disconnect code=0x80 reason_string="java.lang.NullPointerException at com.example.Main.run(Main.java:12)"
+                !properties.reason_string
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Search the text."""

@@ -3,26 +3,13 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown, strings_of
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-)
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.redact.secrets import Secret, find_secret, is_secret_name
 
 _ACKNOWLEDGEMENTS = frozenset({Puback, Pubrec, Pubrel, Pubcomp})
@@ -56,62 +43,30 @@ class SecretInTopicOrId(Rule):
     }
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation("ordinary names", *opened(client_identifier="sensor42"), client(Publish(topic_name="a/b"))),
-            conversation(
-                "UUIDs and serial numbers",
-                *opened(client_identifier="550e8400-e29b-41d4-a716-446655440000"),
-                client(
-                    Publish(
-                        topic_name="dev/490154203237518/5d41402abc4b2a76b9719d911017c592",
-                        properties=Properties(user_property=[("trace", "0af7651916cd43dd8448eb211c80319c")]),
-                    )
-                ),
-            ),
-            conversation(
-                "user name and password are where they belong",
-                *opened(user_name="jane@example.org", password=b"AKIAIOSFODNN7EXAMPLE"),
-            ),
-            conversation(
-                "random text one shorter", *opened(client_identifier="0123456789abcdef0123456789abcdef0123456")
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "an access key as Client Identifier",
-                opened(client_identifier="AKIAIOSFODNN7EXAMPLE")[0].marked("client_identifier"),
-                opened()[1],
-            ),
-            conversation(
-                "an e-mail address in a topic and in a filter, reported once each",
-                *opened(),
-                client(Publish(topic_name="home/jane.doe@example.org/lamp")).marked("topic_name"),
-                client(Publish(topic_name="home/jane.doe@example.org/lamp")),
-                client(Subscribe(1, None, [Subscription("a"), Subscription("home/jane.doe@example.org/+")])).marked(
-                    "subscriptions[1].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0])),
-            ),
-            conversation(
-                "in User Properties, by value and by name",
-                client(make_connect(properties=Properties(user_property=[("phone", "+49 170 1234567")]))).marked(
-                    "properties.user_property"
-                ),
-                server(Connack()),
-                client(
-                    Publish(topic_name="a", properties=Properties(user_property=[("API-Key", "hunter2-hunter2")]))
-                ).marked("properties.user_property"),
-            ),
-            conversation(
-                "random digits as long as configured",
-                opened(client_identifier="0123456789abcdef0123456789abcdef01234567")[0].marked("client_identifier"),
-                opened()[1],
-            ),
-        ]
-    )
+    good = examples("""
+        ordinary names
+            opened client=sensor42; > publish a/b
+        UUIDs and serial numbers
+            opened client=550e8400-e29b-41d4-a716-446655440000
+            > publish dev/490154203237518/5d41402abc4b2a76b9719d911017c592
+                user_property=trace:0af7651916cd43dd8448eb211c80319c
+        user name and password are where they belong
+            opened user_name=jane@example.org password=AKIAIOSFODNN7EXAMPLE
+        random text one shorter
+            opened client=0123456789abcdef0123456789abcdef0123456
+    """)
+    bad = examples("""
+        an access key as Client Identifier
+            opened client=AKIAIOSFODNN7EXAMPLE !client_identifier
+        an e-mail address in a topic and in a filter, reported once each
+            opened; > publish home/jane.doe@example.org/lamp !topic_name; > publish home/jane.doe@example.org/lamp
+            > subscribe 1 a:0 home/jane.doe@example.org/+:0 !subscriptions[1].topic_filter; < suback 1 0 0
+        in User Properties, by value and by name
+            opened user_property=phone:"+49 170 1234567" !properties.user_property
+            > publish a user_property=API-Key:hunter2-hunter2 !properties.user_property
+        random digits as long as configured
+            opened client=0123456789abcdef0123456789abcdef01234567 !client_identifier
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Topics that were looked at are not looked at again."""

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.topics import utf8_length
 from mqttscope.session.connection import Connection
 
@@ -19,9 +18,6 @@ MAX_TOPICS = 1_000
 """Topics that are counted of each side; those that come later are not."""
 ALIAS_BYTES = 3
 """What a Topic Alias takes in a PUBLISH."""
-
-_TOPIC = "plant1/line4/machine7/temperature"
-_BYE = client(Disconnect())
 
 
 @dataclass(slots=True)
@@ -62,59 +58,32 @@ class AliasWouldHelp(Rule):
     }
     Memory = Spelled
 
-    good = examples(
-        lambda: [
-            conversation(
-                "an alias is used",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(Publish(topic_name=_TOPIC, properties=Properties(topic_alias=1))),
-                client(*(Publish(properties=Properties(topic_alias=1)) for _ in range(100))),
-                _BYE,
-                closes("client"),
-            ),
-            conversation(
-                "99 times",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(*(Publish(topic_name=_TOPIC) for _ in range(99))),
-                _BYE,
-                closes("client"),
-            ),
-            conversation(
-                "the server takes no aliases",
-                *opened(),
-                client(*(Publish(topic_name=_TOPIC) for _ in range(100))),
-                _BYE,
-                closes("client"),
-            ),
-            conversation(
-                "a name that is no longer than an alias",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(*(Publish(topic_name="a/b") for _ in range(100))),
-                _BYE,
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "100 times",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(*(Publish(topic_name=_TOPIC, payload=b"21.5") for _ in range(100))),
-                _BYE,
-                closes("client").marked(""),
-            ),
-            conversation(
-                "the server does so as well, and several topics are one finding",
-                *opened(connect=Properties(topic_alias_maximum=2), connack=Properties(topic_alias_maximum=1)),
-                server(*(Publish(topic_name=f"{_TOPIC}/{number % 3}") for number in range(9))),
-                client(*(Publish(topic_name=_TOPIC) for _ in range(3))),
-                _BYE,
-                closes("client").marked("", ""),
-                settings={"repeats": 3},
-            ),
-        ]
-    )
+    good = examples("""
+        an alias is used
+            opened < topic_alias_maximum=10; > publish plant1/line4/machine7/temperature topic_alias=1
+            > for 1..100: publish - topic_alias=1; > disconnect; > fin
+        99 times
+            opened < topic_alias_maximum=10; > for 1..99: publish plant1/line4/machine7/temperature; > disconnect; > fin
+        the server takes no aliases
+            opened; > for 1..100: publish plant1/line4/machine7/temperature; > disconnect; > fin
+        a name that is no longer than an alias
+            opened < topic_alias_maximum=10; > for 1..100: publish a/b; > disconnect; > fin
+    """)
+    bad = examples("""
+        100 times
+            opened < topic_alias_maximum=10; > for 1..100: publish plant1/line4/machine7/temperature 21.5; > disconnect
+            > fin !
+        the server does so as well, and several topics are one finding
+            settings repeats=3; opened topic_alias_maximum=2 < topic_alias_maximum=1
+            < publish plant1/line4/machine7/temperature/0 & publish plant1/line4/machine7/temperature/1 &
+                publish plant1/line4/machine7/temperature/2 & publish plant1/line4/machine7/temperature/0 &
+                publish plant1/line4/machine7/temperature/1 & publish plant1/line4/machine7/temperature/2 &
+                publish plant1/line4/machine7/temperature/0 & publish plant1/line4/machine7/temperature/1 &
+                publish plant1/line4/machine7/temperature/2
+            > publish plant1/line4/machine7/temperature & publish plant1/line4/machine7/temperature &
+                publish plant1/line4/machine7/temperature
+            > disconnect; > fin ! !
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count what could have been an alias."""

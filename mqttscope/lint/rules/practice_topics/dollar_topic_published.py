@@ -1,14 +1,13 @@
 """TOP105."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.parts import Will
 
 
 class DollarTopicPublished(Rule):
@@ -33,38 +32,28 @@ class DollarTopicPublished(Rule):
     }
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation("a name of its own", *opened(), client(Publish(topic_name="sys/x", payload=b"hi"))),
-            conversation("a dollar sign further on", *opened(), client(Publish(topic_name="a/$x", payload=b"hi"))),
-            conversation("the server publishes", *opened(), server(Publish(topic_name="$SYS/x", payload=b"hi"))),
-            conversation(
-                "a prefix that the configuration allows",
-                *opened(),
-                client(Publish(topic_name="$aws/things/c1/shadow/update", payload=b"{}")),
-                settings={"allowed": ["$aws/"]},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "MQTT 5.0, reported once",
-                *opened(),
-                client(Publish(topic_name="$SYS/x", payload=b"hi")).marked("topic_name"),
-                client(Publish(topic_name="$SYS/x", payload=b"ho")),
-            ),
-            conversation("MQTT 3.1.1", *opened(V3_1_1), client(Publish(topic_name="$SYS/x")).marked("topic_name")),
-            conversation("MQTT 3.1", *opened(V3_1), client(Publish(topic_name="$SYS/x")).marked("topic_name")),
-            conversation("as a will", opened(will=Will("$state", b"x"))[0].marked("will.will_topic"), opened()[1]),
-            conversation(
-                "a share is no prefix to allow",
-                *opened(),
-                client(Publish(topic_name="$share/g/a")).marked("topic_name"),
-                settings={"allowed": ["$share/"]},
-            ),
-        ]
-    )
+    good = examples("""
+        a name of its own
+            opened; > publish sys/x hi
+        a dollar sign further on
+            opened; > publish a/$x hi
+        the server publishes
+            opened; < publish $SYS/x hi
+        a prefix that the configuration allows
+            settings allowed=["$aws/"]; opened; > publish $aws/things/c1/shadow/update {}
+    """)
+    bad = examples("""
+        MQTT 5.0, reported once
+            opened; > publish $SYS/x hi !topic_name; > publish $SYS/x ho
+        MQTT 3.1.1
+            opened 3.1.1; > publish $SYS/x !topic_name
+        MQTT 3.1
+            opened 3.1; > publish $SYS/x !topic_name
+        as a will
+            opened will=$state will_payload=x !will.will_topic
+        a share is no prefix to allow
+            settings allowed=["$share/"]; opened; > publish $share/g/a !topic_name
+    """)
 
     def check(self, packet: Connect | Publish, at: RuleContext) -> Findings:
         """The first character clears nearly all topics."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown
@@ -62,51 +62,29 @@ class IdentityInTopic(Rule):
     }
     Memory = Shapes
 
-    good = examples(
-        lambda: [
-            conversation("a stable topic", *opened(), client(Publish(topic_name="dev/1/temp", payload=b"x"))),
-            conversation(
-                "the UUID of the device itself",
-                *opened(client_identifier="meter-0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a"),
-                client(Publish(topic_name="dev/0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a/temp", payload=b"x")),
-            ),
-            conversation(
-                "a few numbered devices behind a gateway",
-                *opened(),
-                client(*(Publish(topic_name=f"dev/{number % 19}/temp") for number in range(60))),
-            ),
-            conversation(
-                "numbers of other lengths are serial numbers",
-                *opened(),
-                client(Publish(topic_name="dev/170000000/temp"), Publish(topic_name="dev/490154203237518/temp")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a time, reported once for its form",
-                *opened(),
-                client(Publish(topic_name="dev/1/1700000000123", payload=b"x")).marked("topic_name"),
-                client(Publish(topic_name="dev/1/1700000000456", payload=b"x")),
-            ),
-            conversation(
-                "a date", *opened(), client(Publish(topic_name="log/2026-01-02T03:04:05Z/x")).marked("topic_name")
-            ),
-            conversation(
-                "a UUID",
-                *opened(),
-                client(Publish(topic_name="msg/550e8400-e29b-41d4-a716-446655440000", payload=b"x")).marked(
-                    "topic_name"
-                ),
-            ),
-            conversation(
-                "a counter",
-                *opened(),
-                client(*(Publish(topic_name=f"msg/{number}") for number in range(20))).marked("topic_name"),
-            ),
-        ]
-    )
+    good = examples("""
+        a stable topic
+            opened; > publish dev/1/temp x
+        the UUID of the device itself
+            opened client=meter-0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a
+            > publish dev/0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a/temp x
+        a few numbered devices behind a gateway
+            opened
+            > for 0..18: publish dev/{n}/temp & for 0..18: publish dev/{n}/temp & for 0..18: publish dev/{n}/temp &
+                publish dev/0/temp & publish dev/1/temp & publish dev/2/temp
+        numbers of other lengths are serial numbers
+            opened; > publish dev/170000000/temp & publish dev/490154203237518/temp
+    """)
+    bad = examples("""
+        a time, reported once for its form
+            opened; > publish dev/1/1700000000123 x !topic_name; > publish dev/1/1700000000456 x
+        a date
+            opened; > publish log/2026-01-02T03:04:05Z/x !topic_name
+        a UUID
+            opened; > publish msg/550e8400-e29b-41d4-a716-446655440000 x !topic_name
+        a counter
+            opened; > for 0..18: publish msg/{n} & publish msg/19 !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """One search clears nearly all stable topics."""

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.topics import fold
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Unsuback, Unsubscribe
 
 MAX_COMPARED = 1_000
 """Subscriptions among which a filter of nearly the same spelling is looked for."""
@@ -34,68 +32,26 @@ class LateFilterSyntax(Rule):
     severity = Severity.INFO
     looks_at = (Unsubscribe, Unsuback)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as it was subscribed",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("A/b")])),
-                server(Suback(1, None, [0])),
-                client(Unsubscribe(2, None, ["A/b"])),
-                server(Unsuback(2, None, [0])),
-            ),
-            conversation(
-                "subscribed on an earlier connection",
-                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-                client(Unsubscribe(2, None, ["a/b"])),
-                server(Unsuback(2, None, [0])),
-            ),
-            conversation(
-                "perhaps in bytes that the capture lost",
-                *opened(V3_1_1),
-                lost(client(Subscribe(1, None, [Subscription("a/b")]))),
-                server(Suback(1, None, [0])),
-                client(Unsubscribe(2, None, ["a/b"])),
-                server(Unsuback(2, None)),
-            ),
-            conversation(
-                "the server had refused it",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("a/b")])),
-                server(Suback(1, None, [0x80])),
-                client(Unsubscribe(2, None, ["a/b"])),
-                server(Unsuback(2, None)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "another spelling, reported once",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("A/b")])),
-                server(Suback(1, None, [0])),
-                client(Unsubscribe(2, None, ["a/b"])).marked("topic_filters[0]"),
-                server(Unsuback(2, None, [0x11])),
-            ),
-            conversation(
-                "twice, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("a")])),
-                server(Suback(1, None, [0])),
-                client(Unsubscribe(2, None, ["a"])),
-                server(Unsuback(2, None)),
-                client(Unsubscribe(3, None, ["a"])).marked("topic_filters[0]"),
-                server(Unsuback(3, None)),
-            ),
-            conversation(
-                "the server knows that the session had no such subscription",
-                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-                client(Unsubscribe(2, None, ["a", "b"])),
-                server(Unsuback(2, None, [0, 0x11])).marked("reason_codes[1]"),
-            ),
-        ]
-    )
+    good = examples("""
+        as it was subscribed
+            opened; > subscribe 1 A/b:0; < suback 1 0; > unsubscribe 2 A/b; < unsuback 2 0
+        subscribed on an earlier connection
+            opened resume session_expiry_interval=60 < present; > unsubscribe 2 a/b; < unsuback 2 0
+        perhaps in bytes that the capture lost
+            opened 3.1.1; lost > subscribe 1 a/b:0; < suback 1 0; > unsubscribe 2 a/b; < unsuback 2
+        the server had refused it
+            opened 3.1.1; > subscribe 1 a/b:0; < suback 1 0x80; > unsubscribe 2 a/b; < unsuback 2
+    """)
+    bad = examples("""
+        another spelling, reported once
+            opened; > subscribe 1 A/b:0; < suback 1 0; > unsubscribe 2 a/b !topic_filters[0]; < unsuback 2 0x11
+        twice, in MQTT 3.1.1
+            opened 3.1.1; > subscribe 1 a:0; < suback 1 0; > unsubscribe 2 a; < unsuback 2
+            > unsubscribe 3 a !topic_filters[0]; < unsuback 3
+        the server knows that the session had no such subscription
+            opened resume session_expiry_interval=60 < present; > unsubscribe 2 a b
+            < unsuback 2 0 0x11 !reason_codes[1]
+    """)
 
     def check(self, packet: Unsubscribe | Unsuback, at: RuleContext) -> Findings:
         """The request where all subscriptions are known, else the answer."""

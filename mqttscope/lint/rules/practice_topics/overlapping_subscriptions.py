@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Rule
+from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.topics import plain
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter
 from mqttscope.session.matching import FilterIndex
 
@@ -34,78 +33,29 @@ class OverlappingSubscriptions(Rule):
     looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one filter",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a/#")])),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "filters that have no topic in common",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a/+"), Subscription("a/b/c"), Subscription("+/b/d")])),
-                server(Suback(1, None, [0, 0, 0])),
-                client(Subscribe(2, None, [Subscription("$SYS/#"), Subscription("+/x/y/z")])),
-                server(Suback(2, None, [0, 0])),
-            ),
-            conversation(
-                "the same filter again replaces the first",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a/#")])),
-                server(Suback(1, None, [0])),
-                client(Subscribe(2, None, [Subscription("a/#", 1)])),
-                server(Suback(2, None, [1])),
-            ),
-            conversation(
-                "the first was refused, or is gone",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a/#"), Subscription("b/#")])),
-                server(Suback(1, None, [0x87, 0])),
-                client(Unsubscribe(2, None, ["b/#"])),
-                server(Unsuback(2, None, [0])),
-                client(Subscribe(3, None, [Subscription("a/b"), Subscription("b/c")])),
-                server(Suback(3, None, [0, 0])),
-            ),
-            conversation(
-                "before 5.0 a share is an ordinary level",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("a/#"), Subscription("$share/g/a/b")])),
-                server(Suback(1, None, [0, 0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "in one packet",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a/#"), Subscription("a/b")])).marked(
-                    "subscriptions[1].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0])),
-            ),
-            conversation(
-                "one after the other, reported when the second one comes",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("a/+/c")])),
-                server(Suback(1, None, [0])),
-                client(Subscribe(2, None, [Subscription("+/b/c")])).marked("subscriptions[0].topic_filter"),
-                server(Suback(2, None, [0])),
-                client(Subscribe(3, None, [Subscription("+/b/c")])),
-                server(Suback(3, None, [0])),
-            ),
-            conversation(
-                "two shares get a message each",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("$share/g/a"), Subscription("$share/h/a")])).marked(
-                    "subscriptions[1].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0])),
-            ),
-        ]
-    )
+    good = examples("""
+        one filter
+            opened; > subscribe 1 a/#:0; < suback 1 0
+        filters that have no topic in common
+            opened; > subscribe 1 a/+:0 a/b/c:0 +/b/d:0; < suback 1 0 0 0; > subscribe 2 $SYS/#:0 +/x/y/z:0
+            < suback 2 0 0
+        the same filter again replaces the first
+            opened; > subscribe 1 a/#:0; < suback 1 0; > subscribe 2 a/#:1; < suback 2 1
+        the first was refused, or is gone
+            opened; > subscribe 1 a/#:0 b/#:0; < suback 1 0x87 0; > unsubscribe 2 b/#; < unsuback 2 0
+            > subscribe 3 a/b:0 b/c:0; < suback 3 0 0
+        before 5.0 a share is an ordinary level
+            opened 3.1.1; > subscribe 1 a/#:0 $share/g/a/b:0; < suback 1 0 0
+    """)
+    bad = examples("""
+        in one packet
+            opened; > subscribe 1 a/#:0 a/b:0 !subscriptions[1].topic_filter; < suback 1 0 0
+        one after the other, reported when the second one comes
+            opened 3.1.1; > subscribe 1 a/+/c:0; < suback 1 0; > subscribe 2 +/b/c:0 !subscriptions[0].topic_filter
+            < suback 2 0; > subscribe 3 +/b/c:0; < suback 3 0
+        two shares get a message each
+            opened; > subscribe 1 $share/g/a:0 $share/h/a:0 !subscriptions[1].topic_filter; < suback 1 0 0
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Compare each new filter with those before it; the first that overlaps is named."""

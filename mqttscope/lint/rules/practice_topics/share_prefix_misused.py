@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish
 
 _BARE = re.compile(r"share/[^/]+/.")
 
@@ -32,52 +31,25 @@ class SharePrefixMisused(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation("a plain topic", *opened(), client(Publish(topic_name="a", payload=b"hi"))),
-            conversation(
-                "a shared subscription",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("$share/g/a", 0)])),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "a first level that begins alike",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("share/prices"), Subscription("shares/a/b")])),
-                server(Suback(1, None, [0, 0])),
-                client(Publish(topic_name="share/g/a")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "published to, reported once",
-                *opened(),
-                client(Publish(topic_name="$share/g/a", payload=b"hi")).marked("topic_name"),
-                client(Publish(topic_name="$share/g/a", payload=b"ho")),
-            ),
-            conversation(
-                "other spellings",
-                *opened(),
-                client(
-                    Subscribe(
-                        1, None, [Subscription("$SHARE/g/a"), Subscription("share/g/a"), Subscription("$queue/a")]
-                    )
-                ).marked(
-                    "subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0, 0])),
-            ),
-            conversation(
-                "in a version without shares",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("$share/g/a")])).marked("subscriptions[0].topic_filter"),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
+    good = examples("""
+        a plain topic
+            opened; > publish a hi
+        a shared subscription
+            opened; > subscribe 1 $share/g/a:0; < suback 1 0
+        a first level that begins alike
+            opened 3.1.1; > subscribe 1 share/prices:0 shares/a/b:0; < suback 1 0 0; > publish share/g/a
+    """)
+    bad = examples("""
+        published to, reported once
+            opened; > publish $share/g/a hi !topic_name; > publish $share/g/a ho
+        other spellings
+            opened
+            > subscribe 1 $SHARE/g/a:0 share/g/a:0 $queue/a:0 !subscriptions[0].topic_filter
+                !subscriptions[1].topic_filter !subscriptions[2].topic_filter
+            < suback 1 0 0 0
+        in a version without shares
+            opened 3.1.1; > subscribe 1 $share/g/a:0 !subscriptions[0].topic_filter; < suback 1 0
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """The first characters clear nearly all topics."""

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, Rule
+from mqttscope.lint.rule import Rule
 from mqttscope.lint.topics import plain
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 
 _EVERYTHING = ("#", "+/#", "+")
 
@@ -28,46 +27,21 @@ class SubscribeAll(Rule):
     looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one line of one plant",
-                *opened(),
-                client(Subscribe(10, None, [Subscription("plant1/line4/#", 1)])),
-                server(Suback(10, None, [1])),
-            ),
-            conversation(
-                "a wildcard with a name after it, and the server's own topics",
-                *opened(),
-                client(Subscribe(10, None, [Subscription("+/state"), Subscription("$SYS/#")])),
-                server(Suback(10, None, [0, 0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "all topics",
-                *opened(),
-                client(Subscribe(10, None, [Subscription("#", 1)])).marked("subscriptions[0].topic_filter"),
-                server(Suback(10, None, [1])),
-            ),
-            conversation(
-                "other ways to write it",
-                *opened(V3_1_1),
-                client(Subscribe(1, None, [Subscription("a"), Subscription("+/#"), Subscription("+")])).marked(
-                    "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0, 0])),
-            ),
-            conversation(
-                "all topics, shared",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("$share/x/#")])).marked("subscriptions[0].topic_filter"),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
+    good = examples("""
+        one line of one plant
+            opened; > subscribe 10 plant1/line4/#:1; < suback 10 1
+        a wildcard with a name after it, and the server's own topics
+            opened; > subscribe 10 +/state:0 $SYS/#:0; < suback 10 0 0
+    """)
+    bad = examples("""
+        all topics
+            opened; > subscribe 10 #:1 !subscriptions[0].topic_filter; < suback 10 1
+        other ways to write it
+            opened 3.1.1; > subscribe 1 a:0 +/#:0 +:0 !subscriptions[1].topic_filter !subscriptions[2].topic_filter
+            < suback 1 0 0 0
+        all topics, shared
+            opened; > subscribe 1 $share/x/#:0 !subscriptions[0].topic_filter; < suback 1 0
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter of the packet."""

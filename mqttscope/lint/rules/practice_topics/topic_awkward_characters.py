@@ -5,14 +5,13 @@ import unicodedata
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.packets import Publish
 
 _AWKWARD = re.compile(r"[^!#-&(-\[\]-_a-~]")
 """Anything but printable ASCII without space, quotes and backslash."""
@@ -36,41 +35,25 @@ class TopicAwkwardCharacters(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation("a dash", *opened(), client(Publish(topic_name="living-room/temp", payload=b"hi"))),
-            conversation(
-                "wildcards and shares",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("$share/g/a_b/+/C.9/#")])),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a space, reported once",
-                *opened(),
-                client(Publish(topic_name="living room/temp", payload=b"hi")).marked("topic_name"),
-                client(Publish(topic_name="living room/temp", payload=b"ho")),
-            ),
-            conversation(
-                "quotes and backslashes",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a'b"), Subscription('"a"'), Subscription("a\\b")])).marked(
-                    "subscriptions[0].topic_filter", "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0, 0])),
-            ),
-            conversation("beyond ASCII", *opened(), client(Publish(topic_name="k\u00fcche/temp")).marked("topic_name")),
-            conversation(
-                "one letter written as two characters",
-                opened(will=Will("ku\u0308che/state", b"x"))[0].marked("will.will_topic"),
-                opened()[1],
-            ),
-        ]
-    )
+    good = examples("""
+        a dash
+            opened; > publish living-room/temp hi
+        wildcards and shares
+            opened; > subscribe 1 $share/g/a_b/+/C.9/#:0; < suback 1 0
+    """)
+    bad = examples(r"""
+        a space, reported once
+            opened; > publish "living room/temp" hi !topic_name; > publish "living room/temp" ho
+        quotes and backslashes
+            opened
+            > subscribe 1 a'b:0 "\"a\"":0 "a\\b":0 !subscriptions[0].topic_filter !subscriptions[1].topic_filter
+                !subscriptions[2].topic_filter
+            < suback 1 0 0 0
+        beyond ASCII
+            opened; > publish küche/temp !topic_name
+        one letter written as two characters
+            opened will=küche/state will_payload=x !will.will_topic
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One search clears nearly all topics."""

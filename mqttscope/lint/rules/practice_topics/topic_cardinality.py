@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, on, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Rule
+from mqttscope.lint.rule import ALL_VERSIONS, Findings, Rule
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
@@ -36,9 +36,6 @@ class Clients:
     """Of all topics."""
 
 
-_FEW = {"topics": 3}
-
-
 class TopicCardinality(Rule):
     """A client publishes on very many different topics.
 
@@ -57,42 +54,21 @@ class TopicCardinality(Rule):
     settings = {"topics": 1_000}
     Memory = Clients
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the same topics again and again",
-                *opened(),
-                *(client(Publish(topic_name=f"dev/{number % 3}")) for number in range(12)),
-                settings=_FEW,
-            ),
-            conversation(
-                "several clients together",
-                *opened(),
-                client(Publish(topic_name="a/1"), Publish(topic_name="a/2")),
-                *on(1, *opened(client_identifier="c2"), client(Publish(topic_name="a/3"), Publish(topic_name="a/4"))),
-                settings=_FEW,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a number in the second level, reported once",
-                *opened(),
-                *(client(Publish(topic_name=f"dev/{number}/temp")) for number in range(3)),
-                client(Publish(topic_name="dev/3/temp")).marked("topic_name"),
-                *(client(Publish(topic_name=f"dev/{number}/temp")) for number in range(4, 12)),
-                settings=_FEW,
-            ),
-            conversation(
-                "over two connections, in 3.1.1",
-                *opened(V3_1_1),
-                *(client(Publish(topic_name=f"{number}")) for number in range(2)),
-                *on(1, *opened(V3_1_1), client(Publish(topic_name="2"), Publish(topic_name="3")).marked("topic_name")),
-                settings=_FEW,
-            ),
-        ]
-    )
+    good = examples("""
+        the same topics again and again
+            settings topics=3; opened
+            for 1..4: > publish dev/0; > publish dev/1; > publish dev/2
+        several clients together
+            settings topics=3; opened; > publish a/1 & publish a/2; @1 opened client=c2; @1 > publish a/3 & publish a/4
+    """)
+    bad = examples("""
+        a number in the second level, reported once
+            settings topics=3; opened; > publish dev/0/temp; > publish dev/1/temp; > publish dev/2/temp
+            > publish dev/3/temp !topic_name
+            for 4..11: > publish dev/{n}/temp
+        over two connections, in 3.1.1
+            settings topics=3; opened 3.1.1; > publish 0; > publish 1; @1 opened; @1 > publish 2 & publish 3 !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Note a topic that is new for the client."""

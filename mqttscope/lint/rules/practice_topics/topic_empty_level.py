@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics, plain
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.packets import Publish
 
 
 class TopicEmptyLevel(Rule):
@@ -28,34 +27,25 @@ class TopicEmptyLevel(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation("each level has a name", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-            conversation(
-                "a slash at the beginning is another rule's matter",
-                *opened(),
-                client(Publish(topic_name="/a/b", payload=b"hi")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("inside", *opened(), client(Publish(topic_name="a//b", payload=b"hi")).marked("topic_name")),
-            conversation(
-                "at the end, in a filter too, reported once each",
-                *opened(),
-                client(Publish(topic_name="a/b/", payload=b"hi")).marked("topic_name"),
-                client(Publish(topic_name="a/b/", payload=b"hi")),
-                client(Subscribe(1, None, [Subscription("c/")])).marked("subscriptions[0].topic_filter"),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "a single slash has two empty levels", *opened(), client(Publish(topic_name="/")).marked("topic_name")
-            ),
-            conversation("two at the beginning", *opened(), client(Publish(topic_name="//a")).marked("topic_name")),
-            conversation("in a will", opened(will=Will("state/", b"x"))[0].marked("will.will_topic"), opened()[1]),
-        ]
-    )
+    good = examples("""
+        each level has a name
+            opened; > publish a/b hi
+        a slash at the beginning is another rule's matter
+            opened; > publish /a/b hi
+    """)
+    bad = examples("""
+        inside
+            opened; > publish a//b hi !topic_name
+        at the end, in a filter too, reported once each
+            opened; > publish a/b/ hi !topic_name; > publish a/b/ hi; > subscribe 1 c/:0 !subscriptions[0].topic_filter
+            < suback 1 0
+        a single slash has two empty levels
+            opened; > publish / !topic_name
+        two at the beginning
+            opened; > publish //a !topic_name
+        in a will
+            opened will=state/ will_payload=x !will.will_topic
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One search for two slashes clears nearly all topics."""

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics, plain
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 
 
 class TopicLeadingSlash(Rule):
@@ -28,54 +26,24 @@ class TopicLeadingSlash(Rule):
     looks_at = NAMING
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation(
-                "no slash at the beginning",
-                *opened(),
-                client(Publish(topic_name="home/floor1/security/camera2", payload=b"hi")),
-            ),
-            conversation(
-                "a shared subscription without one",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("$share/g/home/#")])),
-                server(Suback(1, None, [0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "written like a path",
-                *opened(),
-                client(Publish(topic_name="/home/floor1/security/camera2", payload=b"hi")).marked("topic_name"),
-                client(Publish(topic_name="/home/floor1/security/camera2", payload=b"ho")),
-            ),
-            conversation(
-                "in a filter, after the name of a share, and where answers are wanted",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a"), Subscription("/b/#")])).marked(
-                    "subscriptions[1].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0])),
-                client(Subscribe(2, None, [Subscription("$share/g//c")])).marked("subscriptions[0].topic_filter"),
-                server(Suback(2, None, [0])),
-                client(Publish(topic_name="a", properties=Properties(response_topic="/r"))).marked(
-                    "properties.response_topic"
-                ),
-            ),
-            conversation(
-                "in a will",
-                opened(will=Will("/state/c1", b"offline"))[0].marked("will.will_topic"),
-                opened()[1],
-            ),
-            conversation(
-                "delivered by the server",
-                *opened(),
-                server(Publish(topic_name="/a", payload=b"1")).marked("topic_name"),
-            ),
-        ]
-    )
+    good = examples("""
+        no slash at the beginning
+            opened; > publish home/floor1/security/camera2 hi
+        a shared subscription without one
+            opened; > subscribe 1 $share/g/home/#:0; < suback 1 0
+    """)
+    bad = examples("""
+        written like a path
+            opened; > publish /home/floor1/security/camera2 hi !topic_name; > publish /home/floor1/security/camera2 ho
+        in a filter, after the name of a share, and where answers are wanted
+            opened; > subscribe 1 a:0 /b/#:0 !subscriptions[1].topic_filter; < suback 1 0 0
+            > subscribe 2 $share/g//c:0 !subscriptions[0].topic_filter; < suback 2 0
+            > publish a response_topic=/r !properties.response_topic
+        in a will
+            opened will=/state/c1 will_payload=offline !will.will_topic
+        delivered by the server
+            opened; < publish /a 1 !topic_name
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """One look at the first character clears nearly all topics."""

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, difference, fold, named_topics, plain
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish
 
 MAX_TOPICS = 1_000
 """Topics that are remembered of a connection."""
@@ -42,55 +41,23 @@ class TopicNearMiss(Rule):
     looks_at = NAMING
     Memory = Spellings
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one spelling",
-                *opened(),
-                client(
-                    Publish(topic_name="home/temp"), Publish(topic_name="home/temp"), Publish(topic_name="home/temp1")
-                ),
-            ),
-            conversation(
-                "an empty level inside makes another topic",
-                *opened(),
-                client(Publish(topic_name="a/b"), Publish(topic_name="a//b")),
-            ),
-            conversation(
-                "a share of the same filter",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a"), Subscription("$share/g/a")])),
-                server(Suback(1, None, [0, 0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "upper and lower case, reported once",
-                *opened(),
-                client(Publish(topic_name="Home/Temp")),
-                client(Publish(topic_name="home/temp")).marked("topic_name"),
-                client(Publish(topic_name="home/temp")),
-            ),
-            conversation(
-                "slashes and spaces",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a/b"), Subscription("a/b/"), Subscription("a /b")])).marked(
-                    "subscriptions[1].topic_filter", "subscriptions[2].topic_filter"
-                ),
-                server(Suback(1, None, [0, 0, 0])),
-            ),
-            conversation(
-                "what is unsubscribed is not what was subscribed",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("A/b")])),
-                server(Suback(1, None, [0])),
-                client(Unsubscribe(2, None, ["a/b"])).marked("topic_filters[0]"),
-                server(Unsuback(2, None, [0x11])),
-            ),
-        ]
-    )
+    good = examples("""
+        one spelling
+            opened; > publish home/temp & publish home/temp & publish home/temp1
+        an empty level inside makes another topic
+            opened; > publish a/b & publish a//b
+        a share of the same filter
+            opened; > subscribe 1 a:0 $share/g/a:0; < suback 1 0 0
+    """)
+    bad = examples("""
+        upper and lower case, reported once
+            opened; > publish Home/Temp; > publish home/temp !topic_name; > publish home/temp
+        slashes and spaces
+            opened; > subscribe 1 a/b:0 a/b/:0 "a /b":0 !subscriptions[1].topic_filter !subscriptions[2].topic_filter
+            < suback 1 0 0 0
+        what is unsubscribed is not what was subscribed
+            opened; > subscribe 1 A/b:0; < suback 1 0; > unsubscribe 2 a/b !topic_filters[0]; < unsuback 2 0x11
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """A topic that came before is cleared at once."""

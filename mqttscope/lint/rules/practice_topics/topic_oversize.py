@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Seen, named_topics, plain
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.topics import utf8_length
 
 _LIMIT_3_1 = 32_767
@@ -40,48 +39,26 @@ class TopicOversize(Rule):
     }
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation("eight levels", *opened(), client(Publish(topic_name="a/b/c/d/e/f/g/h", payload=b"hi"))),
-            conversation("256 bytes", *opened(), client(Publish(topic_name="a" * 254 + "\u00fc"))),
-            conversation(
-                "the name of a share is no level",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("$share/g/a/b/c/d/e/f/g/#")])),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "levels as configured",
-                *opened(),
-                client(Publish(topic_name="a/b/c/d/e/f/g/h/i")),
-                settings={"levels": 9},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "nine levels, reported once",
-                *opened(),
-                client(Publish(topic_name="a/b/c/d/e/f/g/h/i", payload=b"hi")).marked("topic_name"),
-                client(Publish(topic_name="a/b/c/d/e/f/g/h/i", payload=b"ho")),
-            ),
-            conversation(
-                "257 bytes in 256 characters",
-                *opened(),
-                client(Publish(topic_name="a" * 255 + "\u00fc")).marked("topic_name"),
-            ),
-            conversation(
-                "a filter of nine levels",
-                *opened(),
-                client(Subscribe(1, None, [Subscription("a/b/c/d/e/f/g/h/#")])).marked("subscriptions[0].topic_filter"),
-                server(Suback(1, None, [0])),
-            ),
-            conversation(
-                "more than MQTT 3.1 has", *opened(V3_1), client(Publish(topic_name="a" * 32_768)).marked("topic_name")
-            ),
-        ]
-    )
+    good = examples("""
+        eight levels
+            opened; > publish a/b/c/d/e/f/g/h hi
+        256 bytes
+            opened; > publish "a"*254"ü"
+        the name of a share is no level
+            opened; > subscribe 1 $share/g/a/b/c/d/e/f/g/#:0; < suback 1 0
+        levels as configured
+            settings levels=9; opened; > publish a/b/c/d/e/f/g/h/i
+    """)
+    bad = examples("""
+        nine levels, reported once
+            opened; > publish a/b/c/d/e/f/g/h/i hi !topic_name; > publish a/b/c/d/e/f/g/h/i ho
+        257 bytes in 256 characters
+            opened; > publish "a"*255"ü" !topic_name
+        a filter of nine levels
+            opened; > subscribe 1 a/b/c/d/e/f/g/h/#:0 !subscriptions[0].topic_filter; < suback 1 0
+        more than MQTT 3.1 has
+            opened 3.1; > publish "a"*32768 !topic_name
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Two comparisons clear nearly all topics."""

@@ -1,9 +1,9 @@
 """PRF109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.topics import utf8_length
@@ -28,34 +28,18 @@ class ProfileClientIdentifierLength(Rule):
         "profile": "the profile",
     }
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as long as the limit",
-                *opened(client_identifier="meter-17"),
-                settings={"maximum_client_identifier_bytes": 8},
-            ),
-            conversation(
-                "the limit of 3.x does not bind 5.0",
-                *opened(client_identifier="meter-17"),
-                settings={"maximum_client_identifier_bytes_3x": 4},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one byte more",
-                client(make_connect(client_identifier="meter-171")).marked("client_identifier"),
-                settings={"maximum_client_identifier_bytes": 8},
-            ),
-            conversation(
-                "too long for 3.1.1",
-                client(make_connect(V3_1_1, client_identifier="meter-17")).marked("client_identifier"),
-                settings={"maximum_client_identifier_bytes_3x": 4},
-            ),
-        ]
-    )
+    good = examples("""
+        as long as the limit
+            settings maximum_client_identifier_bytes=8; opened client=meter-17
+        the limit of 3.x does not bind 5.0
+            settings maximum_client_identifier_bytes_3x=4; opened client=meter-17
+    """)
+    bad = examples("""
+        one byte more
+            settings maximum_client_identifier_bytes=8; > connect client=meter-171 !client_identifier
+        too long for 3.1.1
+            settings maximum_client_identifier_bytes_3x=4; > connect 3.1.1 client=meter-17 !client_identifier
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile."""

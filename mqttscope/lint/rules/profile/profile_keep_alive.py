@@ -1,7 +1,7 @@
 """PRF108."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -22,31 +22,20 @@ class ProfileKeepAlive(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"minimum_keep_alive": 0, "maximum_keep_alive": 65_535, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation("the highest value", *opened(keep_alive=60), settings={"maximum_keep_alive": 60}),
-            conversation("the lowest value", *opened(keep_alive=30), settings={"minimum_keep_alive": 30}),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "too long",
-                client(make_connect(keep_alive=61)).marked("keep_alive"),
-                settings={"maximum_keep_alive": 60},
-            ),
-            conversation(
-                "too short",
-                client(make_connect(keep_alive=29)).marked("keep_alive"),
-                settings={"minimum_keep_alive": 30},
-            ),
-            conversation(
-                "switched off, which is longer than any",
-                client(make_connect(keep_alive=0)).marked("keep_alive"),
-                settings={"maximum_keep_alive": 60},
-            ),
-        ]
-    )
+    good = examples("""
+        the highest value
+            settings maximum_keep_alive=60; opened
+        the lowest value
+            settings minimum_keep_alive=30; opened keep_alive=30
+    """)
+    bad = examples("""
+        too long
+            settings maximum_keep_alive=60; > connect keep_alive=61 !keep_alive
+        too short
+            settings minimum_keep_alive=30; > connect keep_alive=29 !keep_alive
+        switched off, which is longer than any
+            settings maximum_keep_alive=60; > connect keep_alive=0 !keep_alive
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile; 0 switches the timer off, which a service with a maximum does not take."""

@@ -1,12 +1,11 @@
 """PRF102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule, packet_name
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
 
 
 class ProfilePacketSize(Rule):
@@ -23,26 +22,14 @@ class ProfilePacketSize(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"maximum_packet_bytes": 268_435_460, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as long as the limit",
-                *opened(),
-                client(Publish(topic_name="a", payload=b"x" * 30)),
-                settings={"maximum_packet_bytes": 36},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one byte more",
-                *opened(),
-                client(Publish(topic_name="a", payload=b"x" * 31)).marked(""),
-                settings={"maximum_packet_bytes": 36},
-            ),
-        ]
-    )
+    good = examples("""
+        as long as the limit
+            settings maximum_packet_bytes=36; opened; > publish a xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    """)
+    bad = examples("""
+        one byte more
+            settings maximum_packet_bytes=36; opened; > publish a xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx !
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare with the profile."""

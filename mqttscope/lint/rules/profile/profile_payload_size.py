@@ -1,7 +1,7 @@
 """PRF103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.rules import properties_lost
@@ -23,26 +23,14 @@ class ProfilePayloadSize(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"maximum_payload_bytes": 268_435_455, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as large as the limit",
-                *opened(),
-                client(Publish(topic_name="a", payload=b"x" * 32)),
-                settings={"maximum_payload_bytes": 32},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one byte more",
-                *opened(),
-                client(Publish(topic_name="a", payload=b"x" * 33)).marked("payload"),
-                settings={"maximum_payload_bytes": 32},
-            ),
-        ]
-    )
+    good = examples("""
+        as large as the limit
+            settings maximum_payload_bytes=32; opened; > publish a xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    """)
+    bad = examples("""
+        one byte more
+            settings maximum_payload_bytes=32; opened; > publish a xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the profile; bytes that the capture lost count too."""

@@ -1,11 +1,11 @@
 """PRF101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 
 class ProfileQos(Rule):
@@ -23,27 +23,14 @@ class ProfileQos(Rule):
     when = "qos"
     settings = {"maximum_qos": 2, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as much as the service takes",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-                settings={"maximum_qos": 1},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS 2 where 1 is the most",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
-                settings={"maximum_qos": 1},
-            ),
-        ]
-    )
+    good = examples("""
+        as much as the service takes
+            settings maximum_qos=1; opened; > publish a qos=1 id=1; < puback 1
+    """)
+    bad = examples("""
+        QoS 2 where 1 is the most
+            settings maximum_qos=1; opened; > publish a qos=2 id=1 !qos
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the profile; QoS 3 is wrong everywhere."""

@@ -1,7 +1,7 @@
 """PRF107."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
@@ -23,24 +23,16 @@ class ProfileRetain(Rule):
     when = "retain"
     settings = {"retain_available": True, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "not retained", *opened(), client(Publish(topic_name="a")), settings={"retain_available": False}
-            ),
-            conversation("the service keeps it", *opened(), client(Publish(topic_name="a", retain=True))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "retained",
-                *opened(),
-                client(Publish(topic_name="a", retain=True)).marked("retain"),
-                settings={"retain_available": False},
-            ),
-        ]
-    )
+    good = examples("""
+        not retained
+            settings retain_available=false; opened; > publish a
+        the service keeps it
+            opened; > publish a retain
+    """)
+    bad = examples("""
+        retained
+            settings retain_available=false; opened; > publish a retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with the profile."""

@@ -1,12 +1,11 @@
 """PRF110."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 
 
 class ProfileSubscriptionsPerPacket(Rule):
@@ -23,31 +22,14 @@ class ProfileSubscriptionsPerPacket(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"maximum_subscriptions_per_packet": 268_435_455, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as many as the limit",
-                *opened(),
-                client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a"), Subscription("b")])),
-                server(Suback(packet_identifier=1, reason_codes=[0, 0])),
-                settings={"maximum_subscriptions_per_packet": 2},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one more",
-                *opened(),
-                client(
-                    Subscribe(
-                        packet_identifier=1, subscriptions=[Subscription("a"), Subscription("b"), Subscription("c")]
-                    )
-                ).marked("subscriptions"),
-                settings={"maximum_subscriptions_per_packet": 2},
-            ),
-        ]
-    )
+    good = examples("""
+        as many as the limit
+            settings maximum_subscriptions_per_packet=2; opened; > subscribe 1 a:0 b:0; < suback 1 0 0
+    """)
+    bad = examples("""
+        one more
+            settings maximum_subscriptions_per_packet=2; opened; > subscribe 1 a:0 b:0 c:0 !subscriptions
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with the profile."""

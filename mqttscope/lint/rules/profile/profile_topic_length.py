@@ -1,11 +1,10 @@
 """PRF105."""
 
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.shared_checks import TopicLimit
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish, Subscribe
-from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.topics import utf8_length
 
 
@@ -24,34 +23,16 @@ class ProfileTopicLength(TopicLimit):
     setting, unit = "maximum_topic_bytes", "bytes"
     settings = {"maximum_topic_bytes": 65_535, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as much as the limit",
-                *opened(),
-                client(Publish(topic_name="a/b/c")),
-                settings={"maximum_topic_bytes": 5},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a topic name beyond it",
-                *opened(),
-                client(Publish(topic_name="a/b/c/")).marked("topic_name"),
-                settings={"maximum_topic_bytes": 5},
-            ),
-            conversation(
-                "a topic filter beyond it",
-                *opened(),
-                client(
-                    Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#"), Subscription("a/b/c/")])
-                ).marked("subscriptions[1].topic_filter"),
-                settings={"maximum_topic_bytes": 5},
-            ),
-        ]
-    )
+    good = examples("""
+        as much as the limit
+            settings maximum_topic_bytes=5; opened; > publish a/b/c
+    """)
+    bad = examples("""
+        a topic name beyond it
+            settings maximum_topic_bytes=5; opened; > publish a/b/c/ !topic_name
+        a topic filter beyond it
+            settings maximum_topic_bytes=5; opened; > subscribe 1 a/#:0 a/b/c/:0 !subscriptions[1].topic_filter
+    """)
 
     def count(self, topic: str) -> int:
         """Its bytes in UTF-8."""

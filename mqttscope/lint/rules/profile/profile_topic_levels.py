@@ -1,11 +1,10 @@
 """PRF104."""
 
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.shared_checks import TopicLimit
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish, Subscribe
-from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.topics import matches
 
 
@@ -24,40 +23,18 @@ class ProfileTopicLevels(TopicLimit):
     setting, unit = "maximum_topic_levels", "levels"
     settings = {"maximum_topic_levels": 65_536, "uncounted_topic_prefix": "", "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as much as the limit",
-                *opened(),
-                client(Publish(topic_name="a/b/c")),
-                settings={"maximum_topic_levels": 3},
-            ),
-            conversation(
-                "a prefix that does not count",
-                *opened(),
-                client(Publish(topic_name="$in/x/a/b/c")),
-                settings={"maximum_topic_levels": 3, "uncounted_topic_prefix": "$in/+/"},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a topic name beyond it",
-                *opened(),
-                client(Publish(topic_name="a/b/c/d")).marked("topic_name"),
-                settings={"maximum_topic_levels": 3},
-            ),
-            conversation(
-                "a topic filter beyond it",
-                *opened(),
-                client(
-                    Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#"), Subscription("a/b/c/d")])
-                ).marked("subscriptions[1].topic_filter"),
-                settings={"maximum_topic_levels": 3},
-            ),
-        ]
-    )
+    good = examples("""
+        as much as the limit
+            settings maximum_topic_levels=3; opened; > publish a/b/c
+        a prefix that does not count
+            settings maximum_topic_levels=3 uncounted_topic_prefix=$in/+/; opened; > publish $in/x/a/b/c
+    """)
+    bad = examples("""
+        a topic name beyond it
+            settings maximum_topic_levels=3; opened; > publish a/b/c/d !topic_name
+        a topic filter beyond it
+            settings maximum_topic_levels=3; opened; > subscribe 1 a/#:0 a/b/c/d:0 !subscriptions[1].topic_filter
+    """)
 
     def count(self, topic: str) -> int:
         """Its levels, without a prefix that does not count."""

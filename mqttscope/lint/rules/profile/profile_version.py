@@ -1,9 +1,9 @@
 """PRF111."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
 
@@ -22,18 +22,14 @@ class ProfileVersion(Rule):
     sender = Direction.CLIENT_TO_SERVER
     settings = {"versions": ["3.1", "3.1.1", "5.0"], "profile": "the profile"}
 
-    good = examples(
-        lambda: [conversation("a version of the service", *opened(V3_1_1), settings={"versions": ["3.1.1"]})]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "another version",
-                client(make_connect(V5)).marked("protocol_level"),
-                settings={"versions": ["3.1.1"]},
-            ),
-        ]
-    )
+    good = examples("""
+        a version of the service
+            settings versions=["3.1.1"]; opened 3.1.1
+    """)
+    bad = examples("""
+        another version
+            settings versions=["3.1.1"]; > connect !protocol_level
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile."""

@@ -1,12 +1,11 @@
 """PRF106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.parts import Will
 
 
 class ProfileWillQos(Rule):
@@ -24,24 +23,14 @@ class ProfileWillQos(Rule):
     when = "will"
     settings = {"maximum_will_qos": 2, "profile": "the profile"}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as much as the service takes",
-                *opened(will=Will("w", b"x", 1)),
-                settings={"maximum_will_qos": 1},
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS 2 where 1 is the most",
-                client(make_connect(will=Will("w", b"x", 2))).marked("will.will_qos"),
-                settings={"maximum_will_qos": 1},
-            ),
-        ]
-    )
+    good = examples("""
+        as much as the service takes
+            settings maximum_will_qos=1; opened will=w will_payload=x will_qos=1
+    """)
+    bad = examples("""
+        QoS 2 where 1 is the most
+            settings maximum_will_qos=1; > connect will=w will_payload=x will_qos=2 !will.will_qos
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Compare with the profile."""

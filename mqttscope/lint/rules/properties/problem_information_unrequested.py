@@ -3,26 +3,12 @@
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import (
-    Auth,
-    Disconnect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-)
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Auth, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
-_QUIET = Properties(request_problem_information=0)
 _WORDS = {0x1F: "reason_string", 0x26: "user_property"}
 
 
@@ -46,62 +32,29 @@ class ProblemInformationUnrequested(Rule):
     when = "properties"
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a refusal without words",
-                *opened(connect=_QUIET),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(Puback(10, 0x87)),
-            ),
-            conversation(
-                "words where they are allowed in any case",
-                *opened(connect=_QUIET, connack=Properties(reason_string="welcome", user_property=[("k", "v")])),
-                client(Subscribe(1, subscriptions=[Subscription("a")])),
-                server(Suback(1, reason_codes=[0])),
-                server(Publish(topic_name="a", properties=Properties(user_property=[("k", "v")]))),
-                server(Disconnect(0x8B, Properties(reason_string="bye"))),
-            ),
-            conversation(
-                "the client asks for words, as it does when it says nothing",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(Puback(10, 0x87, Properties(reason_string="no"))),
-            ),
-            conversation(
-                "the client asks for words",
-                *opened(connect=Properties(request_problem_information=1)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(Puback(10, 0x87, Properties(reason_string="no"))),
-            ),
-            conversation(
-                "the client itself may use them",
-                *opened(connect=_QUIET),
-                client(Subscribe(1, subscriptions=[Subscription("a", 1)])),
-                server(Suback(1, reason_codes=[1])),
-                server(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                client(Puback(10, 0x80, Properties(reason_string="full"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a Reason String in a PUBACK",
-                *opened(connect=_QUIET),
-                client(Publish(qos=1, topic_name="a", packet_identifier=10)),
-                server(Puback(10, 0x87, Properties(reason_string="no"))).marked("properties.reason_string"),
-            ),
-            conversation(
-                "both in a SUBACK",
-                *opened(connect=_QUIET),
-                client(Subscribe(1, subscriptions=[Subscription("a")])),
-                server(
-                    Suback(1, Properties(reason_string="no", user_property=[("k", "v"), ("k", "w")]), [0x87])
-                ).marked("properties.reason_string", "properties.user_property"),
-            ),
-        ]
-    )
+    good = examples("""
+        a refusal without words
+            opened request_problem_information=0; > publish a qos=1 id=10; < puback 10 code=0x87
+        words where they are allowed in any case
+            opened request_problem_information=0 < reason_string=welcome user_property=k:v; > subscribe 1 a:0
+            < suback 1 0; < publish a user_property=k:v; < disconnect code=0x8b reason_string=bye
+        the client asks for words, as it does when it says nothing
+            opened; > publish a qos=1 id=10; < puback 10 code=0x87 reason_string=no
+        the client asks for words
+            opened request_problem_information=1; > publish a qos=1 id=10; < puback 10 code=0x87 reason_string=no
+        the client itself may use them
+            opened request_problem_information=0; > subscribe 1 a:1; < suback 1 1; < publish a qos=1 id=10
+            > puback 10 code=0x80 reason_string=full
+    """)
+    bad = examples("""
+        a Reason String in a PUBACK
+            opened request_problem_information=0; > publish a qos=1 id=10
+            < puback 10 code=0x87 reason_string=no !properties.reason_string
+        both in a SUBACK
+            opened request_problem_information=0; > subscribe 1 a:0
+            < suback 1 0x87 reason_string=no user_property=k:v user_property=k:w !properties.reason_string
+                !properties.user_property
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Look at what CONNECT asked for."""

@@ -1,14 +1,12 @@
 """PRP101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
 from mqttscope.mqtt.declare import FaultReport, Malformed
-from mqttscope.mqtt.packets import Disconnect, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
 
 _REASON = MalformedReason.PROPERTY_LENGTH_MISSING
 
@@ -30,60 +28,26 @@ class PropertyLengthMissing(Rule):
     statements = {V5: {"MQTT-2.2.2-1": ""}}
     malformed = (_REASON,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "an empty set of properties",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
-                server(Suback(10, reason_codes=[1])),
-                client(Unsubscribe(11, topic_filters=["a/b"])),
-                server(Unsuback(11, reason_codes=[0])),
-            ),
-            conversation(
-                "an acknowledgement may end before its properties",
-                *opened(),
-                client(hexadecimal("32 07 00 01 61 00 0a 00 68")),
-                server(hexadecimal("40 03 00 0a 10")),
-                client(Disconnect()),
-            ),
-            conversation(
-                "a server that does not know MQTT 5.0 refuses in the layout of 3.1.1",
-                opened()[0],
-                server(hexadecimal("20 02 00 01")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "an UNSUBACK that ends where the properties should be",
-                *opened(),
-                client(Unsubscribe(10, topic_filters=["a/b"])),
-                server(hexadecimal("b0 02 00 0a")).marked("properties"),
-            ),
-            conversation(
-                "a PUBLISH that ends after its topic",
-                *opened(),
-                client(hexadecimal("30 03 00 01 61")).marked("properties"),
-            ),
-            conversation(
-                "a SUBSCRIBE whose filter stands in their place",
-                *opened(),
-                client(hexadecimal("82 08 00 0a 00 03 61 2f 62 01")).marked("properties"),
-            ),
-            conversation(
-                "a PUBLISH whose text stands in their place",
-                *opened(),
-                client(hexadecimal("32 09 00 03 61 2f 62 00 0a 68 69")).marked("properties"),
-            ),
-            conversation(
-                "a CONNACK that accepts",
-                opened()[0],
-                server(hexadecimal("20 02 00 00")).marked("properties"),
-            ),
-        ]
-    )
+    good = examples("""
+        an empty set of properties
+            opened; > subscribe 10 a/b:1; < suback 10 1; > unsubscribe 11 a/b; < unsuback 11 0
+        an acknowledgement may end before its properties
+            opened; > raw 32 07 0001 "a" 000a0068; < raw 40 03 000a10; > disconnect
+        a server that does not know MQTT 5.0 refuses in the layout of 3.1.1
+            > connect; < raw 20 02 0001
+    """)
+    bad = examples("""
+        an UNSUBACK that ends where the properties should be
+            opened; > unsubscribe 10 a/b; < raw b0 02 000a !properties
+        a PUBLISH that ends after its topic
+            opened; > raw 30 03 0001 "a" !properties
+        a SUBSCRIBE whose filter stands in their place
+            opened; > raw 82 08 000a 0003 "a/b" 01 !properties
+        a PUBLISH whose text stands in their place
+            opened; > raw 32 09 0003 "a/b" 000a6869 !properties
+        a CONNACK that accepts
+            > connect; < raw 20 02 0000 !properties
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """A server that does not know 5.0 has no other way to say so than a CONNACK of 3.1.1."""

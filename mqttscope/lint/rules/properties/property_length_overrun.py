@@ -1,6 +1,6 @@
 """PRP102."""
 
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
@@ -22,37 +22,18 @@ class PropertyLengthOverrun(Rule):
     statements = {V5: {"V5-PROP-wrong-type": ""}}
     malformed = (MalformedReason.PROPERTY_LENGTH_OVERRUN,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a block that ends with its property",
-                *opened(connack=None),
-                client(hexadecimal("30 0a 00 03 61 2f 62 02 01 01 68 69")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "two bytes for a property of three",
-                *opened(),
-                client(hexadecimal("30 0b 00 03 61 2f 62 02 23 00 01 68 69")).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "a block that is longer than the packet",
-                *opened(),
-                client(hexadecimal("30 09 00 03 61 2f 62 0a 01 01 02")).marked("properties"),
-            ),
-            conversation(
-                "a string that crosses the end of the block",
-                *opened(),
-                client(hexadecimal("30 0c 00 03 61 2f 62 04 03 00 05 61 62 63")).marked("properties.content_type"),
-            ),
-            conversation(
-                "in the Will Properties",
-                client(
-                    hexadecimal("10 1a 00 04 4d 51 54 54 05 06 00 3c 00 00 02 63 31 02 18 00 00 00 00 01 61 00 01 62")
-                ).marked("will.properties.will_delay_interval"),
-            ),
-        ]
-    )
+    good = examples("""
+        a block that ends with its property
+            opened; > raw 30 0a 0003 "a/b" 0201016869
+    """)
+    bad = examples("""
+        two bytes for a property of three
+            opened; > raw 30 0b 0003 "a/b" 0223 0001 "h" 69 !properties.topic_alias
+        a block that is longer than the packet
+            opened; > raw 30 09 0003 "a/b" 0a010102 !properties
+        a string that crosses the end of the block
+            opened; > raw 30 0c 0003 "a/b" 04030005616263 !properties.content_type
+        in the Will Properties
+            > raw 10 1a 0004 "MQTT" 0506003c00 0002 "c1" 0218000000 0001 "a" 0001 "b"
+                !will.properties.will_delay_interval
+    """)

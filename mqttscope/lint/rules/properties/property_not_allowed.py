@@ -1,14 +1,12 @@
 """PRP104."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Publish, Suback
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt.properties import BY_NAME
 
 
 class PropertyNotAllowed(Rule):
@@ -28,47 +26,22 @@ class PropertyNotAllowed(Rule):
     statements = {V5: {"V5-PROP-not-allowed": ""}}
     malformed = (MalformedReason.PROPERTY_NOT_ALLOWED,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a Topic Alias in a PUBLISH",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1), payload=b"hi")),
-            ),
-            conversation(
-                "a Will Delay Interval in the Will Properties",
-                *opened(will=Will("a/b", b"gone", properties=Properties(will_delay_interval=5))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a Topic Alias in a SUBSCRIBE",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(hexadecimal("82 0c 00 0a 03 23 00 01 00 03 61 2f 62 01")).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "a Subscription Identifier in a SUBACK",
-                *opened(),
-                server(Suback(10, Properties(subscription_identifier=1), [0])).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-            conversation(
-                "a Will Delay Interval in the CONNECT itself",
-                client(make_connect(properties=Properties(will_delay_interval=5))).marked(
-                    "properties.will_delay_interval"
-                ),
-            ),
-            conversation(
-                "a Topic Alias in the Will Properties",
-                client(make_connect(will=Will("a/b", b"gone", properties=Properties(topic_alias=1)))).marked(
-                    "will.properties.topic_alias"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        a Topic Alias in a PUBLISH
+            opened < topic_alias_maximum=10; > publish a/b hi topic_alias=1
+        a Will Delay Interval in the Will Properties
+            opened will=a/b will_payload=gone will.will_delay_interval=5
+    """)
+    bad = examples("""
+        a Topic Alias in a SUBSCRIBE
+            opened < topic_alias_maximum=10; > raw 82 0c 000a03230001 0003 "a/b" 01 !properties.topic_alias
+        a Subscription Identifier in a SUBACK
+            opened; < suback 10 0 subscription_identifier=1 !properties.subscription_identifier
+        a Will Delay Interval in the CONNECT itself
+            > connect will_delay_interval=5 !properties.will_delay_interval
+        a Topic Alias in the Will Properties
+            > connect will=a/b will_payload=gone will.topic_alias=1 !will.properties.topic_alias
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Name the property by its number too."""

@@ -4,20 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import WITH_STRINGS
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-)
-from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties, property_name
 
 _USER_PROPERTY, _SUBSCRIPTION_IDENTIFIER = 0x26, 0x0B
@@ -61,88 +52,38 @@ class PropertyRepeated(Rule):
     always = (Connect,)
     signs = ("repeated",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "each property once, User Properties as often as wanted",
-                *opened(
-                    connect=Properties(user_property=[("k", "v"), ("k", "v")], topic_alias_maximum=5),
-                    connack=Properties(topic_alias_maximum=10),
-                ),
-                client(
-                    Publish(
-                        topic_name="a/b", properties=Properties(topic_alias=1, user_property=[("k", "1"), ("k", "2")])
-                    )
-                ),
-            ),
-            conversation(
-                "a message for two subscriptions",
-                *opened(),
-                client(Subscribe(1, Properties(subscription_identifier=1), [Subscription("a")])),
-                server(Suback(1, reason_codes=[0])),
-                client(Subscribe(2, Properties(subscription_identifier=2), [Subscription("#")])),
-                server(Suback(2, reason_codes=[0])),
-                server(Publish(topic_name="a", properties=Properties(subscription_identifier=[1, 2]))),
-            ),
-            conversation(
-                "the Will has properties of its own",
-                *opened(
-                    connect=Properties(user_property=[("k", "v")]),
-                    will=Will("a", b"gone", properties=Properties(user_property=[("k", "v")], will_delay_interval=5)),
-                ),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "two Topic Aliases",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(
-                    Publish(topic_name="a/b", properties=Properties.of([(0x23, 1), (0x23, 2)]), payload=b"hi")
-                ).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "two Subscription Identifiers in a SUBSCRIBE",
-                *opened(),
-                client(Subscribe(1, Properties(subscription_identifier=[1, 2]), [Subscription("a")])).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-            conversation(
-                "Payload Format Indicator and Message Expiry Interval in a PUBLISH: a warning",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a",
-                        properties=Properties.of([(0x01, 1), (0x01, 1), (0x02, 5), (0x02, 6), (0x02, 7)]),
-                    )
-                ).marked("properties.payload_format_indicator", "properties.message_expiry_interval"),
-            ),
-            conversation(
-                "in a CONNECT",
-                client(make_connect(properties=Properties.of([(0x21, 10), (0x11, 5), (0x21, 10)]))).marked(
-                    "properties.receive_maximum"
-                ),
-            ),
-            conversation(
-                "in the Will Properties",
-                client(make_connect(will=Will("a", b"gone", properties=Properties.of([(0x01, 1), (0x01, 1)])))).marked(
-                    "will.properties.payload_format_indicator"
-                ),
-            ),
-            conversation(
-                "in packets of the server",
-                opened()[0],
-                server(Connack(properties=Properties.of([(0x24, 1), (0x24, 1)]))).marked("properties.maximum_qos"),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(1, 0, Properties.of([(0x1F, "a"), (0x1F, "b")]))).marked("properties.reason_string"),
-                server(Disconnect(0x9C, Properties.of([(0x1C, "a"), (0x1C, "b")]))).marked(
-                    "properties.server_reference"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        each property once, User Properties as often as wanted
+            opened user_property=k:v user_property=k:v topic_alias_maximum=5 < topic_alias_maximum=10
+            > publish a/b topic_alias=1 user_property=k:1 user_property=k:2
+        a message for two subscriptions
+            opened; > subscribe 1 a:0 subscription_identifier=1; < suback 1 0
+            > subscribe 2 #:0 subscription_identifier=2; < suback 2 0
+            < publish a subscription_identifier=1 subscription_identifier=2
+        the Will has properties of its own
+            opened will=a will_payload=gone will.user_property=k:v will.will_delay_interval=5 user_property=k:v
+    """)
+    bad = examples("""
+        two Topic Aliases
+            opened < topic_alias_maximum=10; > publish a/b hi topic_alias=1 topic_alias=2 !properties.topic_alias
+        two Subscription Identifiers in a SUBSCRIBE
+            opened
+            > subscribe 1 a:0 subscription_identifier=1 subscription_identifier=2 !properties.subscription_identifier
+        Payload Format Indicator and Message Expiry Interval in a PUBLISH: a warning
+            opened
+            > publish a payload_format_indicator=1 payload_format_indicator=1 message_expiry_interval=5
+                message_expiry_interval=6 message_expiry_interval=7 !properties.payload_format_indicator
+                !properties.message_expiry_interval
+        in a CONNECT
+            > connect receive_maximum=10 session_expiry_interval=5 receive_maximum=10 !properties.receive_maximum
+        in the Will Properties
+            > connect will=a will_payload=gone will.payload_format_indicator=1 will.payload_format_indicator=1
+                !will.properties.payload_format_indicator
+        in packets of the server
+            opened < maximum_qos=1 maximum_qos=1 !properties.maximum_qos; > publish a qos=1 id=1
+            < puback 1 code=0 reason_string=a reason_string=b !properties.reason_string
+            < disconnect code=0x9c server_reference=a server_reference=b !properties.server_reference
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Nearly always no identifier comes twice."""

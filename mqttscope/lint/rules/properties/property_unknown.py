@@ -1,6 +1,6 @@
 """PRP103."""
 
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.mqtt.constants import MalformedReason
@@ -22,27 +22,15 @@ class PropertyUnknown(Rule):
     statements = {V5: {"V5-PROP-unknown": ""}}
     malformed = (MalformedReason.PROPERTY_UNKNOWN,)
 
-    good = examples(
-        lambda: [
-            conversation("a known property", *opened(), client(hexadecimal("30 0a 00 03 61 2f 62 02 01 01 68 69"))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "identifier 0x7f",
-                *opened(),
-                client(hexadecimal("30 0a 00 03 61 2f 62 02 7f 00 68 69")).marked("properties.unknown_0x7f"),
-            ),
-            conversation(
-                "identifier 0x00 after a known property",
-                *opened(),
-                client(hexadecimal("30 0c 00 03 61 2f 62 04 01 01 00 00 68 69")).marked("properties.unknown_0x00"),
-            ),
-            conversation(
-                "an identifier of two bytes",
-                *opened(),
-                client(hexadecimal("30 0b 00 03 61 2f 62 03 80 01 00 68 69")).marked("properties.unknown_0x80"),
-            ),
-        ]
-    )
+    good = examples("""
+        a known property
+            opened; > raw 30 0a 0003 "a/b" 0201016869
+    """)
+    bad = examples("""
+        identifier 0x7f
+            opened; > raw 30 0a 0003 "a/b" 027f006869 !properties.unknown_0x7f
+        identifier 0x00 after a known property
+            opened; > raw 30 0c 0003 "a/b" 04010100006869 !properties.unknown_0x00
+        an identifier of two bytes
+            opened; > raw 30 0b 0003 "a/b" 038001006869 !properties.unknown_0x80
+    """)

@@ -3,12 +3,11 @@
 from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.signs import NOT_ZERO, YES_OR_NO
-from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe
 from mqttscope.mqtt.properties import Properties, property_name
 
 
@@ -50,93 +49,36 @@ class PropertyValueInvalid(Rule):
     always = (Connect,)
     signs = ("odd_value",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the least and the greatest values",
-                *opened(
-                    connect=Properties(
-                        receive_maximum=1,
-                        maximum_packet_size=0xFFFF_FFFF,
-                        request_problem_information=0,
-                        request_response_information=1,
-                    ),
-                    will=Will("a", b"gone", properties=Properties(payload_format_indicator=1)),
-                    connack=Properties(
-                        receive_maximum=65_535, maximum_packet_size=1_000, maximum_qos=1, retain_available=0
-                    ),
-                ),
-                client(Publish(topic_name="a", properties=Properties(payload_format_indicator=0))),
-            ),
-            conversation(
-                "Subscription Identifiers 1 and 268,435,455",
-                *opened(),
-                client(Subscribe(1, Properties(subscription_identifier=1), [Subscription("a")])),
-                server(Suback(1, reason_codes=[0])),
-                client(Subscribe(2, Properties(subscription_identifier=268_435_455), [Subscription("b")])),
-                server(Suback(2, reason_codes=[0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "zeros in a CONNECT",
-                client(make_connect(properties=Properties(receive_maximum=0, maximum_packet_size=0))).marked(
-                    "properties.receive_maximum", "properties.maximum_packet_size"
-                ),
-            ),
-            conversation(
-                "flags of a CONNECT",
-                client(
-                    make_connect(properties=Properties(request_problem_information=2, request_response_information=255))
-                ).marked("properties.request_problem_information", "properties.request_response_information"),
-            ),
-            conversation(
-                "flags of a CONNACK",
-                opened()[0],
-                server(
-                    Connack(
-                        properties=Properties(
-                            maximum_qos=2,
-                            retain_available=2,
-                            wildcard_subscription_available=2,
-                            subscription_identifier_available=2,
-                            shared_subscription_available=2,
-                            receive_maximum=0,
-                        )
-                    )
-                ).marked(
-                    "properties.maximum_qos",
-                    "properties.retain_available",
-                    "properties.wildcard_subscription_available",
-                    "properties.subscription_identifier_available",
-                    "properties.shared_subscription_available",
-                    "properties.receive_maximum",
-                ),
-            ),
-            conversation(
-                "Payload Format Indicator 2",
-                *opened(),
-                client(Publish(topic_name="a", properties=Properties(payload_format_indicator=2))).marked(
-                    "properties.payload_format_indicator"
-                ),
-            ),
-            conversation(
-                "Payload Format Indicator 2 of the Will",
-                client(make_connect(will=Will("a", b"gone", properties=Properties(payload_format_indicator=2)))).marked(
-                    "will.properties.payload_format_indicator"
-                ),
-            ),
-            conversation(
-                "Subscription Identifier 0",
-                *opened(),
-                client(Subscribe(1, Properties(subscription_identifier=0), [Subscription("a")])).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        the least and the greatest values
+            opened will=a will_payload=gone will.payload_format_indicator=1 receive_maximum=1
+                maximum_packet_size=4294967295 request_problem_information=0 request_response_information=1 <
+                receive_maximum=65535 maximum_packet_size=1000 maximum_qos=1 retain_available=0
+            > publish a payload_format_indicator=0
+        Subscription Identifiers 1 and 268,435,455
+            opened; > subscribe 1 a:0 subscription_identifier=1; < suback 1 0
+            > subscribe 2 b:0 subscription_identifier=268435455; < suback 2 0
+    """)
+    bad = examples("""
+        zeros in a CONNECT
+            > connect receive_maximum=0 maximum_packet_size=0 !properties.receive_maximum
+                !properties.maximum_packet_size
+        flags of a CONNECT
+            > connect request_problem_information=2 request_response_information=255
+                !properties.request_problem_information !properties.request_response_information
+        flags of a CONNACK
+            opened < maximum_qos=2 retain_available=2 wildcard_subscription_available=2
+                subscription_identifier_available=2 shared_subscription_available=2 receive_maximum=0
+                !properties.maximum_qos !properties.retain_available !properties.wildcard_subscription_available
+                !properties.subscription_identifier_available !properties.shared_subscription_available
+                !properties.receive_maximum
+        Payload Format Indicator 2
+            opened; > publish a payload_format_indicator=2 !properties.payload_format_indicator
+        Payload Format Indicator 2 of the Will
+            > connect will=a will_payload=gone will.payload_format_indicator=2 !will.properties.payload_format_indicator
+        Subscription Identifier 0
+            opened; > subscribe 1 a:0 subscription_identifier=0 !properties.subscription_identifier
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Look at each value, of the packet and of its Will."""

@@ -1,13 +1,12 @@
 """PRP208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.properties import Properties
 
 
 class ResponseInformationUnrequested(Rule):
@@ -29,39 +28,18 @@ class ResponseInformationUnrequested(Rule):
     when = "properties"
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the client asked for it",
-                *opened(
-                    connect=Properties(request_response_information=1),
-                    connack=Properties(response_information="rsp/c1"),
-                ),
-            ),
-            conversation(
-                "the server need not send it",
-                *opened(connect=Properties(request_response_information=1)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the client said nothing",
-                opened()[0],
-                server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
-                    "properties.response_information"
-                ),
-            ),
-            conversation(
-                "the client said no",
-                opened(connect=Properties(request_response_information=0))[0],
-                server(Connack(properties=Properties(response_information="rsp/c1"))).marked(
-                    "properties.response_information"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        the client asked for it
+            opened request_response_information=1 < response_information=rsp/c1
+        the server need not send it
+            opened request_response_information=1
+    """)
+    bad = examples("""
+        the client said nothing
+            opened < response_information=rsp/c1 !properties.response_information
+        the client said no
+            opened request_response_information=0 < response_information=rsp/c1 !properties.response_information
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Look at what CONNECT asked for."""

@@ -1,13 +1,12 @@
 """PRP109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Connack, Disconnect
-from mqttscope.mqtt.properties import Properties
 
 _REDIRECTIONS = (0x9C, 0x9D)
 
@@ -28,40 +27,22 @@ class ServerReferenceUnexpected(Rule):
     looks_at = (Connack, Disconnect)
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "use another server",
-                opened()[0],
-                server(Connack(reason_code=0x9C, properties=Properties(server_reference="b2:1883"))),
-            ),
-            conversation(
-                "the server has moved", *opened(), server(Disconnect(0x9D, Properties(server_reference="b2:1883")))
-            ),
-            conversation("the code alone is enough", opened()[0], server(Connack(reason_code=0x9C))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the server is busy",
-                opened()[0],
-                server(Connack(reason_code=0x89, properties=Properties(server_reference="b2:1883"))).marked(
-                    "properties.server_reference"
-                ),
-            ),
-            conversation(
-                "the server shuts down",
-                *opened(),
-                server(Disconnect(0x8B, Properties(server_reference="b2:1883"))).marked("properties.server_reference"),
-            ),
-            conversation(
-                "the client knows a server",
-                *opened(),
-                client(Disconnect(0x00, Properties(server_reference="b2:1883"))).marked("properties.server_reference"),
-            ),
-        ]
-    )
+    good = examples("""
+        use another server
+            opened < code=0x9c server_reference=b2:1883
+        the server has moved
+            opened; < disconnect code=0x9d server_reference=b2:1883
+        the code alone is enough
+            opened < code=0x9c
+    """)
+    bad = examples("""
+        the server is busy
+            opened < code=0x89 server_reference=b2:1883 !properties.server_reference
+        the server shuts down
+            opened; < disconnect code=0x8b server_reference=b2:1883 !properties.server_reference
+        the client knows a server
+            opened; > disconnect code=0 server_reference=b2:1883 !properties.server_reference
+    """)
 
     def check(self, packet: Connack | Disconnect, at: RuleContext) -> Findings:
         """Compare with the reason code."""

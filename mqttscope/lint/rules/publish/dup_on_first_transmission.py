@@ -1,10 +1,10 @@
 """PUB208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.packets import Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 
 class DupOnFirstTransmission(Rule):
@@ -28,68 +28,28 @@ class DupOnFirstTransmission(Rule):
     when = "dup"
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "DUP 0 at first",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-            ),
-            conversation(
-                "a session continues",
-                *opened(clean_start=False, session_present=True),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-            ),
-            conversation(
-                "sent again while the acknowledgement was under way",
-                *opened(V3_1_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-                crossing(client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1))),
-                server(Puback(packet_identifier=1)),
-            ),
-            conversation(
-                "MQTT 3.1.1 sends again whatever the server remembers",
-                *opened(V3_1_1, clean_start=False, session_present=False),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-            ),
-            conversation(
-                "the first transmission is not in the capture",
-                *opened(),
-                lost(client(Publish(qos=1, topic_name="a", packet_identifier=1))),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the first message of a new session",
-                *opened(),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
-            ),
-            conversation(
-                "after a clean start, with QoS 2",
-                *opened(),
-                client(Publish(dup=True, qos=2, topic_name="a", packet_identifier=1)).marked("dup"),
-            ),
-            conversation(
-                "passed on by the server, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)).marked("dup"),
-            ),
-            conversation(
-                "another message on a free identifier",
-                *opened(V3_1),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"1")),
-                server(Puback(packet_identifier=1)),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1, payload=b"2")).marked("dup"),
-            ),
-        ]
-    )
+    good = examples("""
+        DUP 0 at first
+            opened; > publish a qos=1 id=1; < puback 1
+        a session continues
+            opened resume < present; > publish a dup qos=1 id=1; < puback 1
+        sent again while the acknowledgement was under way
+            opened 3.1.1; > publish a qos=1 id=1; < puback 1; crossing > publish a dup qos=1 id=1; < puback 1
+        MQTT 3.1.1 sends again whatever the server remembers
+            opened 3.1.1 resume; > publish a dup qos=1 id=1; < puback 1
+        the first transmission is not in the capture
+            opened; lost > publish a qos=1 id=1; > publish a dup qos=1 id=1
+    """)
+    bad = examples("""
+        the first message of a new session
+            opened; > publish a dup qos=1 id=1 !dup
+        after a clean start, with QoS 2
+            opened; > publish a dup qos=2 id=1 !dup
+        passed on by the server, in MQTT 3.1.1
+            opened 3.1.1; < publish a dup qos=1 id=1 !dup
+        another message on a free identifier
+            opened 3.1; > publish a 1 qos=1 id=1; < puback 1; > publish a 2 dup qos=1 id=1 !dup
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the identifier among what the sender has sent on this connection."""

@@ -1,11 +1,11 @@
 """PUB102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import may_be_3_1
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish
+from mqttscope.mqtt.packets import Publish
 
 
 class DupOnQos0(Rule):
@@ -28,36 +28,22 @@ class DupOnQos0(Rule):
     looks_at = Publish
     when = "dup"
 
-    good = examples(
-        lambda: [
-            conversation("DUP 0", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-            conversation(
-                "DUP belongs to QoS 1 and 2",
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                client(Publish(dup=True, qos=1, topic_name="a/b", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-            ),
-            conversation("MQTT 3.1 does not use the bit", *opened(V3_1), client(Publish(dup=True, topic_name="a/b"))),
-            conversation(
-                "joined in the middle, perhaps of MQTT 3.1",
-                client(Publish(dup=True, topic_name="a/b", payload=b"hello"), Disconnect()),
-                version=V3_1,
-                handshake=False,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "DUP with QoS 0", *opened(), client(Publish(dup=True, topic_name="a/b", payload=b"hi")).marked("dup")
-            ),
-            conversation(
-                "from the server, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(Publish(dup=True, topic_name="a/b")).marked("dup"),
-            ),
-        ]
-    )
+    good = examples("""
+        DUP 0
+            opened; > publish a/b hi
+        DUP belongs to QoS 1 and 2
+            opened 3.1.1 resume < present; > publish a/b dup qos=1 id=1; < puback 1
+        MQTT 3.1 does not use the bit
+            opened 3.1; > publish a/b dup
+        joined in the middle, perhaps of MQTT 3.1
+            midstream; version 3.1; > publish a/b hello dup & disconnect
+    """)
+    bad = examples("""
+        DUP with QoS 0
+            opened; > publish a/b hi dup !dup
+        from the server, in MQTT 3.1.1
+            opened 3.1.1; < publish a/b dup !dup
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """DUP is set: there must be a QoS."""

@@ -1,12 +1,10 @@
 """PUB107."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
 
 
 class PayloadNotUtf8(Rule):
@@ -28,53 +26,21 @@ class PayloadNotUtf8(Rule):
     always = (Connect,)
     signs = {Publish: ("payload_format_indicator",)}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "UTF-8 text, control characters and all",
-                *opened(),
-                client(
-                    Publish(
-                        topic_name="a/b",
-                        properties=Properties(payload_format_indicator=1),
-                        payload="gr\u00fcn\0\x07".encode(),
-                    )
-                ),
-            ),
-            conversation(
-                "binary, and said so",
-                *opened(will=Will("w", b"\xff", properties=Properties(payload_format_indicator=0))),
-                client(
-                    Publish(topic_name="a/b", properties=Properties(payload_format_indicator=0), payload=b"\xff\xfe")
-                ),
-                server(Publish(topic_name="a/b", payload=b"\xff\xfe")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "no UTF-8",
-                *opened(),
-                client(
-                    Publish(topic_name="a/b", properties=Properties(payload_format_indicator=1), payload=b"\xff\xfe")
-                ).marked("payload"),
-            ),
-            conversation(
-                "cut inside a character, from the server",
-                *opened(),
-                server(
-                    Publish(topic_name="a/b", properties=Properties(payload_format_indicator=1), payload=b"gr\xc3")
-                ).marked("payload"),
-            ),
-            conversation(
-                "a will",
-                opened(will=Will("w", b"ok\xed\xa0\x80", properties=Properties(payload_format_indicator=1)))[0].marked(
-                    "will.will_payload"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        UTF-8 text, control characters and all
+            opened; > publish a/b 0x6772c3bc6e0007 payload_format_indicator=1
+        binary, and said so
+            opened will=w will_payload=0xff will.payload_format_indicator=0
+            > publish a/b 0xfffe payload_format_indicator=0; < publish a/b 0xfffe
+    """)
+    bad = examples("""
+        no UTF-8
+            opened; > publish a/b 0xfffe payload_format_indicator=1 !payload
+        cut inside a character, from the server
+            opened; < publish a/b 0x6772c3 payload_format_indicator=1 !payload
+        a will
+            > connect will=w will_payload=0x6f6beda080 will.payload_format_indicator=1 !will.will_payload
+    """)
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
         """Decode the payload as strictly as Python does."""

@@ -1,12 +1,11 @@
 """PUB209."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 
 class QosExceedsMaximum(Rule):
@@ -31,29 +30,16 @@ class QosExceedsMaximum(Rule):
     signs = ("above_maximum",)
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as much as the server takes",
-                *opened(connack=Properties(maximum_qos=1)),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS 2 where 1 is the maximum",
-                *opened(connack=Properties(maximum_qos=1)),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)).marked("qos"),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(maximum_qos=0)),
-                crossing(client(Publish(qos=1, topic_name="a", packet_identifier=1))).marked("qos"),
-            ),
-        ]
-    )
+    good = examples("""
+        as much as the server takes
+            opened < maximum_qos=1; > publish a qos=1 id=1
+    """)
+    bad = examples("""
+        QoS 2 where 1 is the maximum
+            opened < maximum_qos=1; > publish a qos=2 id=1 !qos
+        sent before the CONNACK had arrived
+            opened < maximum_qos=0; crossing > publish a qos=1 id=1 !qos
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced; QoS 3 is no QoS at all."""

@@ -2,12 +2,11 @@
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Puback, Publish
 
 
 class QosInvalid(Rule):
@@ -25,33 +24,18 @@ class QosInvalid(Rule):
     statements = {V5: {"MQTT-3.3.1-4": ""}, V3_1_1: {"MQTT-3.3.1-4": ""}, V3_1: {"V31-HEADER-qos3": ""}}
     malformed = (MalformedReason.QOS_INVALID,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the highest QoS there is",
-                *opened(),
-                client(Publish(qos=1, topic_name="a/b", packet_identifier=10, payload=b"hi")),
-                server(Puback(packet_identifier=10)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "both bits set",
-                *opened(),
-                client(hexadecimal("36 0a 00 03 61 2f 62 00 0a 00 68 69")).marked("qos"),
-            ),
-            conversation(
-                "from the server, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                server(hexadecimal("37 09 00 03 61 2f 62 00 0a 68 69")).marked("qos"),
-            ),
-            conversation(
-                "in MQTT 3.1", *opened(V3_1), client(hexadecimal("36 09 00 03 61 2f 62 00 0a 68 69")).marked("qos")
-            ),
-        ]
-    )
+    good = examples("""
+        the highest QoS there is
+            opened; > publish a/b hi qos=1 id=10; < puback 10
+    """)
+    bad = examples("""
+        both bits set
+            opened; > raw 36 0a 0003 "a/b" 000a006869 !qos
+        from the server, in MQTT 3.1.1
+            opened 3.1.1; < raw 37 09 0003 "a/b" 000a6869 !qos
+        in MQTT 3.1
+            opened 3.1; > raw 36 09 0003 "a/b" 000a6869 !qos
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Name the topic, which stands before what is in doubt."""

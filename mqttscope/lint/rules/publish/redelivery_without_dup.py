@@ -1,25 +1,13 @@
 """PUB311."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec, Pubrel
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
-
-_KEPT = Properties(session_expiry_interval=3_600)
-_BEGINS = opened(clean_start=False, connect=_KEPT)
-_RESUMES = opened(clean_start=False, connect=_KEPT, session_present=True)
-_BREAKS = closes("client", "reset")
-_ALIAS = Properties(topic_alias=1)
-_TAKES_ALIASES = Properties(topic_alias_maximum=5)
-
-
-def _message(payload: bytes = b"A", *, dup: bool = False, qos: int = 1) -> Publish:
-    return Publish(dup=dup, qos=qos, topic_name="a", packet_identifier=7, payload=payload)
 
 
 class RedeliveryWithoutDup(Rule):
@@ -47,101 +35,44 @@ class RedeliveryWithoutDup(Rule):
     needs = Needs.WHOLE
     models = (SessionModel,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "with DUP 1, after a reconnect",
-                *_BEGINS,
-                client(_message()),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message(dup=True)), server(Puback(7))),
-            ),
-            conversation(
-                "the server has lost the session",
-                *_BEGINS,
-                client(_message()),
-                _BREAKS,
-                *on(1, *opened(clean_start=False, connect=_KEPT), client(_message()), server(Puback(7))),
-            ),
-            conversation(
-                "the same again after the PUBACK",
-                *_BEGINS,
-                client(_message()),
-                server(Puback(7)),
-                client(_message()),
-                server(Puback(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message()), server(Puback(7))),
-            ),
-            conversation(
-                "the PUBACK may be among what the capture lost",
-                *_BEGINS,
-                client(_message()),
-                lost(server(Puback(7))),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message()), server(Puback(7))),
-            ),
-            conversation(
-                "another user's client of the same name",
-                *opened(clean_start=False, connect=_KEPT, user_name="alice"),
-                client(_message()),
-                _BREAKS,
-                *on(
-                    1,
-                    *opened(clean_start=False, connect=_KEPT, user_name="bob", session_present=True),
-                    client(_message()),
-                    server(Puback(7)),
-                ),
-            ),
-            conversation(
-                "PUBREL after a reconnect",
-                *_BEGINS,
-                client(_message(qos=2)),
-                server(Pubrec(7)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(Pubrel(7))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "after a reconnect",
-                *_BEGINS,
-                client(_message()),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message()).marked("dup"), server(Puback(7))),
-            ),
-            conversation(
-                "by the server, in MQTT 3.1.1",
-                *opened(V3_1_1, clean_start=False),
-                server(_message(qos=2)),
-                _BREAKS,
-                *on(1, *opened(V3_1_1, clean_start=False, session_present=True), server(_message(qos=2)).marked("dup")),
-            ),
-            conversation(
-                "on the same connection, in MQTT 3.1.1",
-                *opened(V3_1_1),
-                client(_message()),
-                client(_message(), after=5).marked("dup"),
-            ),
-            conversation(
-                "its topic was an alias at first",
-                *opened(connack=_TAKES_ALIASES, clean_start=False, connect=_KEPT),
-                client(Publish(topic_name="a", properties=_ALIAS)),
-                client(Publish(qos=1, packet_identifier=7, payload=b"A", properties=_ALIAS)),
-                _BREAKS,
-                *on(1, *_RESUMES, client(_message()).marked("dup")),
-            ),
-            conversation(
-                "in MQTT 3.1",
-                *opened(V3_1, clean_start=False),
-                client(_message()),
-                _BREAKS,
-                *on(1, *opened(V3_1, clean_start=False), client(_message()).marked("dup")),
-            ),
-        ]
-    )
+    good = examples("""
+        with DUP 1, after a reconnect
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=7; @1 < puback 7
+        the server has lost the session
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600; @1 > publish a A qos=1 id=7; @1 < puback 7
+        the same again after the PUBACK
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; < puback 7; > publish a A qos=1 id=7
+            < puback 7; > reset; @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=7
+            @1 < puback 7
+        the PUBACK may be among what the capture lost
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; lost < puback 7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=7; @1 < puback 7
+        another user's client of the same name
+            opened resume user_name=alice session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume user_name=bob session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=7
+            @1 < puback 7
+        PUBREL after a reconnect
+            opened resume session_expiry_interval=3600; > publish a A qos=2 id=7; < pubrec 7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > pubrel 7
+    """)
+    bad = examples("""
+        after a reconnect
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=7 !dup; @1 < puback 7
+        by the server, in MQTT 3.1.1
+            opened 3.1.1 resume; < publish a A qos=2 id=7; > reset; @1 opened resume < present
+            @1 < publish a A qos=2 id=7 !dup
+        on the same connection, in MQTT 3.1.1
+            opened 3.1.1; > publish a A qos=1 id=7; +5 > publish a A qos=1 id=7 !dup
+        its topic was an alias at first
+            opened resume session_expiry_interval=3600 < topic_alias_maximum=5; > publish a topic_alias=1
+            > publish - A qos=1 id=7 topic_alias=1; > reset; @1 opened resume session_expiry_interval=3600 < present
+            @1 > publish a A qos=1 id=7 !dup
+        in MQTT 3.1
+            opened 3.1 resume; > publish a A qos=1 id=7; > reset; @1 opened resume; @1 > publish a A qos=1 id=7 !dup
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the message among what its sender waits for, on this connection and on those before."""

@@ -1,12 +1,11 @@
 """PUB210."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 
 class RetainNotAvailable(Rule):
@@ -30,40 +29,22 @@ class RetainNotAvailable(Rule):
     when = "retain"
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "RETAIN 0",
-                *opened(connack=Properties(retain_available=0)),
-                client(Publish(topic_name="a", payload=b"x")),
-            ),
-            conversation(
-                "available",
-                *opened(connack=Properties(retain_available=1)),
-                client(Publish(topic_name="a", retain=True)),
-            ),
-            conversation("available by default", *opened(), client(Publish(topic_name="a", retain=True, payload=b"x"))),
-            conversation(
-                "what binds the client does not bind the server",
-                *opened(connack=Properties(retain_available=0)),
-                server(Publish(topic_name="a", retain=True, payload=b"x")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "RETAIN 1 all the same",
-                *opened(connack=Properties(retain_available=0)),
-                client(Publish(topic_name="a", retain=True, payload=b"x")).marked("retain"),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(retain_available=0)),
-                crossing(client(Publish(topic_name="a", retain=True, payload=b"x"))).marked("retain"),
-            ),
-        ]
-    )
+    good = examples("""
+        RETAIN 0
+            opened < retain_available=0; > publish a x
+        available
+            opened < retain_available=1; > publish a retain
+        available by default
+            opened; > publish a x retain
+        what binds the client does not bind the server
+            opened < retain_available=0; < publish a x retain
+    """)
+    bad = examples("""
+        RETAIN 1 all the same
+            opened < retain_available=0; > publish a x retain !retain
+        sent before the CONNACK had arrived
+            opened < retain_available=0; crossing > publish a x retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced."""

@@ -1,14 +1,13 @@
 """PUB106."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER, Properties
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 
 
 class SubscriptionIdFromClient(Rule):
@@ -30,35 +29,16 @@ class SubscriptionIdFromClient(Rule):
     when = "properties"
     signs = ("subscription_identifier",)
 
-    good = examples(
-        lambda: [
-            conversation("none", *opened(), client(Publish(topic_name="a/b", payload=b"hi"))),
-            conversation(
-                "from the server it is right",
-                *opened(),
-                client(
-                    Subscribe(
-                        packet_identifier=1,
-                        properties=Properties(subscription_identifier=7),
-                        subscriptions=[Subscription("a/b")],
-                    )
-                ),
-                server(Suback(packet_identifier=1, reason_codes=[0])),
-                server(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "from the client",
-                *opened(),
-                client(Publish(topic_name="a/b", properties=Properties(subscription_identifier=7))).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        none
+            opened; > publish a/b hi
+        from the server it is right
+            opened; > subscribe 1 a/b:0 subscription_identifier=7; < suback 1 0; < publish a/b subscription_identifier=7
+    """)
+    bad = examples("""
+        from the client
+            opened; > publish a/b subscription_identifier=7 !properties.subscription_identifier
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """The property must not be there."""

@@ -1,12 +1,11 @@
 """PUB104."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import properties_lost
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 
 class TopicEmpty(Rule):
@@ -27,29 +26,22 @@ class TopicEmpty(Rule):
     when = "odd_strings"
     signs = ("nameless",)
 
-    good = examples(
-        lambda: [
-            conversation("one character is enough", *opened(), client(Publish(topic_name="a"))),
-            conversation(
-                "an alias takes its place",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-                client(Publish(properties=Properties(topic_alias=1))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("neither name nor alias", *opened(), client(Publish(payload=b"hi")).marked("topic_name")),
-            conversation(
-                "properties, but no alias among them",
-                *opened(),
-                server(Publish(properties=Properties(content_type="x"))).marked("topic_name"),
-            ),
-            conversation("in MQTT 3.1.1", *opened(V3_1_1), client(Publish(payload=b"hi")).marked("topic_name")),
-            conversation("in MQTT 3.1", *opened(V3_1), client(Publish(payload=b"hi")).marked("topic_name")),
-        ]
-    )
+    good = examples("""
+        one character is enough
+            opened; > publish a
+        an alias takes its place
+            opened < topic_alias_maximum=5; > publish a/b topic_alias=1; > publish - topic_alias=1
+    """)
+    bad = examples("""
+        neither name nor alias
+            opened; > publish - hi !topic_name
+        properties, but no alias among them
+            opened; < publish - content_type=x !topic_name
+        in MQTT 3.1.1
+            opened 3.1.1; > publish - hi !topic_name
+        in MQTT 3.1
+            opened 3.1; > publish - hi !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """An empty name needs an alias."""

@@ -1,12 +1,10 @@
 """PUB105."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
 
 
 class WildcardInResponseTopic(Rule):
@@ -28,51 +26,22 @@ class WildcardInResponseTopic(Rule):
     always = (Connect,)
     signs = {Publish: ("response_topic",)}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a plain name",
-                *opened(),
-                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/c1"))),
-            ),
-            conversation(
-                "a will with a plain name",
-                *opened(will=Will("w", b"x", properties=Properties(response_topic="rsp/c1"))),
-                server(Publish(topic_name="a")),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a wildcard at its end",
-                *opened(),
-                client(Publish(topic_name="req", properties=Properties(response_topic="rsp/#"))).marked(
-                    "properties.response_topic"
-                ),
-            ),
-            conversation(
-                "passed on by the server",
-                *opened(),
-                server(Publish(topic_name="req", properties=Properties(response_topic="+/c1"))).marked(
-                    "properties.response_topic"
-                ),
-            ),
-            conversation(
-                "no character at all",
-                *opened(),
-                client(Publish(topic_name="req", properties=Properties(response_topic=""))).marked(
-                    "properties.response_topic"
-                ),
-            ),
-            conversation(
-                "in a will",
-                opened(will=Will("w", b"x", properties=Properties(response_topic="rsp/+")))[0].marked(
-                    "will.properties.response_topic"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        a plain name
+            opened; > publish req response_topic=rsp/c1
+        a will with a plain name
+            opened will=w will_payload=x will.response_topic=rsp/c1; < publish a
+    """)
+    bad = examples("""
+        a wildcard at its end
+            opened; > publish req response_topic=rsp/# !properties.response_topic
+        passed on by the server
+            opened; < publish req response_topic=+/c1 !properties.response_topic
+        no character at all
+            opened; > publish req response_topic=- !properties.response_topic
+        in a will
+            > connect will=w will_payload=x will.response_topic=rsp/+ !will.properties.response_topic
+    """)
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
         """Look at the property of the message or of the will."""

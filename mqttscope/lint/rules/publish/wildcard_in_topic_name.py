@@ -1,12 +1,10 @@
 """PUB103."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 
 
 class WildcardInTopicName(Rule):
@@ -29,33 +27,22 @@ class WildcardInTopicName(Rule):
     when = "odd_strings"
     signs = ("wildcard",)
 
-    good = examples(
-        lambda: [
-            conversation("a plain name", *opened(), client(Publish(topic_name="a/x/b", payload=b"hi"))),
-            conversation(
-                "a wildcard in a filter",
-                *opened(V3_1_1),
-                client(Subscribe(packet_identifier=1, subscriptions=[Subscription("a/+/b")])),
-                server(Suback(packet_identifier=1, reason_codes=[0])),
-                server(Publish(topic_name="a/x/b")),
-            ),
-            conversation(
-                "no name beside an alias",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-                client(Publish(properties=Properties(topic_alias=1))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("a whole level", *opened(), client(Publish(topic_name="a/+/b")).marked("topic_name")),
-            conversation("inside a level", *opened(V3_1_1), client(Publish(topic_name="a/b#")).marked("topic_name")),
-            conversation(
-                "from the server, in MQTT 3.1", *opened(V3_1), server(Publish(topic_name="+")).marked("topic_name")
-            ),
-        ]
-    )
+    good = examples("""
+        a plain name
+            opened; > publish a/x/b hi
+        a wildcard in a filter
+            opened 3.1.1; > subscribe 1 a/+/b:0; < suback 1 0; < publish a/x/b
+        no name beside an alias
+            opened < topic_alias_maximum=5; > publish a/b topic_alias=1; > publish - topic_alias=1
+    """)
+    bad = examples("""
+        a whole level
+            opened; > publish a/+/b !topic_name
+        inside a level
+            opened 3.1.1; > publish a/b# !topic_name
+        from the server, in MQTT 3.1
+            opened 3.1; < publish + !topic_name
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for either character."""

@@ -1,26 +1,14 @@
 """RSN101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1
 from mqttscope.mqtt.constants import REASON_CODES, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import (
-    Connack,
-    Disconnect,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Disconnect
 
 _BAD_AUTHENTICATION_METHOD = 0x8C
 
@@ -58,81 +46,36 @@ class ReasonCodeInvalid(Rule):
     looks_at = Disconnect
     when = "reason_code"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a PUBREL that does not know the identifier, in a session taken up again",
-                *opened(clean_start=False, session_present=True, connect=Properties(session_expiry_interval=60)),
-                server(Pubrec(10)),
-                client(Pubrel(10, 0x92)),
-            ),
-            conversation("the highest return code of MQTT 3.1.1", opened(V3_1_1)[0], server(Connack(reason_code=5))),
-            conversation(
-                "a filter that MQTT 3.1.1 refuses",
-                *opened(V3_1_1),
-                client(Subscribe(1, subscriptions=[Subscription("a")])),
-                server(Suback(1, reason_codes=[0x80])),
-            ),
-            conversation(
-                "all codes of an UNSUBACK that grants",
-                *opened(),
-                client(Subscribe(1, subscriptions=[Subscription("a")])),
-                server(Suback(1, reason_codes=[0])),
-                client(Unsubscribe(2, topic_filters=["a", "b"])),
-                server(Unsuback(2, reason_codes=[0x00, 0x11])),
-            ),
-            conversation(
-                "a server that does not know MQTT 5.0 refuses in the layout of 3.1.1",
-                opened()[0],
-                server(hexadecimal("20 02 00 01")),
-            ),
-            conversation("the highest code of a DISCONNECT", *opened(), server(Disconnect(0xA2))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a PUBREL with a code of PUBLISH acknowledgements",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=10)),
-                server(Pubrec(10)),
-                client(hexadecimal("62 03 00 0a 91")).marked("reason_code"),
-            ),
-            conversation(
-                "a return code that MQTT 3.1.1 reserves",
-                opened(V3_1_1)[0],
-                server(Connack(reason_code=6)).marked("reason_code"),
-            ),
-            conversation(
-                "a return code that MQTT 3.1 reserves",
-                opened(V3_1)[0],
-                server(Connack(reason_code=6)).marked("reason_code"),
-            ),
-            conversation(
-                "a reason code of MQTT 5.0 in a SUBACK of 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(1, subscriptions=[Subscription("a"), Subscription("b")])),
-                server(Suback(1, reason_codes=[0, 0x87])).marked("reason_codes[1]"),
-            ),
-            conversation(
-                "MQTT 3.1 has no failure in a SUBACK",
-                *opened(V3_1),
-                client(Subscribe(1, subscriptions=[Subscription("a")])),
-                server(Suback(1, reason_codes=[0x80])).marked("reason_codes[0]"),
-            ),
-            conversation(
-                "QoS 3 is granted",
-                *opened(),
-                client(Subscribe(1, subscriptions=[Subscription("a", 2)])),
-                server(Suback(1, reason_codes=[3])).marked("reason_codes[0]"),
-            ),
-            conversation(
-                "0x8C in a DISCONNECT, which only the general table has: information",
-                *opened(),
-                server(Disconnect(_BAD_AUTHENTICATION_METHOD)).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        a PUBREL that does not know the identifier, in a session taken up again
+            opened resume session_expiry_interval=60 < present; < pubrec 10; > pubrel 10 code=0x92
+        the highest return code of MQTT 3.1.1
+            opened 3.1.1 < code=0x05
+        a filter that MQTT 3.1.1 refuses
+            opened 3.1.1; > subscribe 1 a:0; < suback 1 0x80
+        all codes of an UNSUBACK that grants
+            opened; > subscribe 1 a:0; < suback 1 0; > unsubscribe 2 a b; < unsuback 2 0 0x11
+        a server that does not know MQTT 5.0 refuses in the layout of 3.1.1
+            > connect; < raw 20 02 0001
+        the highest code of a DISCONNECT
+            opened; < disconnect code=0xa2
+    """)
+    bad = examples("""
+        a PUBREL with a code of PUBLISH acknowledgements
+            opened; > publish a qos=2 id=10; < pubrec 10; > raw 62 03 000a91 !reason_code
+        a return code that MQTT 3.1.1 reserves
+            opened 3.1.1 < code=0x06 !reason_code
+        a return code that MQTT 3.1 reserves
+            opened 3.1 < code=0x06 !reason_code
+        a reason code of MQTT 5.0 in a SUBACK of 3.1.1
+            opened 3.1.1; > subscribe 1 a:0 b:0; < suback 1 0 0x87 !reason_codes[1]
+        MQTT 3.1 has no failure in a SUBACK
+            opened 3.1; > subscribe 1 a:0; < suback 1 0x80 !reason_codes[0]
+        QoS 3 is granted
+            opened; > subscribe 1 a:2; < suback 1 0x03 !reason_codes[0]
+        0x8C in a DISCONNECT, which only the general table has: information
+            opened; < disconnect code=0x8c !reason_code
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say what the code means elsewhere."""

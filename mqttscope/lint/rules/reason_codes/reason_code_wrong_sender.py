@@ -1,15 +1,13 @@
 """RSN102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import sides_guessed
 from mqttscope.lint.rules.authentication.auth_reason_code_wrong import follows
 from mqttscope.mqtt.constants import reason_name
-from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Publish, Pubrec, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Auth, Disconnect, Puback, Pubrec
 
 _SERVER = "server"
 _CLIENT = "client"
@@ -44,63 +42,35 @@ class ReasonCodeWrongSender(Rule):
     when = "reason_code"
     always = (Auth,)
 
-    good = examples(
-        lambda: [
-            conversation("the client says good-bye", *opened(), client(Disconnect(0x00))),
-            conversation("the client wants its Will sent", *opened(), client(Disconnect(0x04))),
-            conversation("the session was taken over", *opened(), server(Disconnect(0x8E))),
-            conversation(
-                "a client refuses a QoS that it did not ask for",
-                *opened(),
-                client(Subscribe(1, subscriptions=[Subscription("a", 1)])),
-                server(Suback(1, reason_codes=[1])),
-                client(Disconnect(0x9B)),
-            ),
-            conversation(
-                "nobody subscribes, says the server",
-                *opened(),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(1, 0x10)),
-            ),
-            conversation(
-                "authentication, and once more",
-                opened(connect=Properties(authentication_method="m"))[0],
-                server(Auth(0x18, Properties(authentication_method="m"))),
-                client(Auth(0x18, Properties(authentication_method="m"))),
-                server(Connack(properties=Properties(authentication_method="m"))),
-                client(Auth(0x19, Properties(authentication_method="m"))),
-                server(Auth(0x00, Properties(authentication_method="m"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a client that takes a session over", *opened(), client(Disconnect(0x8E)).marked("reason_code")
-            ),
-            conversation("a server that has a Will", *opened(), server(Disconnect(0x04)).marked("reason_code")),
-            conversation(
-                "a client that knows of no subscribers",
-                *opened(),
-                client(Subscribe(1, subscriptions=[Subscription("#", 2)])),
-                server(Suback(1, reason_codes=[2])),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                client(Puback(1, 0x10)).marked("reason_code"),
-                server(Publish(qos=2, topic_name="a", packet_identifier=2)),
-                client(Pubrec(2, 0x10)).marked("reason_code"),
-            ),
-            conversation(
-                "a server that wants to authenticate again",
-                *opened(),
-                server(Auth(0x19, Properties(authentication_method="m"))).marked("reason_code"),
-            ),
-            conversation(
-                "a client that lets itself in",
-                *opened(),
-                client(Auth()).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        the client says good-bye
+            opened; > disconnect code=0
+        the client wants its Will sent
+            opened; > disconnect code=0x04
+        the session was taken over
+            opened; < disconnect code=0x8e
+        a client refuses a QoS that it did not ask for
+            opened; > subscribe 1 a:1; < suback 1 1; > disconnect code=0x9b
+        nobody subscribes, says the server
+            opened; > publish a qos=1 id=1; < puback 1 code=0x10
+        authentication, and once more
+            > connect authentication_method=m; < auth code=0x18 authentication_method=m
+            > auth code=0x18 authentication_method=m; < connack authentication_method=m
+            > auth code=0x19 authentication_method=m; < auth code=0 authentication_method=m
+    """)
+    bad = examples("""
+        a client that takes a session over
+            opened; > disconnect code=0x8e !reason_code
+        a server that has a Will
+            opened; < disconnect code=0x04 !reason_code
+        a client that knows of no subscribers
+            opened; > subscribe 1 #:2; < suback 1 2; < publish a qos=1 id=1; > puback 1 code=0x10 !reason_code
+            < publish a qos=2 id=2; > pubrec 2 code=0x10 !reason_code
+        a server that wants to authenticate again
+            opened; < auth code=0x19 authentication_method=m !reason_code
+        a client that lets itself in
+            opened; > auth !reason_code
+    """)
 
     def check(self, packet: Disconnect | Auth | Puback | Pubrec, at: RuleContext) -> Findings:
         """Compare with the column of senders."""

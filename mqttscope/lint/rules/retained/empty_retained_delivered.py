@@ -1,17 +1,11 @@
 """RET203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-
-_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("a", 0)])), server(Suback(10, reason_codes=[0])))
-_EMPTY = Publish(topic_name="a", retain=True)
-_BRIDGE = make_connect(V3_1_1)
-_BRIDGE.protocol_level = 0x84
+from mqttscope.mqtt.packets import Publish
 
 
 class EmptyRetainedDelivered(Rule):
@@ -34,45 +28,28 @@ class EmptyRetainedDelivered(Rule):
     when = "retain"
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one byte", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a", retain=True, payload=b" "))
-            ),
-            conversation(
-                "the deleting message itself as a live one", *opened(), *_SUBSCRIBED, server(Publish(topic_name="a"))
-            ),
-            conversation(
-                "Retain As Published",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
-                server(Suback(10, reason_codes=[0])),
-                server(_EMPTY),
-            ),
-            conversation(
-                "a subscription of the session before may have it",
-                *opened(clean_start=False, session_present=True),
-                server(_EMPTY),
-            ),
-            conversation(
-                "a message that waited in the session, in 3.1, where the publisher's flag should not stay, but may",
-                *opened(V3_1, clean_start=False),
-                server(_EMPTY),
-            ),
-            conversation("a bridge", client(_BRIDGE), server(Connack()), *_SUBSCRIBED, server(_EMPTY)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("an empty one", *opened(), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
-            conversation("in 3.1.1", *opened(V3_1_1), *_SUBSCRIBED, server(_EMPTY).marked("payload")),
-            conversation(
-                "one that waited in the session, in 3.1.1",
-                *opened(V3_1_1, clean_start=False, session_present=True),
-                server(_EMPTY).marked("payload"),
-            ),
-        ]
-    )
+    good = examples("""
+        one byte
+            opened; > subscribe 10 a:0; < suback 10 0; < publish a " " retain
+        the deleting message itself as a live one
+            opened; > subscribe 10 a:0; < suback 10 0; < publish a
+        Retain As Published
+            opened; > subscribe 10 a:0,retain_as_published; < suback 10 0; < publish a retain
+        a subscription of the session before may have it
+            opened resume < present; < publish a retain
+        a message that waited in the session, in 3.1, where the publisher's flag should not stay, but may
+            opened 3.1 resume; < publish a retain
+        a bridge
+            opened 3.1.1 protocol_level=0x84; > subscribe 10 a:0; < suback 10 0; < publish a retain
+    """)
+    bad = examples("""
+        an empty one
+            opened; > subscribe 10 a:0; < suback 10 0; < publish a retain !payload
+        in 3.1.1
+            opened 3.1.1; > subscribe 10 a:0; < suback 10 0; < publish a retain !payload
+        one that waited in the session, in 3.1.1
+            opened 3.1.1 resume < present; < publish a retain !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """RETAIN 1 and no payload, where the flag cannot come from the publisher."""

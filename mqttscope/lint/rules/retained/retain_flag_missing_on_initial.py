@@ -4,27 +4,14 @@ import zlib
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-
-_SETS = (client(Publish(qos=1, topic_name="a", retain=True, payload=b"21", packet_identifier=1)), server(Puback(1)))
-_AGAIN = client(Publish(topic_name="a", payload=b"21"))
-_GETS = server(Publish(topic_name="a", payload=b"21"))
-
-
-def _asks(identifier: int = 1, after: float = 10) -> tuple[Step, Step]:
-    row = Subscription("a", 0)
-    return client(Subscribe(identifier, subscriptions=[row]), after=after), server(Suback(identifier, reason_codes=[0]))
-
-
-_READER = (*opened(V3_1_1, client_identifier="c2"), *_asks())
+from mqttscope.mqtt.packets import Publish
 
 
 class RetainFlagMissingOnInitial(Rule):
@@ -52,66 +39,38 @@ class RetainFlagMissingOnInitial(Rule):
     models = (RetainedStore,)
     about = RetainedStore, "awaited"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "RETAIN 1",
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"21"))),
-            ),
-            conversation(
-                "a live one with the same content", *opened(V3_1_1), *_SETS, *on(1, *_READER), _AGAIN, *on(1, _GETS)
-            ),
-            conversation(
-                "a live one of a client that has left since",
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_READER),
-                *on(2, *opened(V3_1_1, client_identifier="c3"), _AGAIN, client(Disconnect()), closes("client")),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "a live one of somebody who was not captured, as another subscriber shows",
-                *on(2, *opened(V3_1_1, client_identifier="c3"), *_asks()),
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_READER),
-                *on(2, _GETS),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "the message itself, which was slow",
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(after=0.1), _GETS),
-            ),
-            conversation(
-                "much later than the SUBSCRIBE",
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_READER, server(Publish(topic_name="a", payload=b"21"), after=20)),
-            ),
-            conversation(
-                "another content",
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_READER, server(Publish(topic_name="a", payload=b"22"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("RETAIN 0", *opened(V3_1_1), *_SETS, *on(1, *_READER, _GETS.marked("retain"))),
-            conversation(
-                "in 5.0, with QoS 1",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks()),
-                *on(1, server(Publish(qos=1, topic_name="a", payload=b"21", packet_identifier=1)).marked("retain")),
-            ),
-        ]
-    )
+    good = examples("""
+        RETAIN 1
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain
+        a live one with the same content
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; > publish a 21; @1 < publish a 21
+        a live one of a client that has left since
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @2 opened client=c3; @2 > publish a 21; @2 > disconnect; @2 > fin; @1 < publish a 21
+        a live one of somebody who was not captured, as another subscriber shows
+            @2 opened 3.1.1 client=c3; +10 @2 > subscribe 1 a:0; @2 < suback 1 0; opened
+            > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
+            @2 < publish a 21; @1 < publish a 21
+        the message itself, which was slow
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +0.1 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21
+        much later than the SUBSCRIBE
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; +20 @1 < publish a 21
+        another content
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 22
+    """)
+    bad = examples("""
+        RETAIN 0
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 !retain
+        in 5.0, with QoS 1
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 qos=1 id=1 !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what the connection waits for."""

@@ -4,26 +4,13 @@ import zlib
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties
-
-_SAYS = client(Publish(topic_name="a", retain=True, payload=b"21"))
-_GETS = server(Publish(topic_name="a", payload=b"21"))
-
-
-def _asks(identifier: int = 1, name: str = "a", *, as_published: bool = True) -> tuple[Step, Step]:
-    row = Subscription(name, 0, retain_as_published=as_published)
-    return client(Subscribe(identifier, subscriptions=[row])), server(Suback(identifier, reason_codes=[0]))
-
-
-_READER = on(1, *opened(client_identifier="c2"), *_asks())
+from mqttscope.mqtt.packets import Publish
 
 
 class RetainFlagNotPropagated(Rule):
@@ -50,100 +37,46 @@ class RetainFlagNotPropagated(Rule):
     models = (RetainedStore,)
     about = RetainedStore, "live"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as it was published",
-                *_READER,
-                *opened(),
-                _SAYS,
-                *on(1, server(Publish(topic_name="a", retain=True, payload=b"21"))),
-            ),
-            conversation(
-                "nobody asks for the flag",
-                *on(1, *opened(client_identifier="c2"), *_asks(as_published=False)),
-                *opened(),
-                _SAYS,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "one of two subscriptions does not ask for it",
-                *_READER,
-                *on(1, *_asks(2, "+", as_published=False)),
-                *opened(),
-                _SAYS,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "a subscription that has just ended did not ask for it",
-                *_READER,
-                *on(1, *_asks(2, "+", as_published=False)),
-                *opened(),
-                *on(1, client(Unsubscribe(3, topic_filters=["+"])), server(Unsuback(3, reason_codes=[0]))),
-                _SAYS,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "the same was published with RETAIN 0",
-                *_READER,
-                *opened(),
-                client(Publish(topic_name="a", payload=b"21")),
-                _SAYS,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "by a client that has left since",
-                *_READER,
-                *opened(),
-                *on(
-                    2, *opened(client_identifier="c3"), client(Publish(topic_name="a", payload=b"21")), closes("client")
-                ),
-                _SAYS,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "a will has the same content",
-                *_READER,
-                *on(2, *opened(client_identifier="c3", will=Will("a", b"21"))),
-                *opened(),
-                _SAYS,
-                *on(2, closes("client", "reset")),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "another content", *_READER, *opened(), _SAYS, *on(1, server(Publish(topic_name="a", payload=b"2")))
-            ),
-            conversation(
-                "the server announced that it retains nothing",
-                *_READER,
-                *opened(connack=Properties(retain_available=0))[:1],
-                server(Connack(properties=Properties(retain_available=0))),
-                client(Publish(topic_name="a", payload=b"21")),
-                *on(1, _GETS),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("RETAIN 0", *_READER, *opened(), _SAYS, *on(1, _GETS.marked("retain"))),
-            conversation(
-                "of a publisher that has left since",
-                *_READER,
-                *opened(),
-                _SAYS,
-                closes("client"),
-                *on(1, _GETS.marked("retain")),
-            ),
-            conversation(
-                "of two subscriptions that both ask for it",
-                *_READER,
-                *on(1, *_asks(2, "#")),
-                *opened(),
-                _SAYS,
-                *on(1, _GETS.marked("retain")),
-            ),
-        ]
-    )
+    good = examples("""
+        as it was published
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
+            > publish a 21 retain; @1 < publish a 21 retain
+        nobody asks for the flag
+            @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; opened; > publish a 21 retain; @1 < publish a 21
+        one of two subscriptions does not ask for it
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 > subscribe 2 +:0
+            @1 < suback 2 0; opened; > publish a 21 retain; @1 < publish a 21
+        a subscription that has just ended did not ask for it
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 > subscribe 2 +:0
+            @1 < suback 2 0; opened; @1 > unsubscribe 3 +; @1 < unsuback 3 0; > publish a 21 retain; @1 < publish a 21
+        the same was published with RETAIN 0
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened; > publish a 21
+            > publish a 21 retain; @1 < publish a 21
+        by a client that has left since
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened; @2 opened client=c3
+            @2 > publish a 21; @2 > fin; > publish a 21 retain; @1 < publish a 21
+        a will has the same content
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0
+            @2 opened client=c3 will=a will_payload=21; opened; > publish a 21 retain; @2 > reset; @1 < publish a 21
+        another content
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
+            > publish a 21 retain; @1 < publish a 2
+        the server announced that it retains nothing
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened < retain_available=0
+            > publish a 21; @1 < publish a 21
+    """)
+    bad = examples("""
+        RETAIN 0
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
+            > publish a 21 retain; @1 < publish a 21 !retain
+        of a publisher that has left since
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
+            > publish a 21 retain; > fin; @1 < publish a 21 !retain
+        of two subscriptions that both ask for it
+            @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0
+            @1 > subscribe 2 #:0,retain_as_published; @1 < suback 2 0; opened; > publish a 21 retain
+            @1 < publish a 21 !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what was published last of the topic."""

@@ -1,18 +1,12 @@
 """RET202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, make_connect, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-
-_SUBSCRIBED = (client(Subscribe(10, subscriptions=[Subscription("+", 0)])), server(Suback(10, reason_codes=[0])))
-_RETAINED = Publish(topic_name="a", retain=True, payload=b"21.5")
-_BRIDGE = make_connect(V3_1_1)
-_BRIDGE.protocol_level = 0x84
+from mqttscope.mqtt.packets import Publish
 
 
 class RetainFlagOnLiveMessage(Rule):
@@ -41,86 +35,35 @@ class RetainFlagOnLiveMessage(Rule):
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"window": 30}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a retained message, then live ones",
-                *opened(),
-                *_SUBSCRIBED,
-                server(_RETAINED),
-                server(Publish(topic_name="a", payload=b"21.6"), after=60),
-            ),
-            conversation(
-                "many retained messages without a pause",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                *(server(Publish(topic_name=f"t{n}", retain=True, payload=b"x"), after=4) for n in range(12)),
-            ),
-            conversation(
-                "subscribed again in 3.1.1",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                server(_RETAINED),
-                *_SUBSCRIBED,
-                server(_RETAINED),
-            ),
-            conversation(
-                "one for each of two filters",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                server(_RETAINED),
-                client(Subscribe(11, subscriptions=[Subscription("#", 0)]), after=60),
-                server(Suback(11, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-            conversation(
-                "Retain As Published",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0, retain_as_published=True)])),
-                server(Suback(10, reason_codes=[0])),
-                server(_RETAINED),
-                server(_RETAINED, after=60),
-            ),
-            conversation(
-                "the answer to a SUBSCRIBE, after a message that nobody had asked for",
-                *opened(V3_1_1),
-                server(_RETAINED),
-                *_SUBSCRIBED,
-                server(_RETAINED),
-            ),
-            conversation(
-                "a bridge",
-                client(_BRIDGE),
-                server(Connack()),
-                *_SUBSCRIBED,
-                server(_RETAINED),
-                server(_RETAINED, after=60),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a minute after the SUBSCRIBE",
-                *opened(),
-                *_SUBSCRIBED,
-                server(_RETAINED, after=60).marked("retain"),
-            ),
-            conversation(
-                "the topic's retained message has been sent, in 3.1.1",
-                *opened(V3_1_1),
-                *_SUBSCRIBED,
-                server(_RETAINED),
-                server(Publish(topic_name="a", retain=True, payload=b"21.6")).marked("retain"),
-            ),
-            conversation(
-                "in 3.1",
-                *opened(V3_1),
-                *_SUBSCRIBED,
-                server(_RETAINED, after=60).marked("retain"),
-            ),
-        ]
-    )
+    good = examples("""
+        a retained message, then live ones
+            opened; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; +60 < publish a 21.6
+        many retained messages without a pause
+            opened 3.1.1; > subscribe 10 +:0; < suback 10 0
+            for 0..11: +4 < publish t{n} x retain
+        subscribed again in 3.1.1
+            opened 3.1.1; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; > subscribe 10 +:0; < suback 10 0
+            < publish a 21.5 retain
+        one for each of two filters
+            opened 3.1.1; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; +60 > subscribe 11 #:0
+            < suback 11 0; < publish a 21.5 retain
+        Retain As Published
+            opened; > subscribe 10 a:0,retain_as_published; < suback 10 0; < publish a 21.5 retain
+            +60 < publish a 21.5 retain
+        the answer to a SUBSCRIBE, after a message that nobody had asked for
+            opened 3.1.1; < publish a 21.5 retain; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain
+        a bridge
+            opened 3.1.1 protocol_level=0x84; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain
+            +60 < publish a 21.5 retain
+    """)
+    bad = examples("""
+        a minute after the SUBSCRIBE
+            opened; > subscribe 10 +:0; < suback 10 0; +60 < publish a 21.5 retain !retain
+        the topic's retained message has been sent, in 3.1.1
+            opened 3.1.1; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; < publish a 21.6 retain !retain
+        in 3.1
+            opened 3.1; > subscribe 10 +:0; < suback 10 0; +60 < publish a 21.5 retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Whether a SUBSCRIBE is left that the message may answer."""

@@ -2,24 +2,12 @@
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Needs
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-
-_SETS = (client(Publish(qos=1, topic_name="a", retain=True, payload=b"21", packet_identifier=1)), server(Puback(1)))
-_GETS = server(Publish(topic_name="a", retain=True, payload=b"21"))
-_LEAVES = (client(Disconnect()), closes("client"))
-_WAITS = client(Pingreq(), after=31)
-
-
-def _asks(identifier: int = 1) -> tuple[Step, Step]:
-    row = Subscription("a", 0)
-    return client(Subscribe(identifier, subscriptions=[row])), server(Suback(identifier, reason_codes=[0]))
+from mqttscope.mqtt.packets import Subscribe
 
 
 class RetainedLostWithSession(WaitingRule):
@@ -44,60 +32,30 @@ class RetainedLostWithSession(WaitingRule):
     models = (RetainedStore,)
     Memory = Judged
 
-    good = examples(
-        lambda: [
-            conversation(
-                "it is still there",
-                *on(1, *opened(V3_1_1, client_identifier="c2")),
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_asks(), _GETS),
-                *_LEAVES,
-                *on(1, *_asks(2), _GETS, _WAITS),
-            ),
-            conversation(
-                "the session is kept, so that it did not end",
-                *on(1, *opened(client_identifier="c2")),
-                *opened(connect=Properties(session_expiry_interval=3_600)),
-                *_SETS,
-                *on(1, *_asks(), _GETS),
-                *_LEAVES,
-                *on(1, *_asks(2), client(Pingreq(), after=25), server(Pingresp())),
-            ),
-            conversation(
-                "cleared before the publisher left",
-                *on(1, *opened(V3_1_1, client_identifier="c2")),
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_asks(), _GETS),
-                client(Publish(topic_name="a", retain=True)),
-                *_LEAVES,
-                *on(1, *_asks(2), _WAITS),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "gone with its publisher",
-                *on(1, *opened(V3_1_1, client_identifier="c2")),
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *_asks(), _GETS),
-                *_LEAVES,
-                *on(1, *_asks(2), _WAITS.marked("", at=None)),
-            ),
-            conversation(
-                "in 5.0, with Session Expiry Interval 0",
-                *on(1, *opened(client_identifier="c2")),
-                *opened(),
-                *_SETS,
-                *on(1, *_asks(), _GETS),
-                *_LEAVES,
-                *on(1, *_asks(2), _WAITS.marked("", at=None)),
-            ),
-        ]
-    )
+    good = examples("""
+        it is still there
+            @1 opened 3.1.1 client=c2; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; > disconnect; > fin; @1 > subscribe 2 a:0; @1 < suback 2 0
+            @1 < publish a 21 retain; +31 @1 > pingreq
+        the session is kept, so that it did not end
+            @1 opened client=c2; opened session_expiry_interval=3600; > publish a 21 qos=1 retain id=1; < puback 1
+            @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain; > disconnect; > fin; @1 > subscribe 2 a:0
+            @1 < suback 2 0; +25 @1 > pingreq; @1 < pingresp
+        cleared before the publisher left
+            @1 opened 3.1.1 client=c2; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; > publish a retain; > disconnect; > fin; @1 > subscribe 2 a:0
+            @1 < suback 2 0; +31 @1 > pingreq
+    """)
+    bad = examples("""
+        gone with its publisher
+            @1 opened 3.1.1 client=c2; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; > disconnect; > fin; @1 > subscribe 2 a:0; @1 < suback 2 0
+            +31 @1 > pingreq !!
+        in 5.0, with Session Expiry Interval 0
+            @1 opened client=c2; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; > disconnect; > fin; @1 > subscribe 2 a:0; @1 < suback 2 0
+            +31 @1 > pingreq !!
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Look again when what it asks for should have come."""

@@ -5,26 +5,13 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-)
-from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec
 
 
 @dataclass(slots=True)
@@ -75,16 +62,6 @@ class Store(Watch):
         self.cleared.pop(topic, None)
 
 
-_SETS = client(Publish(topic_name="a", retain=True, payload=b"21"))
-_CLEARS = client(Publish(topic_name="a", retain=True))
-_SUBSCRIBES = (
-    client(Subscribe(1, subscriptions=[Subscription("a", 0)]), after=10),
-    server(Suback(1, reason_codes=[0])),
-)
-_GETS = server(Publish(topic_name="a", retain=True, payload=b"21"))
-_READER = (*opened(client_identifier="c2"), *_SUBSCRIBES)
-
-
 class RetainedNotCleared(BrokerRule):
     """A subscriber gets a retained message that an empty one has removed before.
 
@@ -112,137 +89,55 @@ class RetainedNotCleared(BrokerRule):
     settings = {"grace": 5}
     Memory = Store
 
-    good = examples(
-        lambda: [
-            conversation(
-                "nothing is sent",
-                *opened(),
-                _SETS,
-                _CLEARS,
-                *on(1, *_READER),
-            ),
-            conversation(
-                "set again",
-                *opened(),
-                _SETS,
-                _CLEARS,
-                _SETS,
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "set again by somebody who was not captured, to another value",
-                *opened(),
-                _SETS,
-                _CLEARS,
-                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"22"))),
-            ),
-            conversation(
-                "set again in bytes that were lost",
-                *opened(),
-                _SETS,
-                _CLEARS,
-                lost(_SETS),
-                client(Pingreq()),
-                server(Pingresp()),
-                client(Pingreq(), after=3),
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "the server refused to clear it",
-                *opened(),
-                _SETS,
-                client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
-                server(Puback(1, reason_code=0x87)),
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "not acknowledged yet",
-                *opened(),
-                _SETS,
-                client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "subscribed before it was cleared",
-                *on(1, *_READER),
-                *opened(),
-                _SETS,
-                _CLEARS,
-                *on(1, server(Publish(topic_name="a", payload=b"21"), Publish(topic_name="a"))),
-            ),
-            conversation(
-                "sent at the moment when it was cleared",
-                *opened(),
-                _SETS,
-                *on(1, *_READER),
-                _CLEARS,
-                *on(1, _GETS, server(Publish(topic_name="a"))),
-            ),
-            conversation(
-                "a will set it again",
-                *opened(will=Will("a", b"21", 0, will_retain=True)),
-                _SETS,
-                _CLEARS,
-                closes("client"),
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "a live message, with RETAIN as published",
-                *opened(),
-                _SETS,
-                _CLEARS,
-                *on(
-                    1,
-                    *opened(client_identifier="c2"),
-                    client(Subscribe(1, subscriptions=[Subscription("a", 0, retain_as_published=True)]), after=10),
-                    server(Suback(1, reason_codes=[0])),
-                    _GETS,
-                ),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the old message is sent all the same",
-                *opened(),
-                _SETS,
-                _CLEARS,
-                *on(1, *_READER, _GETS.marked("retain")),
-            ),
-            conversation(
-                "in 3.1.1, acknowledged",
-                *opened(V3_1_1),
-                _SETS,
-                client(Publish(qos=1, topic_name="a", retain=True, packet_identifier=1)),
-                server(Puback(1)),
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_SUBSCRIBES, _GETS.marked("retain")),
-            ),
-            conversation(
-                "cleared with QoS 2",
-                *opened(),
-                _SETS,
-                client(Publish(qos=2, topic_name="a", retain=True, packet_identifier=1)),
-                server(Pubrec(1)),
-                client(Pubrel(1)),
-                server(Pubcomp(1)),
-                *on(1, *_READER, _GETS.marked("retain")),
-            ),
-            conversation(
-                "a message from before the capture: only a warning",
-                *opened(),
-                _CLEARS,
-                *on(1, *_READER, _GETS.marked("retain")),
-            ),
-            conversation(
-                "cleared by another client: only a warning",
-                *opened(),
-                _SETS,
-                *on(1, *opened(client_identifier="c2"), _CLEARS),
-                *on(2, *opened(client_identifier="c3"), *_SUBSCRIBES, _GETS.marked("retain")),
-            ),
-        ]
-    )
+    good = examples("""
+        nothing is sent
+            opened; > publish a 21 retain; > publish a retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0
+        set again
+            opened; > publish a 21 retain; > publish a retain; > publish a 21 retain; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
+        set again by somebody who was not captured, to another value
+            opened; > publish a 21 retain; > publish a retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 22 retain
+        set again in bytes that were lost
+            opened; > publish a 21 retain; > publish a retain; lost > publish a 21 retain; > pingreq; < pingresp
+            +3 > pingreq; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
+        the server refused to clear it
+            opened; > publish a 21 retain; > publish a qos=1 retain id=1; < puback 1 code=0x87; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
+        not acknowledged yet
+            opened; > publish a 21 retain; > publish a qos=1 retain id=1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain
+        subscribed before it was cleared
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; opened; > publish a 21 retain
+            > publish a retain; @1 < publish a 21 & publish a
+        sent at the moment when it was cleared
+            opened; > publish a 21 retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
+            > publish a retain; @1 < publish a 21 retain; @1 < publish a
+        a will set it again
+            opened will=a will_payload=21 will_retain; > publish a 21 retain; > publish a retain; > fin
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
+        a live message, with RETAIN as published
+            opened; > publish a 21 retain; > publish a retain; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 < publish a 21 retain
+    """)
+    bad = examples("""
+        the old message is sent all the same
+            opened; > publish a 21 retain; > publish a retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain !retain
+        in 3.1.1, acknowledged
+            opened 3.1.1; > publish a 21 retain; > publish a qos=1 retain id=1; < puback 1; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain !retain
+        cleared with QoS 2
+            opened; > publish a 21 retain; > publish a qos=2 retain id=1; < pubrec 1; > pubrel 1; < pubcomp 1
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain !retain
+        a message from before the capture: only a warning
+            opened; > publish a retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
+            @1 < publish a 21 retain !retain
+        cleared by another client: only a warning
+            opened; > publish a 21 retain; @1 opened client=c2; @1 > publish a retain; @2 opened client=c3
+            +10 @2 > subscribe 1 a:0; @2 < suback 1 0; @2 < publish a 21 retain !retain
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Follow what is retained and cleared, and compare what subscribers get."""

@@ -2,27 +2,12 @@
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, make_connect, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties
-
-_SETS = (client(Publish(qos=1, topic_name="a", retain=True, payload=b"21", packet_identifier=1)), server(Puback(1)))
-_GETS = server(Publish(topic_name="a", retain=True, payload=b"21"))
-_PINGS = (client(Pingreq()), server(Pingresp()))
-
-
-def _asks(identifier: int = 1, name: str = "a", **options: int | bool) -> tuple[Step, Step]:
-    row = Subscription(name, 0, **options)  # type: ignore[arg-type]
-    return client(Subscribe(identifier, subscriptions=[row])), server(Suback(identifier, reason_codes=[0]))
-
-
-_WAITS = client(Pingreq(), after=31)
-_OVERDUE = _WAITS.marked("", at=None)
+from mqttscope.mqtt.packets import Subscribe
 
 
 class RetainedNotSent(WaitingRule):
@@ -53,162 +38,75 @@ class RetainedNotSent(WaitingRule):
     models = (RetainedStore,)
     Memory = Judged
 
-    good = examples(
-        lambda: [
-            conversation(
-                "it is sent", *opened(), *_SETS, *on(1, *opened(client_identifier="c2"), *_asks(), _GETS, _WAITS)
-            ),
-            conversation(
-                "it is sent before the SUBACK",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), _asks()[0], _GETS, _asks()[1], _WAITS),
-            ),
-            conversation(
-                "Retain Handling 2, a subscription that existed, and a shared one",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks(), _GETS, *_asks(2, retain_handling=1)),
-                *on(2, *opened(client_identifier="c3"), *_asks(1, retain_handling=2), *_asks(2, "$share/g/a")),
-                *on(2, _WAITS),
-                *on(1, _WAITS),
-            ),
-            conversation(
-                "QoS 0, which a server may drop",
-                *opened(),
-                client(Publish(topic_name="a", retain=True, payload=b"21")),
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "cleared before",
-                *opened(),
-                *_SETS,
-                client(Publish(topic_name="a", retain=True)),
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "cleared meanwhile",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks()),
-                client(Publish(topic_name="a", retain=True)),
-                *on(1, _WAITS),
-            ),
-            conversation(
-                "expired",
-                *opened(),
-                client(
-                    Publish(False, 1, True, "a", 1, Properties(message_expiry_interval=20), b"21"),
-                ),
-                server(Puback(1)),
-                client(Pingreq(), after=15),
-                server(Pingresp()),
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "refused by the server",
-                *opened(),
-                _SETS[0],
-                server(Puback(1, reason_code=0x97)),
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "the subscription is refused",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), _asks()[0], server(Suback(1, reason_codes=[0x87])), _WAITS),
-            ),
-            conversation(
-                "nobody was there all the time: the server may have been restarted",
-                *opened(),
-                *_SETS,
-                closes("client"),
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "a wildcard of a client that may not be allowed to read everything",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks(1, "#"), _WAITS),
-            ),
-            conversation(
-                "an empty will may have removed it",
-                *on(2, *opened(client_identifier="c3")),
-                *opened(will=Will("a", b"", 1, will_retain=True)),
-                *_SETS,
-                closes("client", "reset"),
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "the server has not acknowledged it",
-                *opened(),
-                _SETS[0],
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "a message of a client whose bytes are lost",
-                *opened(),
-                *_SETS,
-                lost(client(Publish(topic_name="a", retain=True))),
-                *_PINGS,
-                client(Pingreq(), after=3),
-                server(Pingresp()),
-                *on(1, *opened(client_identifier="c2"), *_asks(), _WAITS),
-            ),
-            conversation(
-                "larger than the client takes",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2", connect=Properties(maximum_packet_size=20)), *_asks(), _WAITS),
-            ),
-            conversation(
-                "the connection ends too early",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks(), closes("client")),
-                _WAITS,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "asked for again in vain",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks(), _GETS, *_asks(2), _OVERDUE),
-            ),
-            conversation(
-                "in vain after a reconnect, of a wildcard",
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(1, "+"), _GETS, closes("client")),
-                *on(
-                    2, client(make_connect(V3_1_1, client_identifier="c2")), server(Connack()), *_asks(1, "+"), _OVERDUE
-                ),
-            ),
-            conversation(
-                "judged at the end of the connection",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks(), _GETS, *_asks(2)),
-                *on(1, closes("client", after=40).marked("")),
-            ),
-            conversation(
-                "by a client that has got nothing of the topic yet: only a warning",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks(), _OVERDUE),
-            ),
-            conversation(
-                "a shorter time-out",
-                *opened(),
-                *_SETS,
-                *on(1, *opened(client_identifier="c2"), *_asks(), client(Pingreq(), after=6).marked("", at=None)),
-                settings={"timeout": 5},
-            ),
-        ]
-    )
+    good = examples("""
+        it is sent
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; +31 @1 > pingreq
+        it is sent before the SUBACK
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < publish a 21 retain; @1 < suback 1 0; +31 @1 > pingreq
+        Retain Handling 2, a subscription that existed, and a shared one
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; @1 > subscribe 2 a:0,retain_handling=1; @1 < suback 2 0
+            @2 opened client=c3; @2 > subscribe 1 a:0,retain_handling=2; @2 < suback 1 0; @2 > subscribe 2 $share/g/a:0
+            @2 < suback 2 0; +31 @2 > pingreq; +31 @1 > pingreq
+        QoS 0, which a server may drop
+            opened; > publish a 21 retain; @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
+        cleared before
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; > publish a retain; @1 opened client=c2
+            @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
+        cleared meanwhile
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; > publish a retain; +31 @1 > pingreq
+        expired
+            opened; > publish a 21 qos=1 retain id=1 message_expiry_interval=20; < puback 1; +15 > pingreq; < pingresp
+            @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
+        refused by the server
+            opened; > publish a 21 qos=1 retain id=1; < puback 1 code=0x97; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; +31 @1 > pingreq
+        the subscription is refused
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0x87; +31 @1 > pingreq
+        nobody was there all the time: the server may have been restarted
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; > fin; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; +31 @1 > pingreq
+        a wildcard of a client that may not be allowed to read everything
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 #:0
+            @1 < suback 1 0; +31 @1 > pingreq
+        an empty will may have removed it
+            @2 opened client=c3; opened will=a will_qos=1 will_retain; > publish a 21 qos=1 retain id=1; < puback 1
+            > reset; @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
+        the server has not acknowledged it
+            opened; > publish a 21 qos=1 retain id=1; @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0
+            +31 @1 > pingreq
+        a message of a client whose bytes are lost
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; lost > publish a retain; > pingreq; < pingresp
+            +3 > pingreq; < pingresp; @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
+        larger than the client takes
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2 maximum_packet_size=20
+            @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
+        the connection ends too early
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 > fin; +31 > pingreq
+    """)
+    bad = examples("""
+        asked for again in vain
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; @1 > subscribe 2 a:0; @1 < suback 2 0; +31 @1 > pingreq !!
+        in vain after a reconnect, of a wildcard
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 +:0
+            @1 < suback 1 0; @1 < publish a 21 retain; @1 > fin; @2 opened client=c2; @2 > subscribe 1 +:0
+            @2 < suback 1 0; +31 @2 > pingreq !!
+        judged at the end of the connection
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; @1 > subscribe 2 a:0; @1 < suback 2 0; +40 @1 > fin !
+        by a client that has got nothing of the topic yet: only a warning
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; +31 @1 > pingreq !!
+        a shorter time-out
+            settings timeout=5; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2
+            @1 > subscribe 1 a:0; @1 < suback 1 0; +6 @1 > pingreq !!
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Look again when what it asks for should have come."""

@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.packets import Publish, Subscribe
 
 FEWEST = 2
 """Clients that have to ask in vain before the message counts as not stored: one alone may not be allowed to read."""
@@ -27,23 +26,6 @@ class Asked(Judged):
 
     asked: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     """Client Identifiers by topic, with the time at which the message was published."""
-
-
-def _sets(payload: bytes, *, after: float = 0.01, code: int | None = None) -> tuple[Step, Step]:
-    packet = Publish(qos=1, topic_name="a", retain=True, payload=payload, packet_identifier=1)
-    return client(packet, after=after), server(Puback(1, reason_code=code))
-
-
-def _asks(identifier: int = 1, after: float = 10) -> tuple[Step, Step]:
-    row = Subscription("a", 0)
-    return client(Subscribe(identifier, subscriptions=[row]), after=after), server(Suback(identifier, reason_codes=[0]))
-
-
-_OLD = server(Publish(topic_name="a", retain=True, payload=b"20"))
-_NEW = server(Publish(topic_name="a", retain=True, payload=b"21"))
-_PINGS = (client(Pingreq(), after=31), server(Pingresp()))
-_READER = opened(client_identifier="c2")
-_OTHER = opened(client_identifier="c3")
 
 
 class RetainedNotStored(WaitingRule):
@@ -71,120 +53,60 @@ class RetainedNotStored(WaitingRule):
     models = (RetainedStore,)
     Memory = Asked
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the new message is sent",
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(1, *_READER, *_asks(), _NEW),
-                *on(2, *_OTHER, *_asks(), _NEW, *_PINGS),
-            ),
-            conversation(
-                "the old message was under way when the new one came",
-                *on(1, *_READER),
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(1, *_asks(after=1), _OLD),
-            ),
-            conversation(
-                "refused",
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21", code=0x97),
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-            conversation(
-                "not acknowledged yet",
-                *opened(),
-                *_sets(b"20"),
-                _sets(b"21")[0],
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-            conversation(
-                "QoS 0, which a server may drop",
-                *opened(),
-                *_sets(b"20"),
-                client(Publish(topic_name="a", retain=True, payload=b"21")),
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-            conversation(
-                "set back by another client in between",
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(2, *_OTHER, *_sets(b"20")),
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-            conversation(
-                "set back by somebody who was not captured, as a subscriber shows",
-                *on(2, *_OTHER, *_asks()),
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(2, server(Publish(topic_name="a", payload=b"21")), server(Publish(topic_name="a", payload=b"20"))),
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-            conversation(
-                "the will of a client has set it back",
-                *on(2, *opened(client_identifier="c3", will=Will("a", b"20", 1, will_retain=True))),
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(2, closes("client", "reset")),
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-            conversation(
-                "it has been sent before",
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(2, *_OTHER, *_asks(), _NEW),
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-            conversation(
-                "one client alone may not be allowed to read it",
-                *opened(),
-                *_sets(b"21"),
-                *on(1, *_READER, *_asks(), *_PINGS, *_asks(2), *_PINGS),
-            ),
-            conversation(
-                "nobody was there all the time: the server may have been restarted",
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                closes("client"),
-                *on(1, *_READER, *_asks(), _OLD),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a later subscriber gets the message before",
-                *opened(),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(1, *_READER, *_asks(), _OLD.marked("payload")),
-            ),
-            conversation(
-                "in 3.1.1",
-                *opened(V3_1_1),
-                *_sets(b"20"),
-                *_sets(b"21"),
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(), _OLD.marked("payload")),
-            ),
-            conversation(
-                "two clients get nothing",
-                *opened(),
-                *_sets(b"21"),
-                *on(1, *_READER, *_asks(), *_PINGS),
-                *on(2, *_OTHER, *_asks(), client(Pingreq(), after=31).marked("", at=None)),
-            ),
-        ]
-    )
+    good = examples("""
+        the new message is sent
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; < puback 1
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
+            @2 opened client=c3; +10 @2 > subscribe 1 a:0; @2 < suback 1 0; @2 < publish a 21 retain; +31 @2 > pingreq
+            @2 < pingresp
+        the old message was under way when the new one came
+            @1 opened client=c2; opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1
+            < puback 1; +1 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        refused
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; < puback 1 code=0x97
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        not acknowledged yet
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        QoS 0, which a server may drop
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 retain; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        set back by another client in between
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; < puback 1
+            @2 opened client=c3; @2 > publish a 20 qos=1 retain id=1; @2 < puback 1; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        set back by somebody who was not captured, as a subscriber shows
+            @2 opened client=c3; +10 @2 > subscribe 1 a:0; @2 < suback 1 0; opened; > publish a 20 qos=1 retain id=1
+            < puback 1; > publish a 21 qos=1 retain id=1; < puback 1; @2 < publish a 21; @2 < publish a 20
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        the will of a client has set it back
+            @2 opened client=c3 will=a will_payload=20 will_qos=1 will_retain; opened; > publish a 20 qos=1 retain id=1
+            < puback 1; > publish a 21 qos=1 retain id=1; < puback 1; @2 > reset; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        it has been sent before
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; < puback 1
+            @2 opened client=c3; +10 @2 > subscribe 1 a:0; @2 < suback 1 0; @2 < publish a 21 retain
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        one client alone may not be allowed to read it
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; +31 @1 > pingreq; @1 < pingresp; +10 @1 > subscribe 2 a:0; @1 < suback 2 0
+            +31 @1 > pingreq; @1 < pingresp
+        nobody was there all the time: the server may have been restarted
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; < puback 1; > fin
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+    """)
+    bad = examples("""
+        a later subscriber gets the message before
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; < puback 1
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain !payload
+        in 3.1.1
+            opened 3.1.1; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21 qos=1 retain id=1; < puback 1
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain !payload
+        two clients get nothing
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; +31 @1 > pingreq; @1 < pingresp; @2 opened client=c3; +10 @2 > subscribe 1 a:0
+            @2 < suback 1 0; +31 @2 > pingreq !!
+    """)
 
     def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
         """Look whether a subscriber gets what was replaced."""

@@ -1,15 +1,12 @@
 """RET204."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-
-_RETAINED = Publish(topic_name="a", retain=True, payload=b"21.5")
+from mqttscope.mqtt.packets import Publish
 
 
 class RetainedOnShared(Rule):
@@ -31,62 +28,23 @@ class RetainedOnShared(Rule):
     when = "retain"
     needs = ALL_SUBSCRIPTIONS
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a live message",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
-                server(Suback(10, reason_codes=[0])),
-                server(Publish(topic_name="a", payload=b"21.5")),
-            ),
-            conversation(
-                "an ordinary subscription as well",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
-                server(Suback(10, reason_codes=[0, 0])),
-                server(_RETAINED),
-            ),
-            conversation(
-                "an ordinary subscription that has just ended",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0), Subscription("a", 0)])),
-                server(Suback(10, reason_codes=[0, 0])),
-                client(Unsubscribe(11, topic_filters=["a"])),
-                server(Unsuback(11, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-            conversation(
-                "Retain As Published",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0, retain_as_published=True)])),
-                server(Suback(10, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "only a share matches",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 0)])),
-                server(Suback(10, reason_codes=[0])),
-                server(_RETAINED).marked("retain"),
-            ),
-            conversation(
-                "the ordinary subscription that matches too asks for none",
-                *opened(),
-                client(
-                    Subscribe(
-                        10, subscriptions=[Subscription("a", 0, retain_handling=2), Subscription("$share/g/a", 0)]
-                    )
-                ),
-                server(Suback(10, reason_codes=[0, 0])),
-                server(_RETAINED).marked("retain"),
-            ),
-        ]
-    )
+    good = examples("""
+        a live message
+            opened; > subscribe 10 $share/g/a:0; < suback 10 0; < publish a 21.5
+        an ordinary subscription as well
+            opened; > subscribe 10 $share/g/a:0 a:0; < suback 10 0 0; < publish a 21.5 retain
+        an ordinary subscription that has just ended
+            opened; > subscribe 10 $share/g/a:0 a:0; < suback 10 0 0; > unsubscribe 11 a; < unsuback 11 0
+            < publish a 21.5 retain
+        Retain As Published
+            opened; > subscribe 10 $share/g/a:0,retain_as_published; < suback 10 0; < publish a 21.5 retain
+    """)
+    bad = examples("""
+        only a share matches
+            opened; > subscribe 10 $share/g/a:0; < suback 10 0; < publish a 21.5 retain !retain
+        the ordinary subscription that matches too asks for none
+            opened; > subscribe 10 a:0,retain_handling=2 $share/g/a:0; < suback 10 0 0; < publish a 21.5 retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """One is shared, and none of the others asks for retained messages or has Retain As Published."""

@@ -1,21 +1,13 @@
 """RET201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Subscribed
-
-_RETAINED = Publish(topic_name="a", retain=True, payload=b"21.5")
-
-
-def _subscribed(packet_identifier: int, retain_handling: int, *, retain_as_published: bool = False) -> Subscribe:
-    options = Subscription("a", 0, retain_as_published=retain_as_published, retain_handling=retain_handling)
-    return Subscribe(packet_identifier, subscriptions=[options])
 
 
 class RetainedSentAgainstHandling(Rule):
@@ -39,76 +31,31 @@ class RetainedSentAgainstHandling(Rule):
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"window": 30}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a new subscription with Retain Handling 1",
-                *opened(),
-                client(_subscribed(10, 1)),
-                server(Suback(10, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-            conversation(
-                "RETAIN 1 of a live message, as published",
-                *opened(),
-                client(_subscribed(10, 2, retain_as_published=True)),
-                server(Suback(10, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-            conversation(
-                "a live message",
-                *opened(),
-                client(_subscribed(10, 2)),
-                server(Suback(10, reason_codes=[0])),
-                server(Publish(topic_name="a", payload=b"21.5")),
-            ),
-            conversation(
-                "another subscription asks for them",
-                *opened(),
-                client(_subscribed(10, 2), Subscribe(11, subscriptions=[Subscription("#", 0)])),
-                server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-            conversation(
-                "that of the first SUBSCRIBE, which came late",
-                *opened(),
-                client(_subscribed(10, 0)),
-                client(_subscribed(11, 1)),
-                server(Suback(10, reason_codes=[0]), Suback(11, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-            conversation(
-                "unsubscribed before, so the subscription is new",
-                *opened(),
-                client(_subscribed(10, 2)),
-                server(Suback(10, reason_codes=[0])),
-                client(Unsubscribe(11, topic_filters=["a"]), _subscribed(12, 1)),
-                server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[0])),
-                server(_RETAINED),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "Retain Handling 2",
-                *opened(),
-                client(_subscribed(10, 2)),
-                server(Suback(10, reason_codes=[0])),
-                server(_RETAINED).marked("retain"),
-            ),
-            conversation(
-                "Retain Handling 1, and the subscription existed",
-                *opened(),
-                client(_subscribed(10, 0)),
-                server(Suback(10, reason_codes=[0])),
-                server(_RETAINED),
-                client(_subscribed(11, 1)),
-                server(Suback(11, reason_codes=[0])),
-                server(_RETAINED).marked("retain"),
-            ),
-        ]
-    )
+    good = examples("""
+        a new subscription with Retain Handling 1
+            opened; > subscribe 10 a:0,retain_handling=1; < suback 10 0; < publish a 21.5 retain
+        RETAIN 1 of a live message, as published
+            opened; > subscribe 10 a:0,retain_as_published,retain_handling=2; < suback 10 0; < publish a 21.5 retain
+        a live message
+            opened; > subscribe 10 a:0,retain_handling=2; < suback 10 0; < publish a 21.5
+        another subscription asks for them
+            opened; > subscribe 10 a:0,retain_handling=2 & subscribe 11 #:0; < suback 10 0 & suback 11 0
+            < publish a 21.5 retain
+        that of the first SUBSCRIBE, which came late
+            opened; > subscribe 10 a:0; > subscribe 11 a:0,retain_handling=1; < suback 10 0 & suback 11 0
+            < publish a 21.5 retain
+        unsubscribed before, so the subscription is new
+            opened; > subscribe 10 a:0,retain_handling=2; < suback 10 0
+            > unsubscribe 11 a & subscribe 12 a:0,retain_handling=1; < unsuback 11 0 & suback 12 0
+            < publish a 21.5 retain
+    """)
+    bad = examples("""
+        Retain Handling 2
+            opened; > subscribe 10 a:0,retain_handling=2; < suback 10 0; < publish a 21.5 retain !retain
+        Retain Handling 1, and the subscription existed
+            opened; > subscribe 10 a:0; < suback 10 0; < publish a 21.5 retain; > subscribe 11 a:0,retain_handling=1
+            < suback 11 0; < publish a 21.5 retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Every matching subscription has to forbid it."""

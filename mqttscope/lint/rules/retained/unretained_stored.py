@@ -4,27 +4,14 @@ import zlib
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-
-_SETS = (client(Publish(qos=1, topic_name="a", retain=True, payload=b"20", packet_identifier=1)), server(Puback(1)))
-_SAYS = client(Publish(topic_name="a", payload=b"21"))
-_GETS = server(Publish(topic_name="a", retain=True, payload=b"21"))
-
-
-def _asks(identifier: int = 1, **options: int | bool) -> tuple[Step, Step]:
-    row = Subscription("a", 0, **options)  # type: ignore[arg-type]
-    return client(Subscribe(identifier, subscriptions=[row]), after=10), server(Suback(identifier, reason_codes=[0]))
-
-
-_READER = (*opened(client_identifier="c2"), *_asks())
+from mqttscope.mqtt.packets import Publish
 
 
 class UnretainedStored(Rule):
@@ -50,89 +37,43 @@ class UnretainedStored(Rule):
     needs = ALL_SUBSCRIPTIONS
     models = (RetainedStore,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the older retained message is sent",
-                *opened(),
-                *_SETS,
-                _SAYS,
-                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"20"))),
-            ),
-            conversation(
-                "nobody knows what was stored: it may have been the same",
-                *opened(),
-                _SAYS,
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "published with RETAIN 1 as well",
-                *opened(),
-                *_SETS,
-                _SAYS,
-                client(Publish(topic_name="a", retain=True, payload=b"21")),
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "stored before the message with RETAIN 0",
-                *opened(),
-                *_SETS,
-                *on(1, *_READER, _GETS),
-                _SAYS,
-                *on(2, *opened(client_identifier="c3"), *_asks(), _GETS),
-            ),
-            conversation(
-                "a retained will has the same content",
-                *on(2, *opened(client_identifier="c3", will=Will("a", b"21", 1, will_retain=True))),
-                *opened(),
-                *_SETS,
-                _SAYS,
-                *on(2, closes("client", "reset")),
-                *on(1, *_READER, _GETS),
-            ),
-            conversation(
-                "another one by somebody who was not captured",
-                *opened(),
-                *_SETS,
-                _SAYS,
-                *on(1, *_READER, server(Publish(topic_name="a", retain=True, payload=b"22"))),
-            ),
-            conversation(
-                "Retain As Published",
-                *opened(),
-                *_SETS,
-                _SAYS,
-                *on(1, *opened(client_identifier="c2"), *_asks(1, retain_as_published=True), _GETS),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "stored over the older one",
-                *opened(),
-                *_SETS,
-                _SAYS,
-                *on(1, *_READER, _GETS.marked("retain")),
-            ),
-            conversation(
-                "in 3.1.1, where the older one has been sent",
-                *opened(V3_1_1),
-                *_SETS,
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-                *on(1, server(Publish(topic_name="a", retain=True, payload=b"20"))),
-                _SAYS,
-                *on(1, *_asks(2), _GETS.marked("retain")),
-            ),
-            conversation(
-                "stored although it was cleared: only a warning",
-                *opened(V3_1_1),
-                client(Publish(topic_name="a", retain=True)),
-                _SAYS,
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks(), _GETS.marked("retain")),
-            ),
-        ]
-    )
+    good = examples("""
+        the older retained message is sent
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
+        nobody knows what was stored: it may have been the same
+            opened; > publish a 21; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
+            @1 < publish a 21 retain
+        published with RETAIN 1 as well
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; > publish a 21 retain
+            @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
+        stored before the message with RETAIN 0
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain; > publish a 21; @2 opened client=c3; +10 @2 > subscribe 1 a:0
+            @2 < suback 1 0; @2 < publish a 21 retain
+        a retained will has the same content
+            @2 opened client=c3 will=a will_payload=21 will_qos=1 will_retain; opened; > publish a 20 qos=1 retain id=1
+            < puback 1; > publish a 21; @2 > reset; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
+            @1 < publish a 21 retain
+        another one by somebody who was not captured
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 22 retain
+        Retain As Published
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 < publish a 21 retain
+    """)
+    bad = examples("""
+        stored over the older one
+            opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain !retain
+        in 3.1.1, where the older one has been sent
+            opened 3.1.1; > publish a 20 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 20 retain; > publish a 21; +10 @1 > subscribe 2 a:0; @1 < suback 2 0
+            @1 < publish a 21 retain !retain
+        stored although it was cleared: only a warning
+            opened 3.1.1; > publish a retain; > publish a 21; @1 opened client=c2; +10 @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21 retain !retain
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what was stored, and with what was published since."""

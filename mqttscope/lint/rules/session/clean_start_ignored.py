@@ -1,26 +1,15 @@
 """SES306."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish, Pubrel
 from mqttscope.mqtt.topics import matches
 from mqttscope.session.inflight import SENT
-
-_KEPT = Properties(session_expiry_interval=3_600)
-_BEGINS = opened(clean_start=False, connect=_KEPT)
-_BREAKS = closes("client", "reset")
-_ASKS = (client(Subscribe(1, subscriptions=[Subscription("a", 2)])), server(Suback(1, reason_codes=[2])))
-
-
-def _message(qos: int = 1, *, dup: bool = False, payload: bytes = b"x") -> Publish:
-    return Publish(dup=dup, qos=qos, topic_name="a", packet_identifier=7, payload=payload)
 
 
 class CleanStartIgnored(Rule):
@@ -50,84 +39,36 @@ class CleanStartIgnored(Rule):
     models = (SessionModel,)
     Memory = Seen
 
-    good = examples(
-        lambda: [
-            conversation(
-                "nothing of the old session",
-                *_BEGINS,
-                *_ASKS,
-                server(_message()),
-                _BREAKS,
-                *on(1, *opened(), *_ASKS, server(_message())),
-            ),
-            conversation(
-                "the session continues",
-                *_BEGINS,
-                *_ASKS,
-                server(_message()),
-                _BREAKS,
-                *on(1, *opened(clean_start=False, connect=_KEPT, session_present=True), server(_message(dup=True))),
-            ),
-            conversation(
-                "the message is published again as a new one",
-                *_BEGINS,
-                client(_message(2)),
-                _BREAKS,
-                *on(1, *opened(), client(_message(2)), server(Pubrec(7)), client(Pubrel(7)), server(Pubcomp(7))),
-            ),
-            conversation(
-                "an old subscription is made again",
-                *_BEGINS,
-                *_ASKS,
-                _BREAKS,
-                *on(1, *opened(), client(Subscribe(1, subscriptions=[Subscription("a", 2)])), server(_message())),
-            ),
-            conversation(
-                "another user's client of the same name",
-                *opened(clean_start=False, connect=_KEPT, user_name="alice"),
-                *_ASKS,
-                _BREAKS,
-                *on(1, *opened(user_name="bob"), server(Publish(topic_name="a"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a message of the server",
-                *_BEGINS,
-                *_ASKS,
-                server(_message()),
-                _BREAKS,
-                *on(1, *opened(), server(_message(dup=True)).marked("dup"), client(Puback(7))),
-            ),
-            conversation(
-                "a PUBREL of the server, in MQTT 3.1.1",
-                *opened(V3_1_1, clean_start=False),
-                *_ASKS,
-                server(_message(2)),
-                client(Pubrec(7)),
-                _BREAKS,
-                *on(1, *opened(V3_1_1), server(Pubrel(7)).marked("packet_identifier"), client(Pubcomp(7))),
-            ),
-            conversation(
-                "a message of the client, in MQTT 3.1",
-                *opened(V3_1, clean_start=False),
-                client(_message()),
-                _BREAKS,
-                *on(1, *opened(V3_1), client(_message(dup=True)).marked("dup")),
-            ),
-            conversation(
-                "an old subscription, once",
-                *_BEGINS,
-                *_ASKS,
-                _BREAKS,
-                *on(
-                    1, *opened(), server(Publish(topic_name="a")).marked("topic_name"), server(Publish(topic_name="a"))
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        nothing of the old session
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2; < publish a x qos=1 id=7
+            > reset; @1 opened; @1 > subscribe 1 a:2; @1 < suback 1 2; @1 < publish a x qos=1 id=7
+        the session continues
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2; < publish a x qos=1 id=7
+            > reset; @1 opened resume session_expiry_interval=3600 < present; @1 < publish a x dup qos=1 id=7
+        the message is published again as a new one
+            opened resume session_expiry_interval=3600; > publish a x qos=2 id=7; > reset; @1 opened
+            @1 > publish a x qos=2 id=7; @1 < pubrec 7; @1 > pubrel 7; @1 < pubcomp 7
+        an old subscription is made again
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2; > reset; @1 opened
+            @1 > subscribe 1 a:2; @1 < publish a x qos=1 id=7
+        another user's client of the same name
+            opened resume user_name=alice session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2; > reset
+            @1 opened user_name=bob; @1 < publish a
+    """)
+    bad = examples("""
+        a message of the server
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2; < publish a x qos=1 id=7
+            > reset; @1 opened; @1 < publish a x dup qos=1 id=7 !dup; @1 > puback 7
+        a PUBREL of the server, in MQTT 3.1.1
+            opened 3.1.1 resume; > subscribe 1 a:2; < suback 1 2; < publish a x qos=2 id=7; > pubrec 7; > reset
+            @1 opened; @1 < pubrel 7 !packet_identifier; @1 > pubcomp 7
+        a message of the client, in MQTT 3.1
+            opened 3.1 resume; > publish a x qos=1 id=7; > reset; @1 opened; @1 > publish a x dup qos=1 id=7 !dup
+        an old subscription, once
+            opened resume session_expiry_interval=3600; > subscribe 1 a:2; < suback 1 2; > reset; @1 opened
+            @1 < publish a !topic_name; @1 < publish a
+    """)
 
     def check(self, packet: Publish | Pubrel, at: RuleContext) -> Findings:
         """Look for what belongs to the session that was discarded."""

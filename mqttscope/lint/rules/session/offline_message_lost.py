@@ -5,33 +5,11 @@ from typing import Any
 from mqttscope.lint.awaiting import AwaitingRule, Timers
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, make_connect, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
-from mqttscope.lint.rules.delivery import message, publishes, subscriber
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Puback
-from mqttscope.mqtt.properties import Properties
-
-_LASTING = Properties(session_expiry_interval=3_600)
-_WITNESS = on(3, *opened(client_identifier="c4"))
-_LEAVES = on(1, client(Disconnect()), closes("client"))
-_FIRST = (*publishes(message(b"first")), *on(1, server(message(b"first")), client(Puback(1))))
-_PINGS = on(2, client(Pingreq(), after=20), server(Pingresp()))
-_LATER = on(2, client(Pingreq(), after=15))
-_OVERDUE = on(2, client(Pingreq(), after=15).marked("", at=None))
-
-
-def _stays(*, connect: Properties = _LASTING) -> tuple[Step, ...]:
-    """A subscriber that has got a message before it leaves, and whose session stays."""
-    return (*_WITNESS, *subscriber(connect=connect), *opened(), *_FIRST, *_LEAVES)
-
-
-def _returns(version: ProtocolVersion = V5, *, session_present: bool = True) -> tuple[Step, ...]:
-    block = _LASTING if version is V5 else None
-    request = make_connect(version, client_identifier="c2", clean_start=False, properties=block)
-    return on(2, client(request, after=5), server(Connack(session_present=session_present)))
+from mqttscope.mqtt.packets import Connack
 
 
 class OfflineMessageLost(AwaitingRule):
@@ -54,120 +32,75 @@ class OfflineMessageLost(AwaitingRule):
     looks_at = (Connack,)
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "it is delivered",
-                *_stays(),
-                *publishes(message()),
-                *_returns(),
-                *on(2, server(message()), client(Puback(1))),
-                *_PINGS,
-                *_LATER,
-            ),
-            conversation(
-                "QoS 0",
-                *_stays(),
-                *publishes(message(qos=0)),
-                *_returns(),
-                *_PINGS,
-                *_LATER,
-            ),
-            conversation(
-                "the session is gone",
-                *_stays(),
-                *publishes(message()),
-                *_returns(session_present=False),
-                *_PINGS,
-                *_LATER,
-            ),
-            conversation(
-                "it has expired",
-                *_stays(),
-                *publishes(message(properties={"message_expiry_interval": 2})),
-                *_returns(),
-                *_PINGS,
-                *_LATER,
-            ),
-            conversation(
-                "nobody was there all the time: the server may have been restarted",
-                *subscriber(connect=_LASTING),
-                *opened(),
-                *_FIRST,
-                *_LEAVES,
-                *publishes(message()),
-                closes("client"),
-                *_returns(),
-                *_PINGS,
-                *_LATER,
-            ),
-            conversation(
-                "more than a server may keep",
-                *_stays(),
-                *(
-                    step
-                    for number in range(1, 70)
-                    for step in publishes(message(b"%d" % number, packet_identifier=number), after=1.5)
-                ),
-                *_returns(),
-                *_PINGS,
-                *_LATER,
-            ),
-            conversation(
-                "the session ends with the connection",
-                *_stays(connect=Properties(session_expiry_interval=0)),
-                *publishes(message()),
-                *on(2, *opened(client_identifier="c2")),
-                *_PINGS,
-                *_LATER,
-            ),
-            conversation(
-                "the client has left again",
-                *_stays(),
-                *publishes(message()),
-                *_returns(),
-                *on(2, client(Disconnect()), closes("client")),
-                client(Pingreq(), after=40),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "nothing comes",
-                *_stays(),
-                *publishes(message()),
-                *_returns(),
-                *_PINGS,
-                *_OVERDUE,
-            ),
-            conversation(
-                "in 3.1.1, and one of two",
-                *_WITNESS,
-                *on(1, client(make_connect(V3_1_1, client_identifier="c2", clean_start=False)), server(Connack())),
-                *subscriber(V3_1_1)[2:],
-                *opened(V3_1_1),
-                *_FIRST,
-                *_LEAVES,
-                *publishes(message(), message(b"other", packet_identifier=2)),
-                *_returns(V3_1_1),
-                *on(2, server(message(b"other")), client(Puback(1))),
-                *_PINGS,
-                *_OVERDUE,
-            ),
-            conversation(
-                "nothing has come before: only a warning",
-                *_WITNESS,
-                *subscriber(connect=_LASTING),
-                *_LEAVES,
-                *opened(),
-                *publishes(message()),
-                *_returns(),
-                *_PINGS,
-                *_OVERDUE,
-            ),
-        ]
-    )
+    good = examples("""
+        it is delivered
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; @2 < publish a 21.5 qos=1 id=1
+            @2 > puback 1; +20 @2 > pingreq; @2 < pingresp; +15 @2 > pingreq
+        QoS 0
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin; +2 > publish a 21.5
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; +20 @2 > pingreq; @2 < pingresp
+            +15 @2 > pingreq
+        the session is gone
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            +5 @2 opened client=c2 resume session_expiry_interval=3600; +20 @2 > pingreq; @2 < pingresp
+            +15 @2 > pingreq
+        it has expired
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin; +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=2; < puback 1
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; +20 @2 > pingreq; @2 < pingresp
+            +15 @2 > pingreq
+        nobody was there all the time: the server may have been restarted
+            @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1; @1 > disconnect
+            @1 > fin; +2 > publish a 21.5 qos=1 id=1; < puback 1; > fin
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; +20 @2 > pingreq; @2 < pingresp
+            +15 @2 > pingreq
+        more than a server may keep
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin
+            for 1..69: +1.5 > publish a {n} qos=1 id={n}; < puback {n}
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; +20 @2 > pingreq; @2 < pingresp
+            +15 @2 > pingreq
+        the session ends with the connection
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=0; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin; +2 > publish a 21.5 qos=1 id=1; < puback 1; @2 opened client=c2; +20 @2 > pingreq
+            @2 < pingresp; +15 @2 > pingreq
+        the client has left again
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; @2 > disconnect; @2 > fin
+            +40 > pingreq
+    """)
+    bad = examples("""
+        nothing comes
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            opened; +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1
+            @1 > disconnect; @1 > fin; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; +20 @2 > pingreq; @2 < pingresp
+            +15 @2 > pingreq !!
+        in 3.1.1, and one of two
+            @3 opened client=c4; @1 opened 3.1.1 client=c2 resume; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a first qos=1 id=1; < puback 1; @1 < publish a first qos=1 id=1; @1 > puback 1; @1 > disconnect
+            @1 > fin; +2 > publish a 21.5 qos=1 id=1; < puback 1; > publish a other qos=1 id=2; < puback 2
+            +5 @2 opened client=c2 resume < present; @2 < publish a other qos=1 id=1; @2 > puback 1; +20 @2 > pingreq
+            @2 < pingresp; +15 @2 > pingreq !!
+        nothing has come before: only a warning
+            @3 opened client=c4; @1 opened client=c2 session_expiry_interval=3600; @1 > subscribe 1 a:1; @1 < suback 1 1
+            @1 > disconnect; @1 > fin; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
+            +5 @2 opened client=c2 resume session_expiry_interval=3600 < present; +20 @2 > pingreq; @2 < pingresp
+            +15 @2 > pingreq !!
+    """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """A client is back: ask about what waits for it when time is up."""

@@ -1,13 +1,12 @@
 """SES109."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules import sides_guessed
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect
-from mqttscope.mqtt.properties import Properties
 
 
 class SessionExpiryFromServer(Rule):
@@ -27,31 +26,16 @@ class SessionExpiryFromServer(Rule):
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a reason only",
-                *opened(),
-                server(Disconnect(reason_code=0x8B, properties=Properties(reason_string="update"))),
-            ),
-            conversation(
-                "from the client it is right",
-                *opened(connect=Properties(session_expiry_interval=60)),
-                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "even 0",
-                *opened(),
-                server(Disconnect(reason_code=0x8B, properties=Properties(session_expiry_interval=0))).marked(
-                    "properties.session_expiry_interval"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        a reason only
+            opened; < disconnect code=0x8b reason_string=update
+        from the client it is right
+            opened session_expiry_interval=60; > disconnect code=0 session_expiry_interval=0
+    """)
+    bad = examples("""
+        even 0
+            opened; < disconnect code=0x8b session_expiry_interval=0 !properties.session_expiry_interval
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """The property must not be there."""

@@ -1,12 +1,11 @@
 """SES208."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Disconnect
-from mqttscope.mqtt.properties import Properties
 
 
 class SessionExpiryRaisedOnDisconnect(Rule):
@@ -28,43 +27,22 @@ class SessionExpiryRaisedOnDisconnect(Rule):
     when = "properties"
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "raised from 60",
-                *opened(connect=Properties(session_expiry_interval=60)),
-                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=3_600))),
-            ),
-            conversation(
-                "0 stays 0",
-                *opened(),
-                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
-            ),
-            conversation(
-                "the server shortened it to 0",
-                *opened(connect=Properties(session_expiry_interval=60), connack=Properties(session_expiry_interval=0)),
-                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "absent in CONNECT",
-                *opened(),
-                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=60))).marked(
-                    "properties.session_expiry_interval"
-                ),
-            ),
-            conversation(
-                "0 in CONNECT, whatever CONNACK says",
-                *opened(connect=Properties(session_expiry_interval=0), connack=Properties(session_expiry_interval=60)),
-                client(Disconnect(reason_code=4, properties=Properties(session_expiry_interval=60))).marked(
-                    "properties.session_expiry_interval"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        raised from 60
+            opened session_expiry_interval=60; > disconnect code=0 session_expiry_interval=3600
+        0 stays 0
+            opened; > disconnect code=0 session_expiry_interval=0
+        the server shortened it to 0
+            opened session_expiry_interval=60 < session_expiry_interval=0
+            > disconnect code=0 session_expiry_interval=60
+    """)
+    bad = examples("""
+        absent in CONNECT
+            opened; > disconnect code=0 session_expiry_interval=60 !properties.session_expiry_interval
+        0 in CONNECT, whatever CONNACK says
+            opened session_expiry_interval=0 < session_expiry_interval=60
+            > disconnect code=0x04 session_expiry_interval=60 !properties.session_expiry_interval
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Compare with CONNECT."""

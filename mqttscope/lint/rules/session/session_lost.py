@@ -3,38 +3,17 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.session_model import ENDLESS, SECOND_NS, TAKEN_OVER, SessionModel, doubted
+from mqttscope.lint.session_model import ENDLESS, SECOND_NS, SessionModel, doubted
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Disconnect,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack, Pubcomp, Unsuback
 from mqttscope.session.inflight import RECEIVED
 
 _NOT_FOUND = 0x92
 _NONE_EXISTED = 0x11
-_KEPT = Properties(session_expiry_interval=3_600)
-_BEGINS = opened(clean_start=False, connect=_KEPT)
-_RESUMES = opened(clean_start=False, connect=_KEPT, session_present=True)
-_ANEW = opened(clean_start=False, connect=_KEPT)
-_LEAVES = (client(Disconnect()), closes("client"))
-_ASKS = (client(Subscribe(1, subscriptions=[Subscription("a", 1)])), server(Suback(1, reason_codes=[1])))
-_ENDS = client(Unsubscribe(2, topic_filters=["a"]))
-_MESSAGE = Publish(qos=2, topic_name="a", packet_identifier=7)
 
 
 class SessionLost(Rule):
@@ -66,101 +45,53 @@ class SessionLost(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
 
-    good = examples(
-        lambda: [
-            conversation("back in time", *_BEGINS, *_LEAVES, client(after=60), *on(1, *_RESUMES)),
-            conversation("back too late", *_BEGINS, *_LEAVES, client(after=7_200), *on(1, *_ANEW)),
-            conversation("the session was not to be kept", *opened(), *_LEAVES, *on(1, *opened(clean_start=False))),
-            conversation(
-                "the client has ended it",
-                *_BEGINS,
-                client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0))),
-                closes("client"),
-                client(after=5),
-                *on(1, *_ANEW),
-            ),
-            conversation(
-                "what a DISCONNECT said is lost",
-                *_BEGINS,
-                lost(client(Disconnect(reason_code=0, properties=Properties(session_expiry_interval=0)))),
-                closes("client"),
-                client(after=5),
-                *on(1, *_ANEW),
-            ),
-            conversation(
-                "another user's client of the same name",
-                *opened(clean_start=False, connect=_KEPT, user_name="alice"),
-                *_LEAVES,
-                *on(1, *opened(clean_start=False, connect=_KEPT, user_name="bob")),
-            ),
-            conversation(
-                "an UNSUBSCRIBE ended it on the connection before",
-                *_BEGINS,
-                *_ASKS,
-                _ENDS,
-                server(Unsuback(2, reason_codes=[0])),
-                *_LEAVES,
-                *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
-            ),
-            conversation(
-                "an UNSUBSCRIBE whose answer never came",
-                *_BEGINS,
-                *_ASKS,
-                _ENDS,
-                closes("client", "reset"),
-                *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED]))),
-            ),
-            conversation(
-                "the PUBCOMP to the first PUBREL may not have arrived",
-                *_BEGINS,
-                client(_MESSAGE),
-                server(Pubrec(7)),
-                client(Pubrel(7)),
-                closes("client", "reset"),
-                *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "Session Present 0",
-                *_BEGINS,
-                *_LEAVES,
-                client(after=60),
-                *on(1, _ANEW[0], _ANEW[1].marked("session_present")),
-            ),
-            conversation(
-                "CleanSession 0 in 3.1.1",
-                *opened(V3_1_1, clean_start=False),
-                *_LEAVES,
-                *on(1, *opened(V3_1_1, clean_start=False)[:1], server(Connack()).marked("session_present")),
-            ),
-            conversation(
-                "lost while it was taken over",
-                *_BEGINS,
-                *on(1, _ANEW[0]),
-                server(Disconnect(reason_code=TAKEN_OVER)),
-                *on(1, _ANEW[1].marked("session_present")),
-                closes("server"),
-            ),
-            conversation(
-                "a subscription is gone",
-                *_BEGINS,
-                *_ASKS,
-                *_LEAVES,
-                *on(1, *_RESUMES, _ENDS, server(Unsuback(2, reason_codes=[_NONE_EXISTED])).marked("reason_codes[0]")),
-            ),
-            conversation(
-                "a QoS 2 message is gone",
-                *_BEGINS,
-                client(_MESSAGE),
-                server(Pubrec(7)),
-                closes("client", "reset"),
-                *on(1, *_RESUMES, client(Pubrel(7)), server(Pubcomp(7, _NOT_FOUND)).marked("reason_code")),
-            ),
-        ]
-    )
+    good = examples("""
+        back in time
+            opened resume session_expiry_interval=3600; > disconnect; > fin; +60 > nothing
+            @1 opened resume session_expiry_interval=3600 < present
+        back too late
+            opened resume session_expiry_interval=3600; > disconnect; > fin; +7200 > nothing
+            @1 opened resume session_expiry_interval=3600
+        the session was not to be kept
+            opened; > disconnect; > fin; @1 opened resume
+        the client has ended it
+            opened resume session_expiry_interval=3600; > disconnect code=0 session_expiry_interval=0; > fin
+            +5 > nothing; @1 opened resume session_expiry_interval=3600
+        what a DISCONNECT said is lost
+            opened resume session_expiry_interval=3600; lost > disconnect code=0 session_expiry_interval=0; > fin
+            +5 > nothing; @1 opened resume session_expiry_interval=3600
+        another user's client of the same name
+            opened resume user_name=alice session_expiry_interval=3600; > disconnect; > fin
+            @1 opened resume user_name=bob session_expiry_interval=3600
+        an UNSUBSCRIBE ended it on the connection before
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > unsubscribe 2 a
+            < unsuback 2 0; > disconnect; > fin; @1 opened resume session_expiry_interval=3600 < present
+            @1 > unsubscribe 2 a; @1 < unsuback 2 0x11
+        an UNSUBSCRIBE whose answer never came
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > unsubscribe 2 a; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a; @1 < unsuback 2 0x11
+        the PUBCOMP to the first PUBREL may not have arrived
+            opened resume session_expiry_interval=3600; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > pubrel 7; @1 < pubcomp 7 code=0x92
+    """)
+    bad = examples("""
+        Session Present 0
+            opened resume session_expiry_interval=3600; > disconnect; > fin; +60 > nothing
+            @1 opened resume session_expiry_interval=3600 < !session_present
+        CleanSession 0 in 3.1.1
+            opened 3.1.1 resume; > disconnect; > fin; @1 opened resume < !session_present
+        lost while it was taken over
+            opened resume session_expiry_interval=3600; @1 > connect resume session_expiry_interval=3600
+            < disconnect code=0x8e; @1 < connack !session_present; < fin
+        a subscription is gone
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a
+            @1 < unsuback 2 0x11 !reason_codes[0]
+        a QoS 2 message is gone
+            opened resume session_expiry_interval=3600; > publish a qos=2 id=7; < pubrec 7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > pubrel 7
+            @1 < pubcomp 7 code=0x92 !reason_code
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Compare what the server says with what it had."""

@@ -1,18 +1,12 @@
 """SES305."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.session_model import SECOND_NS, TOLERANCE_SECONDS, SessionModel, doubted
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect
-from mqttscope.mqtt.properties import Properties
-
-_SHORT = Properties(session_expiry_interval=10)
-_LONG = Properties(session_expiry_interval=10_000)
-_LEAVES = (client(Disconnect()), closes("client"))
-_PRESENT = server(Connack(session_present=True))
+from mqttscope.mqtt.packets import Connack
 
 
 class SessionOutlivedExpiry(Rule):
@@ -45,77 +39,32 @@ class SessionOutlivedExpiry(Rule):
         "tolerance": TOLERANCE_SECONDS,
     }
 
-    good = examples(
-        lambda: [
-            conversation(
-                "resumed in time",
-                *opened(connect=_LONG),
-                *_LEAVES,
-                client(after=9_000),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "a new one after its end",
-                *opened(connect=_SHORT),
-                *_LEAVES,
-                client(after=300),
-                *on(1, *opened(clean_start=False)),
-            ),
-            conversation(
-                "a server that looks once a minute",
-                *opened(connect=_SHORT),
-                *_LEAVES,
-                client(after=60),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "DISCONNECT made it longer",
-                *opened(connect=_SHORT),
-                client(Disconnect(reason_code=0, properties=_LONG)),
-                closes("client"),
-                client(after=300),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "the old connection is still open",
-                *opened(),
-                client(after=300),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "another user's client of the same name",
-                *opened(user_name="alice", connect=_SHORT),
-                *_LEAVES,
-                client(after=300),
-                *on(1, *opened(user_name="bob", clean_start=False, session_present=True)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the interval has run out",
-                *opened(connect=_SHORT),
-                *_LEAVES,
-                client(after=300),
-                *on(1, *opened(clean_start=False)[:1], _PRESENT.marked("session_present")),
-            ),
-            conversation(
-                "the server's own interval has run out",
-                *opened(connect=_LONG, connack=_SHORT),
-                *_LEAVES,
-                client(after=300),
-                *on(1, *opened(clean_start=False)[:1], _PRESENT.marked("session_present")),
-            ),
-            conversation(
-                "CleanSession 1 in 3.1.1",
-                *opened(V3_1_1),
-                *_LEAVES,
-                client(after=5),
-                *on(1, *opened(V3_1_1, clean_start=False)[:1], _PRESENT.marked("session_present")),
-            ),
-        ]
-    )
+    good = examples("""
+        resumed in time
+            opened session_expiry_interval=10000; > disconnect; > fin; +9000 > nothing; @1 opened resume < present
+        a new one after its end
+            opened session_expiry_interval=10; > disconnect; > fin; +300 > nothing; @1 opened resume
+        a server that looks once a minute
+            opened session_expiry_interval=10; > disconnect; > fin; +60 > nothing; @1 opened resume < present
+        DISCONNECT made it longer
+            opened session_expiry_interval=10; > disconnect code=0 session_expiry_interval=10000; > fin; +300 > nothing
+            @1 opened resume < present
+        the old connection is still open
+            opened; +300 > nothing; @1 opened resume < present
+        another user's client of the same name
+            opened user_name=alice session_expiry_interval=10; > disconnect; > fin; +300 > nothing
+            @1 opened resume user_name=bob < present
+    """)
+    bad = examples("""
+        the interval has run out
+            opened session_expiry_interval=10; > disconnect; > fin; +300 > nothing
+            @1 opened resume < present !session_present
+        the server's own interval has run out
+            opened session_expiry_interval=10000 < session_expiry_interval=10; > disconnect; > fin; +300 > nothing
+            @1 opened resume < present !session_present
+        CleanSession 1 in 3.1.1
+            opened 3.1.1; > disconnect; > fin; +5 > nothing; @1 opened resume < present !session_present
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare the time with the end of the session."""

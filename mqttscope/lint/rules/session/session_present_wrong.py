@@ -1,17 +1,12 @@
 """SES303."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.session_model import SECOND_NS, TAKEN_OVER, SessionModel
+from mqttscope.lint.session_model import SECOND_NS, SessionModel
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect
-from mqttscope.mqtt.properties import Properties
-
-_FOR_A_MINUTE = Properties(session_expiry_interval=60)
-_FOR_AN_HOUR = Properties(session_expiry_interval=3_600)
-_LEAVES = (client(Disconnect()), closes("client"))
+from mqttscope.mqtt.packets import Connack
 
 
 class SessionPresentWrong(Rule):
@@ -46,106 +41,43 @@ class SessionPresentWrong(Rule):
     }
     models = (SessionModel,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a session older than the capture",
-                *opened(clean_start=False, session_present=True),
-            ),
-            conversation(
-                "back before the interval has run out, and after it",
-                *opened(connect=_FOR_A_MINUTE),
-                *_LEAVES,
-                *on(1, *opened(clean_start=False, connect=_FOR_A_MINUTE, session_present=True), *_LEAVES),
-                client(after=300),
-                *on(2, *opened(clean_start=False, connect=_FOR_A_MINUTE)),
-            ),
-            conversation(
-                "DISCONNECT changed the interval",
-                *opened(connect=_FOR_A_MINUTE),
-                client(Disconnect(reason_code=0, properties=_FOR_AN_HOUR)),
-                closes("client"),
-                client(after=600),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "CONNACK changed the interval",
-                *opened(connect=_FOR_A_MINUTE, connack=_FOR_AN_HOUR),
-                *_LEAVES,
-                client(after=600),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "the server may not have noticed yet that the client is gone",
-                *opened(),
-                closes("client", "reset"),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "taken over while the connection was open, where both answers are right",
-                *opened(),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "another user's client of the same name",
-                *opened(user_name="alice"),
-                *_LEAVES,
-                client(after=300),
-                *on(1, *opened(user_name="bob", clean_start=False, session_present=True)),
-            ),
-            conversation(
-                "the interval may have been in bytes that were lost",
-                *opened(connect=_FOR_A_MINUTE),
-                lost(client(Disconnect(reason_code=0, properties=_FOR_AN_HOUR))),
-                closes("client"),
-                client(after=600),
-                *on(1, *opened(clean_start=False, session_present=True)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the session ended with its connection",
-                *opened(),
-                *_LEAVES,
-                client(after=5),
-                *on(1, *opened(clean_start=False)[:1], server(Connack(session_present=True)).marked("session_present")),
-            ),
-            conversation(
-                "CleanSession 1 in 3.1.1",
-                *opened(V3_1_1),
-                *_LEAVES,
-                client(after=5),
-                *on(
-                    1,
-                    *opened(V3_1_1, clean_start=False)[:1],
-                    server(Connack(session_present=True)).marked("session_present"),
-                ),
-            ),
-            conversation(
-                "the interval has run out",
-                *opened(connect=_FOR_A_MINUTE),
-                *_LEAVES,
-                client(after=300),
-                *on(1, *opened(clean_start=False)[:1], server(Connack(session_present=True)).marked("session_present")),
-            ),
-            conversation(
-                "taken over, and lost in doing so",
-                *opened(connect=_FOR_AN_HOUR),
-                *on(1, *opened(clean_start=False, connect=_FOR_AN_HOUR)[:1]),
-                server(Disconnect(reason_code=TAKEN_OVER)),
-                *on(1, server(Connack()).marked("session_present")),
-                closes("server"),
-            ),
-            conversation(
-                "a note: gone before its time",
-                *opened(connect=_FOR_AN_HOUR),
-                *_LEAVES,
-                *on(1, *opened(clean_start=False)[:1], server(Connack()).marked("session_present")),
-            ),
-        ]
-    )
+    good = examples("""
+        a session older than the capture
+            opened resume < present
+        back before the interval has run out, and after it
+            opened session_expiry_interval=60; > disconnect; > fin
+            @1 opened resume session_expiry_interval=60 < present; @1 > disconnect; @1 > fin; +300 > nothing
+            @2 opened resume session_expiry_interval=60
+        DISCONNECT changed the interval
+            opened session_expiry_interval=60; > disconnect code=0 session_expiry_interval=3600; > fin; +600 > nothing
+            @1 opened resume < present
+        CONNACK changed the interval
+            opened session_expiry_interval=60 < session_expiry_interval=3600; > disconnect; > fin; +600 > nothing
+            @1 opened resume < present
+        the server may not have noticed yet that the client is gone
+            opened; > reset; @1 opened resume < present
+        taken over while the connection was open, where both answers are right
+            opened; @1 opened resume < present
+        another user's client of the same name
+            opened user_name=alice; > disconnect; > fin; +300 > nothing; @1 opened resume user_name=bob < present
+        the interval may have been in bytes that were lost
+            opened session_expiry_interval=60; lost > disconnect code=0 session_expiry_interval=3600; > fin
+            +600 > nothing; @1 opened resume < present
+    """)
+    bad = examples("""
+        the session ended with its connection
+            opened; > disconnect; > fin; +5 > nothing; @1 opened resume < present !session_present
+        CleanSession 1 in 3.1.1
+            opened 3.1.1; > disconnect; > fin; +5 > nothing; @1 opened resume < present !session_present
+        the interval has run out
+            opened session_expiry_interval=60; > disconnect; > fin; +300 > nothing
+            @1 opened resume < present !session_present
+        taken over, and lost in doing so
+            opened session_expiry_interval=3600; @1 > connect resume session_expiry_interval=3600
+            < disconnect code=0x8e; @1 < connack !session_present; < fin
+        a note: gone before its time
+            opened session_expiry_interval=3600; > disconnect; > fin; @1 opened resume < !session_present
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Compare CONNACK with what is known of the client's session."""

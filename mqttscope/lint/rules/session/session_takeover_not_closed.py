@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Pingresp, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.session.connection import Connection
 
 MAX_LIVE = 16
@@ -67,95 +66,33 @@ class SessionTakeoverNotClosed(Rule):
     settings = {"timeout": 30}
     Memory = Connections
 
-    good = examples(
-        lambda: [
-            conversation(
-                "closed",
-                *opened(),
-                *on(1, *opened()),
-                server(Disconnect(reason_code=0x8E)),
-                closes("server"),
-                *on(1, client(Pingreq(), after=40), server(Pingresp())),
-            ),
-            conversation(
-                "closed some seconds later",
-                *opened(V3_1_1),
-                *on(1, *opened(V3_1_1)),
-                client(Pingreq(), after=1),
-                server(Pingresp()),
-                closes("server", after=3),
-                *on(1, client(Pingreq(), after=40), server(Pingresp())),
-            ),
-            conversation(
-                "the client of the older connection is gone",
-                *opened(),
-                *on(1, *opened()),
-                server(Publish(topic_name="a"), after=40),
-            ),
-            conversation(
-                "the new connection is refused",
-                *opened(),
-                *on(1, *opened()[:1], server(Connack(reason_code=0x88))),
-                client(Pingreq(), after=40),
-                server(Pingresp()),
-            ),
-            conversation(
-                "another user's client of the same name",
-                *opened(user_name="alice"),
-                *on(1, *opened(user_name="bob")),
-                client(Pingreq(), after=40),
-                server(Pingresp()),
-            ),
-            conversation(
-                "another client",
-                *opened(client_identifier="c1"),
-                *on(1, *opened(client_identifier="c2")),
-                client(Pingreq(), after=40),
-                server(Pingresp()),
-            ),
-            conversation(
-                "both had a name from the server",
-                *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-1")),
-                *on(1, *opened(client_identifier="", connack=Properties(assigned_client_identifier="auto-2"))),
-                client(Pingreq(), after=40),
-                server(Pingresp()),
-            ),
-            conversation(
-                "the first connection was known by its end alone",
-                lost(opened()[0]),
-                server(Connack()),
-                *on(1, *opened()),
-                client(Pingreq(), after=40),
-                server(Pingresp()),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "the older connection continues",
-                *opened(),
-                *on(1, *opened()),
-                client(Pingreq(), after=31),
-                server(Pingresp()).marked(""),
-            ),
-            conversation(
-                "in 3.1.1, with messages",
-                *opened(V3_1_1, clean_start=False),
-                *on(1, *opened(V3_1_1, clean_start=False, session_present=True)),
-                client(Pingreq(), after=20),
-                server(Publish(topic_name="a"), after=20).marked(""),
-                server(Publish(topic_name="a"), after=20),
-            ),
-            conversation(
-                "in 3.1",
-                *opened(V3_1),
-                *on(1, *opened(V3_1)),
-                client(Pingreq(), after=50),
-                server(Pingresp()).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        closed
+            opened; @1 opened; < disconnect code=0x8e; < fin; +40 @1 > pingreq; @1 < pingresp
+        closed some seconds later
+            opened 3.1.1; @1 opened; +1 > pingreq; < pingresp; +3 < fin; +40 @1 > pingreq; @1 < pingresp
+        the client of the older connection is gone
+            opened; @1 opened; +40 < publish a
+        the new connection is refused
+            opened; @1 opened < code=0x88; +40 > pingreq; < pingresp
+        another user's client of the same name
+            opened user_name=alice; @1 opened user_name=bob; +40 > pingreq; < pingresp
+        another client
+            opened; @1 opened client=c2; +40 > pingreq; < pingresp
+        both had a name from the server
+            opened client=- < assigned_client_identifier=auto-1; @1 opened client=- < assigned_client_identifier=auto-2
+            +40 > pingreq; < pingresp
+        the first connection was known by its end alone
+            lost > connect; < connack; @1 opened; +40 > pingreq; < pingresp
+    """)
+    bad = examples("""
+        the older connection continues
+            opened; @1 opened; +31 > pingreq; < pingresp !
+        in 3.1.1, with messages
+            opened 3.1.1 resume; @1 opened resume < present; +20 > pingreq; +20 < publish a !; +20 < publish a
+        in 3.1
+            opened 3.1; @1 opened; +50 > pingreq; < pingresp !
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Take note that a connection is accepted: others of the client have had their time."""

@@ -1,7 +1,7 @@
 """SES201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.mqtt.constants import Direction, PacketType
@@ -33,64 +33,27 @@ class StaleStateAfterSessionLoss(Rule):
     signs = ("state_lost",)
     needs = Needs.OPENING | Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "published again",
-                *opened(clean_start=False, session_present=False),
-                client(Publish(qos=1, topic_name="a", packet_identifier=1)),
-                server(Puback(packet_identifier=1)),
-            ),
-            conversation(
-                "the session continues",
-                *opened(clean_start=False, session_present=True),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=1), Pubrel(packet_identifier=2)),
-                server(Puback(packet_identifier=1), Pubcomp(packet_identifier=2)),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(V3_1_1, clean_start=False, session_present=False),
-                crossing(client(Pubrel(packet_identifier=7))),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-            conversation(
-                "exchanges of this connection",
-                *opened(clean_start=False, session_present=False),
-                client(Publish(qos=2, topic_name="a", packet_identifier=1)),
-                server(Pubrec(packet_identifier=1)),
-                client(Pubrel(packet_identifier=1)),
-                server(Pubcomp(packet_identifier=1), Publish(qos=1, topic_name="b", packet_identifier=9)),
-                client(Puback(packet_identifier=9)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBREL",
-                *opened(clean_start=False, session_present=False),
-                client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
-            ),
-            conversation(
-                "PUBLISH with DUP 1",
-                *opened(clean_start=False, session_present=False),
-                client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)).marked("dup"),
-            ),
-            conversation(
-                "acknowledgements of what came on the last connection",
-                *opened(clean_start=False, session_present=False),
-                client(Puback(packet_identifier=7)).marked("packet_identifier"),
-                client(Pubrec(packet_identifier=8)).marked("packet_identifier"),
-                client(Pubcomp(packet_identifier=9)).marked("packet_identifier"),
-            ),
-            conversation(
-                "information in MQTT 3.1.1",
-                *opened(V3_1_1, clean_start=False, session_present=False),
-                client(Pubrel(packet_identifier=7)).marked("packet_identifier"),
-                server(Pubcomp(packet_identifier=7)),
-            ),
-        ]
-    )
+    good = examples("""
+        published again
+            opened resume; > publish a qos=1 id=1; < puback 1
+        the session continues
+            opened resume < present; > publish a dup qos=1 id=1 & pubrel 2; < puback 1 & pubcomp 2
+        sent before the CONNACK had arrived
+            opened 3.1.1 resume; crossing > pubrel 7; < pubcomp 7
+        exchanges of this connection
+            opened resume; > publish a qos=2 id=1; < pubrec 1; > pubrel 1; < pubcomp 1 & publish b qos=1 id=9
+            > puback 9
+    """)
+    bad = examples("""
+        PUBREL
+            opened resume; > pubrel 7 !packet_identifier
+        PUBLISH with DUP 1
+            opened resume; > publish a dup qos=1 id=7 !dup
+        acknowledgements of what came on the last connection
+            opened resume; > puback 7 !packet_identifier; > pubrec 8 !packet_identifier; > pubcomp 9 !packet_identifier
+        information in MQTT 3.1.1
+            opened 3.1.1 resume; > pubrel 7 !packet_identifier; < pubcomp 7
+    """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for what continues nothing of this connection."""

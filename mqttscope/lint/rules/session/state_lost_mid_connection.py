@@ -1,10 +1,10 @@
 """SES202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Pubcomp, Pubrel
 from mqttscope.session.inflight import RECEIVED, RELEASED
 
 
@@ -27,54 +27,21 @@ class StateLostMidConnection(Rule):
     when = "reason_code"
     needs = Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "all steps known",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7, reason_code=0)),
-            ),
-            conversation(
-                "recovery after a reconnect",
-                *opened(clean_start=False, session_present=True),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7, reason_code=0x92)),
-            ),
-            conversation(
-                "the answer to a PUBREC that came too often",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7), Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7, reason_code=0x92)),
-                server(Pubcomp(packet_identifier=7, reason_code=0x92)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "PUBCOMP",
-                *opened(),
-                client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                server(Pubrec(packet_identifier=7)),
-                client(Pubrel(packet_identifier=7)),
-                server(Pubcomp(packet_identifier=7, reason_code=0x92)).marked("reason_code"),
-            ),
-            conversation(
-                "PUBREL, by the server",
-                *opened(),
-                server(Publish(qos=2, topic_name="a", packet_identifier=7)),
-                client(Pubrec(packet_identifier=7)),
-                server(Pubrel(packet_identifier=7, reason_code=0x92)).marked("reason_code"),
-                client(Pubcomp(packet_identifier=7)),
-            ),
-        ]
-    )
+    good = examples("""
+        all steps known
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7 code=0
+        recovery after a reconnect
+            opened resume < present; > pubrel 7; < pubcomp 7 code=0x92
+        the answer to a PUBREC that came too often
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7 & pubrec 7; > pubrel 7 code=0x92
+            < pubcomp 7 code=0x92
+    """)
+    bad = examples("""
+        PUBCOMP
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7 code=0x92 !reason_code
+        PUBREL, by the server
+            opened; < publish a qos=2 id=7; > pubrec 7; < pubrel 7 code=0x92 !reason_code; > pubcomp 7
+    """)
 
     def check(self, packet: Pubrel | Pubcomp, at: RuleContext) -> Findings:
         """Look for the earlier steps on this connection."""

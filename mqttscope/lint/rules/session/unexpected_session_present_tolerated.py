@@ -2,16 +2,12 @@
 
 from mqttscope.events import PacketEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import acknowledges, client, closes, conversation, crossing, examples, on, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Publish, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.session.connection import Connection
-
-_WRONG = opened(session_present=True)
-_LATER = on(1, *opened(client_identifier="c2", keep_alive=0), closes("client", after=90))
 
 
 class UnexpectedSessionPresentTolerated(Rule):
@@ -39,39 +35,22 @@ class UnexpectedSessionPresentTolerated(Rule):
     settings = {"timeout": 30}
 
     # What provokes it is an error of the server in every example, so that none of them is without one.
-    good = examples(
-        lambda: [
-            conversation(
-                "the session was wanted",
-                *opened(clean_start=False, session_present=True),
-                client(Subscribe(1, None, [Subscription("a")])),
-            ),
-            conversation("there is none", *opened(keep_alive=0), *_LATER),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("it subscribes", *_WRONG, client(Subscribe(1, None, [Subscription("a")])).marked("", at=None)),
-            conversation(
-                "what was on its way does not count, what comes then does",
-                *_WRONG,
-                crossing(client(Publish(topic_name="a"))),
-                client(Pingreq()).marked("", at=None),
-                client(Pingreq()),
-            ),
-            conversation(
-                "it stays and says nothing",
-                *_WRONG,
-                acknowledges("client"),
-                *on(1, *opened(client_identifier="c2"), closes("client", after=60).marked("")),
-            ),
-            conversation(
-                "in 3.1.1",
-                *opened(V3_1_1, session_present=True),
-                client(Pingreq()).marked("", at=None),
-            ),
-        ]
-    )
+    good = examples("""
+        the session was wanted
+            opened resume < present; > subscribe 1 a:0
+        there is none
+            opened keep_alive=0; @1 opened client=c2 keep_alive=0; +90 @1 > fin
+    """)
+    bad = examples("""
+        it subscribes
+            opened < present; > subscribe 1 a:0 !!
+        what was on its way does not count, what comes then does
+            opened < present; crossing > publish a; > pingreq !!; > pingreq
+        it stays and says nothing
+            opened < present; > ack; @1 opened client=c2; +60 @1 > fin !
+        in 3.1.1
+            opened 3.1.1 < present; > pingreq !!
+    """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Wait for what the client does."""

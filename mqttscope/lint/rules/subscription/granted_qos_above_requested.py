@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Suback
 
 
 class GrantedQosAboveRequested(Rule):
@@ -29,38 +28,18 @@ class GrantedQosAboveRequested(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as much, less, and refused",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 2), Subscription("c", 0)])),
-                server(Suback(10, reason_codes=[1, 0, 0x87])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS 1 for a request of QoS 0",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0)])),
-                server(Suback(10, reason_codes=[1])).marked("reason_codes[0]"),
-            ),
-            conversation(
-                "the second of two in 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 2), Subscription("b", 1)])),
-                server(Suback(10, reason_codes=[2, 2])).marked("reason_codes[1]"),
-            ),
-            conversation(
-                "in 3.1",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0)])),
-                server(Suback(10, reason_codes=[2])).marked("reason_codes[0]"),
-            ),
-        ]
-    )
+    good = examples("""
+        as much, less, and refused
+            opened; > subscribe 10 a:1 b:2 c:0; < suback 10 1 0 0x87
+    """)
+    bad = examples("""
+        QoS 1 for a request of QoS 0
+            opened; > subscribe 10 a:0; < suback 10 1 !reason_codes[0]
+        the second of two in 3.1.1
+            opened 3.1.1; > subscribe 10 a:2 b:1; < suback 10 2 2 !reason_codes[1]
+        in 3.1
+            opened 3.1; > subscribe 10 a:0; < suback 10 2 !reason_codes[0]
+    """)
 
     def check(self, packet: Suback, at: RuleContext) -> Iterator[Report]:
         """Compare position by position."""

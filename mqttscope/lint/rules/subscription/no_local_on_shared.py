@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.subscription import options_span
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 
 
 class NoLocalOnShared(Rule):
@@ -30,35 +29,16 @@ class NoLocalOnShared(Rule):
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "each alone",
-                *opened(),
-                client(
-                    Subscribe(10, subscriptions=[Subscription("$share/g/a", 1), Subscription("a", 1, no_local=True)])
-                ),
-                server(Suback(10, reason_codes=[1, 1])),
-            ),
-            conversation(
-                "a filter that only looks like one",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$shared/g/a", 1, no_local=True)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "No Local and $share",
-                *opened(),
-                client(hexadecimal("82 10 00 0a 00 00 0a 24 73 68 61 72 65 2f 67 2f 61 05")).marked(
-                    "subscriptions[0].no_local"
-                ),
-            )
-        ]
-    )
+    good = examples("""
+        each alone
+            opened; > subscribe 10 $share/g/a:1 a:1,no_local; < suback 10 1 1
+        a filter that only looks like one
+            opened; > subscribe 10 $shared/g/a:1,no_local; < suback 10 1
+    """)
+    bad = examples("""
+        No Local and $share
+            opened; > raw 82 10 000a00 000a "$share/g/a" 05 !subscriptions[0].no_local
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Bit 2 of the options of each shared filter."""

@@ -1,17 +1,12 @@
 """SUB212."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-
-_TWO = Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 1)])
-_NONE_LEFT = Unsubscribe(11, topic_filters=["a", "b"])
-_RESENT = Subscribe(10, subscriptions=[Subscription("a", 1)], header_flags=0xA)
+from mqttscope.mqtt.packets import Suback, Unsuback
 
 
 class RequestAnsweredTwice(Rule):
@@ -34,53 +29,22 @@ class RequestAnsweredTwice(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one answer for both filters", *opened(), client(_TWO), server(Suback(10, reason_codes=[1, 1]))
-            ),
-            conversation(
-                "the identifier is used again",
-                *opened(),
-                client(_TWO),
-                server(Suback(10, reason_codes=[1, 1])),
-                client(_TWO),
-                server(Suback(10, reason_codes=[1, 1])),
-            ),
-            conversation(
-                "a SUBSCRIBE sent again in 3.1, and an answer to each",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                client(_RESENT),
-                server(Suback(10, reason_codes=[1])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a SUBACK for each filter",
-                *opened(),
-                client(_TWO),
-                server(Suback(10, reason_codes=[1])),
-                server(Suback(10, reason_codes=[1])).marked(""),
-            ),
-            conversation(
-                "the same in 3.1.1",
-                *opened(V3_1_1),
-                client(_TWO),
-                server(Suback(10, reason_codes=[1, 1])),
-                server(Suback(10, reason_codes=[1, 1])).marked(""),
-            ),
-            conversation(
-                "an UNSUBACK for each filter",
-                *opened(V3_1),
-                client(_NONE_LEFT),
-                server(Unsuback(11), Unsuback(11)).marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        one answer for both filters
+            opened; > subscribe 10 a:1 b:1; < suback 10 1 1
+        the identifier is used again
+            opened; > subscribe 10 a:1 b:1; < suback 10 1 1; > subscribe 10 a:1 b:1; < suback 10 1 1
+        a SUBSCRIBE sent again in 3.1, and an answer to each
+            opened 3.1; > subscribe 10 a:1; > subscribe 10 a:1 header_flags=0x0a; < suback 10 1; < suback 10 1
+    """)
+    bad = examples("""
+        a SUBACK for each filter
+            opened; > subscribe 10 a:1 b:1; < suback 10 1; < suback 10 1 !
+        the same in 3.1.1
+            opened 3.1.1; > subscribe 10 a:1 b:1; < suback 10 1 1; < suback 10 1 1 !
+        an UNSUBACK for each filter
+            opened 3.1; > unsubscribe 11 a b; < unsuback 11 & unsuback 11 !
+    """)
 
     def check(self, packet: Suback | Unsuback, at: RuleContext) -> Findings:
         """The state knows which requests have their answer."""

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V5, Rule
 from mqttscope.lint.rules.subscription import options_span
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 
 
 class RetainHandlingInvalid(Rule):
@@ -29,25 +28,14 @@ class RetainHandlingInvalid(Rule):
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "Retain Handling 2 is the highest",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1, retain_handling=2)])),
-                server(Suback(10, reason_codes=[1])),
-            )
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "both bits",
-                *opened(),
-                client(hexadecimal("82 09 00 0a 00 00 03 61 2f 62 31")).marked("subscriptions[0].retain_handling"),
-            )
-        ]
-    )
+    good = examples("""
+        Retain Handling 2 is the highest
+            opened; > subscribe 10 a/b:1,retain_handling=2; < suback 10 1
+    """)
+    bad = examples("""
+        both bits
+            opened; > raw 82 09 000a00 0003 "a/b" 31 !subscriptions[0].retain_handling
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Bits 5 and 4 of each options byte."""

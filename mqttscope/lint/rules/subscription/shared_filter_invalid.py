@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Rule
+from mqttscope.lint.rule import V5, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 from mqttscope.mqtt.topics import topic_filter_problem
 
 _WHY = {
@@ -36,57 +35,24 @@ class SharedFilterInvalid(Rule):
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "name and filter",
-                *opened(),
-                client(hexadecimal("82 12 00 0a 00 00 0c 24 73 68 61 72 65 2f 67 2f 61 2f 62 01")),
-                server(Suback(10, reason_codes=[1])),
-            ),
-            conversation(
-                "filters that only look shared",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$shared/g"), Subscription("$SHARE/g")])),
-                server(Suback(10, reason_codes=[0, 0])),
-            ),
-            conversation(
-                "an ordinary filter before 5.0",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g")])),
-                server(Suback(10, reason_codes=[0])),
-            ),
-            conversation(
-                "a filter of one empty level after the name",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g//")])),
-                server(Suback(10, reason_codes=[0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "no filter",
-                *opened(),
-                client(hexadecimal("82 0e 00 0a 00 00 08 24 73 68 61 72 65 2f 67 01")).marked(
-                    "subscriptions[0].topic_filter"
-                ),
-            ),
-            conversation(
-                "no name, a wildcard in the name, an empty filter, nothing at all",
-                *opened(),
-                client(
-                    Subscribe(
-                        10,
-                        subscriptions=[
-                            Subscription(one) for one in ("$share//a", "$share/g+/a", "$share/g/", "$share")
-                        ],
-                    )
-                ).marked(*(f"subscriptions[{index}].topic_filter" for index in range(4))),
-            ),
-        ]
-    )
+    good = examples("""
+        name and filter
+            opened; > raw 82 12 000a00 000c "$share/g/a/b" 01; < suback 10 1
+        filters that only look shared
+            opened; > subscribe 10 $shared/g:0 $SHARE/g:0; < suback 10 0 0
+        an ordinary filter before 5.0
+            opened 3.1.1; > subscribe 10 $share/g:0; < suback 10 0
+        a filter of one empty level after the name
+            opened; > subscribe 10 $share/g//:0; < suback 10 0
+    """)
+    bad = examples("""
+        no filter
+            opened; > raw 82 0e 000a00 0008 "$share/g" 01 !subscriptions[0].topic_filter
+        no name, a wildcard in the name, an empty filter, nothing at all
+            opened
+            > subscribe 10 $share//a:0 $share/g+/a:0 $share/g/:0 $share:0 !subscriptions[0].topic_filter
+                !subscriptions[1].topic_filter !subscriptions[2].topic_filter !subscriptions[3].topic_filter
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter that begins with ``$share``."""

@@ -1,14 +1,12 @@
 """SUB215."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.subscription import and_more
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Subscribe
 
 
 class SharedSubscriptionUnavailable(Rule):
@@ -32,40 +30,19 @@ class SharedSubscriptionUnavailable(Rule):
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "an ordinary subscription",
-                *opened(connack=Properties(shared_subscription_available=0)),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-            conversation(
-                "absent means available",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a share where the server has none",
-                *opened(connack=Properties(shared_subscription_available=0)),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1)])).marked(
-                    "subscriptions[0].topic_filter"
-                ),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(shared_subscription_available=0)),
-                crossing(client(Subscribe(10, subscriptions=[Subscription("$share/g/a", 1)]))).marked(
-                    "subscriptions[0].topic_filter"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        an ordinary subscription
+            opened < shared_subscription_available=0; > subscribe 10 a:1; < suback 10 1
+        absent means available
+            opened; > subscribe 10 $share/g/a:1; < suback 10 1
+    """)
+    bad = examples("""
+        a share where the server has none
+            opened < shared_subscription_available=0; > subscribe 10 $share/g/a:1 !subscriptions[0].topic_filter
+        sent before the CONNACK had arrived
+            opened < shared_subscription_available=0
+            crossing > subscribe 10 $share/g/a:1 !subscriptions[0].topic_filter
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced; one finding, however many filters the packet has."""

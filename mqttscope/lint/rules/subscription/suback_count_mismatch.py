@@ -1,15 +1,12 @@
 """SUB210."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
-
-_TWO = Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 1)])
+from mqttscope.mqtt.packets import Suback, Unsuback
 
 
 class SubackCountMismatch(Rule):
@@ -34,45 +31,22 @@ class SubackCountMismatch(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation("a code for each filter", *opened(), client(_TWO), server(Suback(10, reason_codes=[1, 0x80]))),
-            conversation(
-                "UNSUBACK has none in 3.1.1",
-                *opened(V3_1_1),
-                client(Unsubscribe(10, topic_filters=["a", "b"])),
-                server(Unsuback(10)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "one code for two filters",
-                *opened(),
-                client(_TWO),
-                server(Suback(10, reason_codes=[1])).marked("reason_codes"),
-            ),
-            conversation(
-                "three codes for two filters in 3.1.1",
-                *opened(V3_1_1),
-                client(_TWO),
-                server(Suback(10, reason_codes=[1, 1, 1])).marked("reason_codes"),
-            ),
-            conversation(
-                "two codes for one filter in 3.1",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(Suback(10, reason_codes=[1, 1])).marked("reason_codes"),
-            ),
-            conversation(
-                "an UNSUBACK without codes",
-                *opened(),
-                client(Unsubscribe(10, topic_filters=["a"])),
-                server(Unsuback(10, reason_codes=[])).marked("reason_codes"),
-            ),
-        ]
-    )
+    good = examples("""
+        a code for each filter
+            opened; > subscribe 10 a:1 b:1; < suback 10 1 0x80
+        UNSUBACK has none in 3.1.1
+            opened 3.1.1; > unsubscribe 10 a b; < unsuback 10
+    """)
+    bad = examples("""
+        one code for two filters
+            opened; > subscribe 10 a:1 b:1; < suback 10 1 !reason_codes
+        three codes for two filters in 3.1.1
+            opened 3.1.1; > subscribe 10 a:1 b:1; < suback 10 1 1 1 !reason_codes
+        two codes for one filter in 3.1
+            opened 3.1; > subscribe 10 a:1; < suback 10 1 1 !reason_codes
+        an UNSUBACK without codes
+            opened; > unsubscribe 10 a; < unsuback 10 empty !reason_codes
+    """)
 
     def check(self, packet: Suback | Unsuback, at: RuleContext) -> Findings:
         """Count both; a second answer is another rule's business."""

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Publish, Suback
 
 MAX_TOLD = 256
 """SUBSCRIBE packets that are remembered as suspect."""
@@ -44,50 +43,21 @@ class SubackOrderSuspect(Rule):
     needs = Needs.WHOLE_RECEIVER
     Memory = Told
 
-    good = examples(
-        lambda: [
-            conversation(
-                "in the order of the filters",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("b", 2)])),
-                server(Suback(10, reason_codes=[0, 2])),
-            ),
-            conversation(
-                "both granted lower",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 2), Subscription("b", 2)])),
-                server(Suback(10, reason_codes=[0, 1])),
-                server(Publish(qos=1, topic_name="b", packet_identifier=1)),
-                client(Puback(1)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "granted above the request, and it fits the other way round",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 0), Subscription("b", 2)])),
-                server(Suback(10, reason_codes=[2, 0])).marked("reason_codes"),
-            ),
-            conversation(
-                "a message with the QoS that another filter was granted",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("b", 1)])),
-                server(Suback(10, reason_codes=[0, 1])),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1)).marked("qos"),
-                client(Puback(1)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=2)),
-                client(Puback(2)),
-            ),
-            conversation(
-                "in 3.1",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("a", 2), Subscription("b", 1)])),
-                server(Suback(10, reason_codes=[1, 2])).marked("reason_codes"),
-            ),
-        ]
-    )
+    good = examples("""
+        in the order of the filters
+            opened; > subscribe 10 a:0 b:2; < suback 10 0 2
+        both granted lower
+            opened; > subscribe 10 a:2 b:2; < suback 10 0 1; < publish b qos=1 id=1; > puback 1
+    """)
+    bad = examples("""
+        granted above the request, and it fits the other way round
+            opened; > subscribe 10 a:0 b:2; < suback 10 2 0 !reason_codes
+        a message with the QoS that another filter was granted
+            opened 3.1.1; > subscribe 10 a:1 b:1; < suback 10 0 1; < publish a qos=1 id=1 !qos; > puback 1
+            < publish a qos=1 id=2; > puback 2
+        in 3.1
+            opened 3.1; > subscribe 10 a:2 b:1; < suback 10 1 2 !reason_codes
+    """)
 
     def check(self, packet: Suback | Publish, at: RuleContext) -> Findings:
         """Sort both; for messages look at the grants beside the one that is too low."""

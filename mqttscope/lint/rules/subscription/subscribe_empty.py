@@ -1,12 +1,11 @@
 """SUB101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 
 
 class SubscribeEmpty(Rule):
@@ -30,23 +29,18 @@ class SubscribeEmpty(Rule):
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one Topic Filter",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            )
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("nothing after the properties", *opened(), client(Subscribe(10)).marked("")),
-            conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Subscribe(10)).marked("")),
-            conversation("the same in 3.1", *opened(V3_1), client(Subscribe(10)).marked("")),
-        ]
-    )
+    good = examples("""
+        one Topic Filter
+            opened; > subscribe 10 a/b:1; < suback 10 1
+    """)
+    bad = examples("""
+        nothing after the properties
+            opened; > subscribe 10 !
+        nothing after the identifier in 3.1.1
+            opened 3.1.1; > subscribe 10 !
+        the same in 3.1
+            opened 3.1; > subscribe 10 !
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """An empty list was read to its end."""

@@ -1,15 +1,11 @@
 """SUB216."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-
-_QOS_2 = Subscribe(10, subscriptions=[Subscription("a", 2)])
+from mqttscope.mqtt.packets import Disconnect
 
 
 class SubscribeRefusedForQos(Rule):
@@ -29,38 +25,18 @@ class SubscribeRefusedForQos(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "granted lower",
-                *opened(connack=Properties(maximum_qos=0)),
-                client(_QOS_2),
-                server(Suback(10, reason_codes=[0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "disconnected instead of granted lower",
-                *opened(connack=Properties(maximum_qos=0)),
-                client(_QOS_2),
-                server(Disconnect(0x9B)).marked("reason_code"),
-            ),
-            conversation(
-                "no Maximum QoS announced",
-                *opened(),
-                client(_QOS_2),
-                server(Disconnect(0x9B)).marked("reason_code"),
-            ),
-            conversation(
-                "a message of QoS 1 that was within the limit",
-                *opened(connack=Properties(maximum_qos=1)),
-                client(Publish(qos=1, topic_name="b", packet_identifier=1), _QOS_2),
-                server(Disconnect(0x9B)).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        granted lower
+            opened < maximum_qos=0; > subscribe 10 a:2; < suback 10 0
+    """)
+    bad = examples("""
+        disconnected instead of granted lower
+            opened < maximum_qos=0; > subscribe 10 a:2; < disconnect code=0x9b !reason_code
+        no Maximum QoS announced
+            opened; > subscribe 10 a:2; < disconnect code=0x9b !reason_code
+        a message of QoS 1 that was within the limit
+            opened < maximum_qos=1; > publish b qos=1 id=1 & subscribe 10 a:2; < disconnect code=0x9b !reason_code
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """The next thing a server sends after a SUBSCRIBE, and no PUBLISH that explains it."""

@@ -1,13 +1,12 @@
 """SUB214."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER, Properties
+from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 
 
 class SubscriptionIdUnavailable(Rule):
@@ -31,40 +30,20 @@ class SubscriptionIdUnavailable(Rule):
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "no identifier",
-                *opened(connack=Properties(subscription_identifier_available=0)),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-            conversation(
-                "absent means available",
-                *opened(),
-                client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "an identifier where the server has none",
-                *opened(connack=Properties(subscription_identifier_available=0)),
-                client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)])).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(subscription_identifier_available=0)),
-                crossing(client(Subscribe(10, Properties(subscription_identifier=1), [Subscription("a", 1)]))).marked(
-                    "properties.subscription_identifier"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        no identifier
+            opened < subscription_identifier_available=0; > subscribe 10 a:1; < suback 10 1
+        absent means available
+            opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
+    """)
+    bad = examples("""
+        an identifier where the server has none
+            opened < subscription_identifier_available=0
+            > subscribe 10 a:1 subscription_identifier=1 !properties.subscription_identifier
+        sent before the CONNACK had arrived
+            opened < subscription_identifier_available=0
+            crossing > subscribe 10 a:1 subscription_identifier=1 !properties.subscription_identifier
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced."""

@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.lint.rules.subscription import faulty_filter, options_span
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe
 
 
 class SubscriptionOptionsReserved(Rule):
@@ -35,48 +34,22 @@ class SubscriptionOptionsReserved(Rule):
     sender = Direction.CLIENT_TO_SERVER
     malformed = (MalformedReason.SUBSCRIPTION_OPTIONS_RESERVED,)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "all options that 5.0 has",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 2, True, True, 2)])),
-                server(Suback(10, reason_codes=[2])),
-            ),
-            conversation(
-                "the QoS alone in 3.1.1",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 2)])),
-                server(Suback(10, reason_codes=[2])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "bits 6 and 7",
-                *opened(),
-                client(hexadecimal("82 09 00 0a 00 00 03 61 2f 62 c1")).marked("subscriptions[0].reserved"),
-            ),
-            conversation(
-                "in the second filter",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a"), Subscription("b", reserved=0x40)])).marked(
-                    "subscriptions[1].reserved"
-                ),
-            ),
-            conversation(
-                "No Local in 3.1.1",
-                *opened(V3_1_1),
-                client(hexadecimal("82 08 00 0a 00 03 61 2f 62 05")).marked("subscriptions[0].reserved"),
-            ),
-            conversation(
-                "unused bits in 3.1",
-                *opened(V3_1),
-                client(hexadecimal("82 08 00 0a 00 03 61 2f 62 05")).marked("subscriptions[0].reserved"),
-            ),
-        ]
-    )
+    good = examples("""
+        all options that 5.0 has
+            opened; > subscribe 10 a/b:2,no_local,retain_as_published,retain_handling=2; < suback 10 2
+        the QoS alone in 3.1.1
+            opened 3.1.1; > subscribe 10 a/b:2; < suback 10 2
+    """)
+    bad = examples("""
+        bits 6 and 7
+            opened; > raw 82 09 000a00 0003 "a/b" c1 !subscriptions[0].reserved
+        in the second filter
+            opened; > subscribe 10 a:0 b:0,reserved=0x40 !subscriptions[1].reserved
+        No Local in 3.1.1
+            opened 3.1.1; > raw 82 08 000a 0003 "a/b" 05 !subscriptions[0].reserved
+        unused bits in 3.1
+            opened 3.1; > raw 82 08 000a 0003 "a/b" 05 !subscriptions[0].reserved
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
         """3.1, where the decoder has nothing against these bits."""

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe, Unsubscribe
 
 
 class TopicFilterEmpty(Rule):
@@ -26,37 +25,18 @@ class TopicFilterEmpty(Rule):
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one character, and levels that are empty",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("/", 1)])),
-                server(Suback(10, reason_codes=[1, 1])),
-                client(Unsubscribe(11, topic_filters=["/"])),
-                server(Unsuback(11, reason_codes=[0])),
-            )
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "length 0 in SUBSCRIBE",
-                *opened(),
-                client(hexadecimal("82 06 00 0a 00 00 00 01")).marked("subscriptions[0].topic_filter"),
-            ),
-            conversation(
-                "length 0 in UNSUBSCRIBE",
-                *opened(V3_1_1),
-                client(Unsubscribe(10, topic_filters=["a", ""])).marked("topic_filters[1]"),
-            ),
-            conversation(
-                "in 3.1",
-                *opened(V3_1),
-                client(Subscribe(10, subscriptions=[Subscription("")])).marked("subscriptions[0].topic_filter"),
-            ),
-        ]
-    )
+    good = examples("""
+        one character, and levels that are empty
+            opened; > subscribe 10 a:1 /:1; < suback 10 1 1; > unsubscribe 11 /; < unsuback 11 0
+    """)
+    bad = examples("""
+        length 0 in SUBSCRIBE
+            opened; > raw 82 06 000a00000001 !subscriptions[0].topic_filter
+        length 0 in UNSUBSCRIBE
+            opened 3.1.1; > unsubscribe 10 a - !topic_filters[1]
+        in 3.1
+            opened 3.1; > subscribe 10 -:0 !subscriptions[0].topic_filter
+    """)
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter."""

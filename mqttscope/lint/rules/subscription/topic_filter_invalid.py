@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Subscribe, Unsubscribe
 from mqttscope.mqtt.topics import parse_shared, topic_filter_problem
 
 _WHY = {
@@ -40,53 +39,21 @@ class TopicFilterInvalid(Rule):
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "wildcards in levels of their own",
-                *opened(),
-                client(
-                    Subscribe(
-                        10,
-                        subscriptions=[
-                            Subscription(one, 1) for one in ("#", "+", "a/b/#", "/+", "+/+/c", "$share/g/+/#")
-                        ],
-                    )
-                ),
-                server(Suback(10, reason_codes=[1] * 6)),
-                client(Unsubscribe(11, topic_filters=["a/b/#"])),
-                server(Unsuback(11, reason_codes=[0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "'#' after other characters",
-                *opened(),
-                client(hexadecimal("82 0a 00 0a 00 00 04 61 2f 62 23 01")).marked("subscriptions[0].topic_filter"),
-            ),
-            conversation(
-                "'#' before other levels, '+' beside characters",
-                *opened(V3_1_1),
-                client(Subscribe(10, subscriptions=[Subscription("a/#/b"), Subscription("a/b+")])).marked(
-                    "subscriptions[0].topic_filter", "subscriptions[1].topic_filter"
-                ),
-            ),
-            conversation(
-                "in UNSUBSCRIBE and 3.1",
-                *opened(V3_1),
-                client(Unsubscribe(10, topic_filters=["ok", "a+"])).marked("topic_filters[1]"),
-            ),
-            conversation(
-                "in the filter of a share",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("$share/g/a#")])).marked(
-                    "subscriptions[0].topic_filter"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        wildcards in levels of their own
+            opened; > subscribe 10 #:1 +:1 a/b/#:1 /+:1 +/+/c:1 $share/g/+/#:1; < suback 10 1 1 1 1 1 1
+            > unsubscribe 11 a/b/#; < unsuback 11 0
+    """)
+    bad = examples("""
+        '#' after other characters
+            opened; > raw 82 0a 000a00 0004 "a/b#" 01 !subscriptions[0].topic_filter
+        '#' before other levels, '+' beside characters
+            opened 3.1.1; > subscribe 10 a/#/b:0 a/b+:0 !subscriptions[0].topic_filter !subscriptions[1].topic_filter
+        in UNSUBSCRIBE and 3.1
+            opened 3.1; > unsubscribe 10 ok a+ !topic_filters[1]
+        in the filter of a share
+            opened; > subscribe 10 $share/g/a#:0 !subscriptions[0].topic_filter
+    """)
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
         """Each filter, without ``$share/name/`` in 5.0."""

@@ -3,19 +3,13 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V5, Needs, Rule
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.packets import Unsuback
 from mqttscope.session.subscriptions import Request, Subscriptions
-
-_SUBSCRIBED = (
-    client(Subscribe(10, subscriptions=[Subscription("a/+", 1), Subscription("b", 1)])),
-    server(Suback(10, reason_codes=[1, 0x87])),
-)
 
 
 class UnsubackCodeContradiction(Rule):
@@ -36,67 +30,29 @@ class UnsubackCodeContradiction(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE
 
-    good = examples(
-        lambda: [
-            conversation(
-                "deleted, and never there",
-                *opened(),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["a/+", "c", "b"])),
-                server(Unsuback(11, reason_codes=[0, 0x11, 0x11])),
-            ),
-            conversation(
-                "twice at once",
-                *opened(),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["a/+"]), Unsubscribe(12, topic_filters=["a/+"])),
-                server(Unsuback(11, reason_codes=[0]), Unsuback(12, reason_codes=[0x11])),
-            ),
-            conversation(
-                "subscribed again before the answer",
-                *opened(),
-                *_SUBSCRIBED,
-                client(
-                    Unsubscribe(11, topic_filters=["a/+"]),
-                    Subscribe(12, subscriptions=[Subscription("a/+", 1)]),
-                ),
-                server(Unsuback(11, reason_codes=[0]), Suback(12, reason_codes=[1])),
-            ),
-            conversation(
-                "a session from before may hold any subscription",
-                *opened(clean_start=False, session_present=True),
-                client(Unsubscribe(11, topic_filters=["c"])),
-                server(Unsuback(11, reason_codes=[0])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "0x11 for a subscription that exists",
-                *opened(),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["a/+"])),
-                server(Unsuback(11, reason_codes=[0x11])).marked("reason_codes[0]"),
-            ),
-            conversation(
-                "0x00 for one that was never asked for, and for one that was refused",
-                *opened(),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["c", "b"])),
-                server(Unsuback(11, reason_codes=[0, 0])).marked("reason_codes[0]", "reason_codes[1]"),
-            ),
-            conversation(
-                "0x00 for one that was ended before",
-                *opened(),
-                *_SUBSCRIBED,
-                client(Unsubscribe(11, topic_filters=["a/+"])),
-                server(Unsuback(11, reason_codes=[0])),
-                client(Unsubscribe(12, topic_filters=["a/+"])),
-                server(Unsuback(12, reason_codes=[0])).marked("reason_codes[0]"),
-            ),
-        ]
-    )
+    good = examples("""
+        deleted, and never there
+            opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+ c b; < unsuback 11 0 0x11 0x11
+        twice at once
+            opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+ & unsubscribe 12 a/+
+            < unsuback 11 0 & unsuback 12 0x11
+        subscribed again before the answer
+            opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+ & subscribe 12 a/+:1
+            < unsuback 11 0 & suback 12 1
+        a session from before may hold any subscription
+            opened resume < present; > unsubscribe 11 c; < unsuback 11 0
+    """)
+    bad = examples("""
+        0x11 for a subscription that exists
+            opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+
+            < unsuback 11 0x11 !reason_codes[0]
+        0x00 for one that was never asked for, and for one that was refused
+            opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 c b
+            < unsuback 11 0 0 !reason_codes[0] !reason_codes[1]
+        0x00 for one that was ended before
+            opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+; < unsuback 11 0
+            > unsubscribe 12 a/+; < unsuback 12 0 !reason_codes[0]
+    """)
 
     def check(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
         """Look up each filter as it stood when the UNSUBSCRIBE was sent."""

@@ -1,11 +1,11 @@
 """SUB102."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Unsuback, Unsubscribe
+from mqttscope.mqtt.packets import Unsubscribe
 
 
 class UnsubscribeEmpty(Rule):
@@ -25,23 +25,18 @@ class UnsubscribeEmpty(Rule):
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "one Topic Filter",
-                *opened(),
-                client(Unsubscribe(10, topic_filters=["a/b"])),
-                server(Unsuback(10, reason_codes=[0x11])),
-            )
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("nothing after the properties", *opened(), client(Unsubscribe(10)).marked("")),
-            conversation("nothing after the identifier in 3.1.1", *opened(V3_1_1), client(Unsubscribe(10)).marked("")),
-            conversation("the same in 3.1", *opened(V3_1), client(Unsubscribe(10)).marked("")),
-        ]
-    )
+    good = examples("""
+        one Topic Filter
+            opened; > unsubscribe 10 a/b; < unsuback 10 0x11
+    """)
+    bad = examples("""
+        nothing after the properties
+            opened; > unsubscribe 10 !
+        nothing after the identifier in 3.1.1
+            opened 3.1.1; > unsubscribe 10 !
+        the same in 3.1
+            opened 3.1; > unsubscribe 10 !
+    """)
 
     def check(self, packet: Unsubscribe, at: RuleContext) -> Findings:
         """An empty list was read to its end."""

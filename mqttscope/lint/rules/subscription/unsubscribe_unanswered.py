@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
 from mqttscope.lint.shared_checks import unanswered
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Unsuback, Unsubscribe
 from mqttscope.session.connection import Connection
-
-_ASKS = client(Unsubscribe(10, topic_filters=["a"]))
 
 
 class UnsubscribeUnanswered(Rule):
@@ -35,58 +32,28 @@ class UnsubscribeUnanswered(Rule):
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "answered", *opened(), _ASKS, server(Unsuback(10, reason_codes=[0x11])), closes("client", after=60)
-            ),
-            conversation("the connection ends before long", *opened(), _ASKS, closes("client", after=29)),
-            conversation(
-                "the client gives up before long",
-                *opened(),
-                _ASKS,
-                client(Disconnect(), after=5),
-                closes("client", after=40),
-            ),
-            conversation(
-                "answered late",
-                *opened(V3_1_1),
-                _ASKS,
-                server(Unsuback(10), after=35),
-                closes("client"),
-            ),
-            conversation(
-                "the capture lost bytes of the server",
-                *opened(),
-                _ASKS,
-                lost(server(Unsuback(10, reason_codes=[0x11]))),
-                client(Pingreq(), after=35),
-                server(Pingresp()),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "only pings are answered",
-                *opened(),
-                _ASKS,
-                client(Pingreq(), after=30),
-                server(Pingresp()),
-                closes("client").marked(""),
-            ),
-            conversation("nothing comes in 3.1.1", *opened(V3_1_1), _ASKS, closes("client", after=31).marked("")),
-            conversation("nothing comes in 3.1", *opened(V3_1), _ASKS, closes("server", after=31).marked("")),
-            conversation(
-                "another limit",
-                *opened(),
-                _ASKS,
-                closes("client", after=11).marked(""),
-                settings={"timeout": 10},
-            ),
-        ]
-    )
+    good = examples("""
+        answered
+            opened; > unsubscribe 10 a; < unsuback 10 0x11; +60 > fin
+        the connection ends before long
+            opened; > unsubscribe 10 a; +29 > fin
+        the client gives up before long
+            opened; > unsubscribe 10 a; +5 > disconnect; +40 > fin
+        answered late
+            opened 3.1.1; > unsubscribe 10 a; +35 < unsuback 10; > fin
+        the capture lost bytes of the server
+            opened; > unsubscribe 10 a; lost < unsuback 10 0x11; +35 > pingreq; < pingresp; > fin
+    """)
+    bad = examples("""
+        only pings are answered
+            opened; > unsubscribe 10 a; +30 > pingreq; < pingresp; > fin !
+        nothing comes in 3.1.1
+            opened 3.1.1; > unsubscribe 10 a; +31 > fin !
+        nothing comes in 3.1
+            opened 3.1; > unsubscribe 10 a; +31 < fin !
+        another limit
+            settings timeout=10; opened; > unsubscribe 10 a; +11 > fin !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """What is still open, until the connection ended or a side said that it would."""

@@ -1,14 +1,12 @@
 """SUB213."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.lint.rules.subscription import and_more
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Subscribe
 from mqttscope.mqtt.topics import parse_shared
 
 
@@ -33,52 +31,23 @@ class WildcardSubscriptionUnavailable(Rule):
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "no wildcard",
-                *opened(connack=Properties(wildcard_subscription_available=0)),
-                client(Subscribe(10, subscriptions=[Subscription("a/b", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-            conversation(
-                "absent means available",
-                *opened(),
-                client(Subscribe(10, subscriptions=[Subscription("a/#", 1)])),
-                server(Suback(10, reason_codes=[1])),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a wildcard where the server has none",
-                *opened(connack=Properties(wildcard_subscription_available=0)),
-                client(Subscribe(10, subscriptions=[Subscription("a/#", 1)])).marked("subscriptions[0].topic_filter"),
-            ),
-            conversation(
-                "in the filter of a share",
-                *opened(connack=Properties(wildcard_subscription_available=0)),
-                client(Subscribe(10, subscriptions=[Subscription("a", 1), Subscription("$share/g/+", 1)])).marked(
-                    "subscriptions[1].topic_filter"
-                ),
-            ),
-            conversation(
-                "one finding for many filters",
-                *opened(connack=Properties(wildcard_subscription_available=0)),
-                client(
-                    Subscribe(10, subscriptions=[Subscription(name, 1) for name in ("a", "a/#", "b/#", "+")])
-                ).marked("subscriptions[1].topic_filter"),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(wildcard_subscription_available=0)),
-                crossing(client(Subscribe(10, subscriptions=[Subscription("a/#", 1)]))).marked(
-                    "subscriptions[0].topic_filter"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        no wildcard
+            opened < wildcard_subscription_available=0; > subscribe 10 a/b:1; < suback 10 1
+        absent means available
+            opened; > subscribe 10 a/#:1; < suback 10 1
+    """)
+    bad = examples("""
+        a wildcard where the server has none
+            opened < wildcard_subscription_available=0; > subscribe 10 a/#:1 !subscriptions[0].topic_filter
+        in the filter of a share
+            opened < wildcard_subscription_available=0; > subscribe 10 a:1 $share/g/+:1 !subscriptions[1].topic_filter
+        one finding for many filters
+            opened < wildcard_subscription_available=0
+            > subscribe 10 a:1 a/#:1 b/#:1 +:1 !subscriptions[1].topic_filter
+        sent before the CONNACK had arrived
+            opened < wildcard_subscription_available=0; crossing > subscribe 10 a/#:1 !subscriptions[0].topic_filter
+    """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
         """Compare with what CONNACK announced; one finding, however many filters the packet has."""

@@ -3,22 +3,16 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish, Pubrec
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Puback, Publish, Pubrec
 
 MAX_WAITING = 64
 """Such messages whose acknowledgments are waited for; of others only the sender is blamed."""
-_TAKES = Properties(topic_alias_maximum=5)
-_SETS = Publish(topic_name="a/b", properties=Properties(topic_alias=1))
-_USES = Publish(properties=Properties(topic_alias=1))
-_OPENED = opened(connect=_TAKES, connack=_TAKES)
-_LEAVES = (client(Disconnect()), closes("client"))
 
 
 @dataclass(slots=True)
@@ -54,59 +48,32 @@ class TopicAliasCarriedOver(Rule):
     models = (SessionModel,)
     Memory = Waiting
 
-    good = examples(
-        lambda: [
-            conversation(
-                "set again", *_OPENED, client(_SETS), *_LEAVES, *on(1, *_OPENED, client(_SETS), client(_USES))
-            ),
-            conversation(
-                "what sets it again is not in the capture",
-                *_OPENED,
-                client(_SETS),
-                *_LEAVES,
-                *on(1, *_OPENED, lost(client(_SETS)), client(_USES)),
-            ),
-            conversation(
-                "each on its own connection", *_OPENED, client(_SETS), client(_USES), *_LEAVES, *on(1, *_OPENED)
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "of the client",
-                *_OPENED,
-                client(_SETS),
-                *_LEAVES,
-                *on(1, *_OPENED, client(_USES).marked("properties.topic_alias")),
-            ),
-            conversation(
-                "of the server, in a session that continues",
-                *_OPENED,
-                server(_SETS),
-                closes("client", "reset"),
-                *on(
-                    1,
-                    *opened(clean_start=False, session_present=True, connect=_TAKES),
-                    server(_USES).marked("properties.topic_alias"),
-                ),
-            ),
-            conversation(
-                "and the server knows it too",
-                *_OPENED,
-                client(_SETS),
-                *_LEAVES,
-                *on(
-                    1,
-                    *_OPENED,
-                    client(Publish(qos=1, packet_identifier=3, properties=Properties(topic_alias=1))).marked(
-                        "properties.topic_alias"
-                    ),
-                    server(Puback(3)).marked(""),
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        set again
+            opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
+            @1 opened topic_alias_maximum=5 < topic_alias_maximum=5; @1 > publish a/b topic_alias=1
+            @1 > publish - topic_alias=1
+        what sets it again is not in the capture
+            opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
+            @1 opened topic_alias_maximum=5 < topic_alias_maximum=5; @1 lost > publish a/b topic_alias=1
+            @1 > publish - topic_alias=1
+        each on its own connection
+            opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > publish - topic_alias=1
+            > disconnect; > fin; @1 opened topic_alias_maximum=5 < topic_alias_maximum=5
+    """)
+    bad = examples("""
+        of the client
+            opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
+            @1 opened topic_alias_maximum=5 < topic_alias_maximum=5
+            @1 > publish - topic_alias=1 !properties.topic_alias
+        of the server, in a session that continues
+            opened topic_alias_maximum=5 < topic_alias_maximum=5; < publish a/b topic_alias=1; > reset
+            @1 opened resume topic_alias_maximum=5 < present; @1 < publish - topic_alias=1 !properties.topic_alias
+        and the server knows it too
+            opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
+            @1 opened topic_alias_maximum=5 < topic_alias_maximum=5
+            @1 > publish - qos=1 id=3 topic_alias=1 !properties.topic_alias; @1 < puback 3 !
+    """)
 
     def check(self, packet: Publish | Puback | Pubrec, at: RuleContext) -> Findings:
         """Look an alias that is not set up among those of the connection before."""

@@ -1,11 +1,10 @@
 """ALS202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, crossing, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 
 class TopicAliasExceedsMaximum(Rule):
@@ -39,57 +38,26 @@ class TopicAliasExceedsMaximum(Rule):
     signs = ("odd_alias",)
     needs = Needs.OPENING
 
-    good = examples(
-        lambda: [
-            conversation(
-                "exactly the maximum, both ways",
-                *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
-                client(Publish(topic_name="a", properties=Properties(topic_alias=5))),
-                server(Publish(topic_name="b", properties=Properties(topic_alias=3))),
-            ),
-            conversation(
-                "a guess that comes true",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=5)))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "above the server's maximum",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                client(Publish(topic_name="a", properties=Properties(topic_alias=6))).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "above the client's maximum",
-                *opened(connect=Properties(topic_alias_maximum=3), connack=Properties(topic_alias_maximum=5)),
-                server(Publish(topic_name="b", properties=Properties(topic_alias=4))).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "the server takes none",
-                *opened(connect=Properties(topic_alias_maximum=3)),
-                client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "the client takes none",
-                *opened(),
-                server(Publish(topic_name="b", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "before there is a CONNACK",
-                opened()[0],
-                client(Publish(topic_name="a", properties=Properties(topic_alias=1))).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "sent before the CONNACK had arrived",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                crossing(client(Publish(topic_name="a", properties=Properties(topic_alias=6)))).marked(
-                    "properties.topic_alias"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        exactly the maximum, both ways
+            opened topic_alias_maximum=3 < topic_alias_maximum=5; > publish a topic_alias=5; < publish b topic_alias=3
+        a guess that comes true
+            opened < topic_alias_maximum=5; crossing > publish a topic_alias=5
+    """)
+    bad = examples("""
+        above the server's maximum
+            opened < topic_alias_maximum=5; > publish a topic_alias=6 !properties.topic_alias
+        above the client's maximum
+            opened topic_alias_maximum=3 < topic_alias_maximum=5; < publish b topic_alias=4 !properties.topic_alias
+        the server takes none
+            opened topic_alias_maximum=3; > publish a topic_alias=1 !properties.topic_alias
+        the client takes none
+            opened; < publish b topic_alias=1 !properties.topic_alias
+        before there is a CONNACK
+            > connect; > publish a topic_alias=1 !properties.topic_alias
+        sent before the CONNACK had arrived
+            opened < topic_alias_maximum=5; crossing > publish a topic_alias=6 !properties.topic_alias
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare with what the receiver announced."""

@@ -1,11 +1,10 @@
 """ALS204."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.packets import Disconnect, Puback, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Disconnect
 
 
 class TopicAliasRefusedWithinMaximum(Rule):
@@ -25,42 +24,20 @@ class TopicAliasRefusedWithinMaximum(Rule):
     looks_at = Disconnect
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "accepted",
-                *opened(connect=Properties(topic_alias_maximum=10)),
-                server(Publish(qos=1, topic_name="a/b", packet_identifier=1, properties=Properties(topic_alias=1))),
-                client(Puback(packet_identifier=1)),
-                client(Disconnect()),
-            ),
-            conversation(
-                "what came before is not in the capture",
-                *opened(connect=Properties(topic_alias_maximum=10)),
-                lost(server(Publish(topic_name="a/b", properties=Properties(topic_alias=11)))),
-                server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-                client(Disconnect(reason_code=0x94)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "by the client",
-                *opened(connect=Properties(topic_alias_maximum=10)),
-                server(Publish(topic_name="a/b", properties=Properties(topic_alias=10))),
-                client(Disconnect(reason_code=0x94)).marked("reason_code"),
-            ),
-            conversation(
-                "by the server, what it sent itself does not count",
-                *opened(connack=Properties(topic_alias_maximum=10)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-                client(Publish(properties=Properties(topic_alias=1))),
-                server(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-                server(Disconnect(reason_code=0x94)).marked("reason_code"),
-            ),
-        ]
-    )
+    good = examples("""
+        accepted
+            opened topic_alias_maximum=10; < publish a/b qos=1 id=1 topic_alias=1; > puback 1; > disconnect
+        what came before is not in the capture
+            opened topic_alias_maximum=10; lost < publish a/b topic_alias=11; < publish a/b topic_alias=1
+            > disconnect code=0x94
+    """)
+    bad = examples("""
+        by the client
+            opened topic_alias_maximum=10; < publish a/b topic_alias=10; > disconnect code=0x94 !reason_code
+        by the server, what it sent itself does not count
+            opened < topic_alias_maximum=10; > publish a/b topic_alias=1; > publish - topic_alias=1
+            < publish a/b topic_alias=1; < disconnect code=0x94 !reason_code
+    """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Nothing that came so far may have had an alias to refuse."""

@@ -1,11 +1,10 @@
 """ALS203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, lost, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.packets import Puback, Publish
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 
 
 class TopicAliasUnmapped(Rule):
@@ -28,58 +27,28 @@ class TopicAliasUnmapped(Rule):
     signs = ("unresolved",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER
 
-    good = examples(
-        lambda: [
-            conversation(
-                "set, used, mapped to another topic, used again",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
-                client(Publish(properties=Properties(topic_alias=3))),
-                client(Publish(topic_name="c", properties=Properties(topic_alias=3))),
-                client(Publish(properties=Properties(topic_alias=3))),
-            ),
-            conversation(
-                "set by a message that was refused",
-                *opened(connect=Properties(topic_alias_maximum=5)),
-                server(Publish(qos=1, topic_name="a", packet_identifier=1, properties=Properties(topic_alias=1))),
-                client(Puback(packet_identifier=1, reason_code=0x83)),
-                server(Publish(properties=Properties(topic_alias=1))),
-            ),
-            conversation(
-                "what set it is not in the capture",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                lost(client(Publish(topic_name="a/b", properties=Properties(topic_alias=3)))),
-                client(Publish(properties=Properties(topic_alias=3))),
-            ),
-            conversation(
-                "joined in the middle",
-                client(Publish(properties=Properties(topic_alias=3), payload=b"21.5")),
-                server(Publish(topic_name="a", payload=b"1")),
-                handshake=False,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "never set",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                client(Publish(properties=Properties(topic_alias=3))).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "set in the other direction only",
-                *opened(connect=Properties(topic_alias_maximum=5), connack=Properties(topic_alias_maximum=5)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
-                server(Publish(properties=Properties(topic_alias=3))).marked("properties.topic_alias"),
-            ),
-            conversation(
-                "another one is set",
-                *opened(connack=Properties(topic_alias_maximum=5)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=3))),
-                client(Publish(properties=Properties(topic_alias=4))).marked("properties.topic_alias"),
-            ),
-        ]
-    )
+    good = examples("""
+        set, used, mapped to another topic, used again
+            opened < topic_alias_maximum=5; > publish a/b topic_alias=3; > publish - topic_alias=3
+            > publish c topic_alias=3; > publish - topic_alias=3
+        set by a message that was refused
+            opened topic_alias_maximum=5; < publish a qos=1 id=1 topic_alias=1; > puback 1 code=0x83
+            < publish - topic_alias=1
+        what set it is not in the capture
+            opened < topic_alias_maximum=5; lost > publish a/b topic_alias=3; > publish - topic_alias=3
+        joined in the middle
+            midstream; > publish - 21.5 topic_alias=3; < publish a 1
+    """)
+    bad = examples("""
+        never set
+            opened < topic_alias_maximum=5; > publish - topic_alias=3 !properties.topic_alias
+        set in the other direction only
+            opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=3
+            < publish - topic_alias=3 !properties.topic_alias
+        another one is set
+            opened < topic_alias_maximum=5; > publish a/b topic_alias=3
+            > publish - topic_alias=4 !properties.topic_alias
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without a topic of its own the packet needs one that its alias stands for."""

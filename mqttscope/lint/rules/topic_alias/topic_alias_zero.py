@@ -1,11 +1,10 @@
 """ALS101."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.properties import Properties
 
 
 class TopicAliasZero(Rule):
@@ -26,34 +25,18 @@ class TopicAliasZero(Rule):
     when = "properties"
     signs = ("odd_alias",)
 
-    good = examples(
-        lambda: [
-            conversation(
-                "the lowest alias",
-                *opened(connack=Properties(topic_alias_maximum=1)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=1))),
-            ),
-            conversation("none", *opened(), client(Publish(topic_name="a/b", properties=Properties(content_type="x")))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "from the client",
-                *opened(connack=Properties(topic_alias_maximum=1)),
-                client(Publish(topic_name="a/b", properties=Properties(topic_alias=0))).marked(
-                    "properties.topic_alias"
-                ),
-            ),
-            conversation(
-                "from the server",
-                *opened(),
-                server(Publish(topic_name="a/b", properties=Properties(topic_alias=0))).marked(
-                    "properties.topic_alias"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        the lowest alias
+            opened < topic_alias_maximum=1; > publish a/b topic_alias=1
+        none
+            opened; > publish a/b content_type=x
+    """)
+    bad = examples("""
+        from the client
+            opened < topic_alias_maximum=1; > publish a/b topic_alias=0 !properties.topic_alias
+        from the server
+            opened; < publish a/b topic_alias=0 !properties.topic_alias
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look at the property."""

@@ -1,16 +1,11 @@
 """WSK504."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, framed, server, silent_frame, web_opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
-from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish
-from mqttscope.net.websocket import BINARY, CLOSE, CONTINUATION
 from mqttscope.session.connection import Connection
-
-_PUBLISH = encode(Publish(qos=1, topic_name="a", packet_identifier=7), V5)
 
 
 class WebsocketAlignmentAssumed(Rule):
@@ -30,58 +25,25 @@ class WebsocketAlignmentAssumed(Rule):
     statements = {V5: {"MQTT-6.0.0-2": ""}, V3_1_1: {"MQTT-6.0.0-2": ""}}
     settings = {"timeout": 5}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "a packet in two frames is read",
-                *web_opened(),
-                client(framed(Pingreq())),
-                server(framed(Pingresp(), masked=False)),
-                silent_frame("client", _PUBLISH[:4], opcode=BINARY, fin=False),
-                client(framed(_PUBLISH[4:], opcode=CONTINUATION)),
-                server(framed(Puback(7), masked=False)),
-                closes("server"),
-            ),
-            conversation(
-                "the server says another reason",
-                *web_opened(),
-                client(framed(Pingreq())),
-                server(framed(Pingresp(), masked=False)),
-                client(framed(Pingreq(), Pingreq())),
-                server(framed(Disconnect(0x8B), masked=False)),
-                closes("server"),
-            ),
-            conversation(
-                "the client closes",
-                *web_opened(V3_1_1),
-                client(framed(Pingreq())),
-                server(framed(Pingresp(), masked=False)),
-                client(framed(Pingreq(), Pingreq())),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "two packets in one frame",
-                *web_opened(),
-                client(framed(Pingreq())),
-                server(framed(Pingresp(), masked=False)),
-                client(framed(Pingreq(), Pingreq())),
-                closes("server").marked(""),
-            ),
-            conversation(
-                "the first half of a packet, in 3.1.1, with a Close frame",
-                *web_opened(V3_1_1),
-                client(framed(Pingreq())),
-                server(framed(Pingresp(), masked=False)),
-                silent_frame("client", _PUBLISH[:4], opcode=BINARY),
-                silent_frame("server", b"\x03\xea", opcode=CLOSE),
-                closes("client").marked(""),
-            ),
-        ]
-    )
+    good = examples("""
+        a packet in two frames is read
+            upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp
+            silent > frame part raw 32 06 0001; > frame continuation raw 61 00 0700; < frame puback 7; < fin
+        the server says another reason
+            upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp; > frame pingreq | pingreq
+            < frame disconnect code=0x8b; < fin
+        the client closes
+            upgraded; > frame connect 3.1.1; < frame connack; > frame pingreq; < frame pingresp
+            > frame pingreq | pingreq; > fin
+    """)
+    bad = examples("""
+        two packets in one frame
+            upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp; > frame pingreq | pingreq
+            < fin !
+        the first half of a packet, in 3.1.1, with a Close frame
+            upgraded; > frame connect 3.1.1; < frame connack; > frame pingreq; < frame pingresp
+            silent > frame raw 32 06 0001; silent < frame close raw 03 ea; > fin !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """Compare the end with the last frame before it."""

@@ -3,13 +3,11 @@
 from collections.abc import Iterable
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, closes, conversation, examples, framed, server, silent_frame, web_opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Rule
 from mqttscope.lint.shared_checks import problems
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq, Pingresp
-from mqttscope.net.websocket import PING, PONG, TEXT
 from mqttscope.session.connection import Connection
 
 
@@ -26,44 +24,20 @@ class WebsocketNonBinaryFrame(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-6.0.0-1": ""}, V3_1_1: {"MQTT-6.0.0-1": ""}}
 
-    good = examples(
-        lambda: [
-            conversation(
-                "binary frames",
-                *web_opened(),
-                client(framed(Pingreq())),
-                server(framed(Pingresp(), masked=False)),
-                closes("client"),
-            ),
-            conversation(
-                "pings of the WebSocket itself",
-                *web_opened(V3_1_1),
-                silent_frame("client", b"hi", opcode=PING),
-                silent_frame("server", b"hi", opcode=PONG),
-                closes("client"),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "a PINGREQ in a text frame",
-                *web_opened(),
-                client(framed(Pingreq(), opcode=TEXT)),
-                server(framed(Pingresp(), masked=False)),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "text frames of both sides, in MQTT 3.1.1",
-                *web_opened(V3_1_1),
-                client(framed(Pingreq(), opcode=TEXT)),
-                server(framed(Pingresp(), masked=False, opcode=TEXT)),
-                client(framed(Pingreq(), opcode=TEXT)),
-                server(framed(Pingresp(), masked=False, opcode=TEXT)),
-                closes("client").marked("", ""),
-            ),
-        ]
-    )
+    good = examples("""
+        binary frames
+            upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp; > fin
+        pings of the WebSocket itself
+            upgraded; > frame connect 3.1.1; < frame connack; silent > frame ping raw 68 69
+            silent < frame pong raw 68 69; > fin
+    """)
+    bad = examples("""
+        a PINGREQ in a text frame
+            upgraded; > frame connect; < frame connack; > frame text pingreq; < frame pingresp; > fin !
+        text frames of both sides, in MQTT 3.1.1
+            upgraded; > frame connect 3.1.1; < frame connack; > frame text pingreq; < frame text pingresp
+            > frame text pingreq; < frame text pingresp; > fin ! !
+    """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterable[Report]:
         """What was wrong with the frames is known at the end; each side is blamed once."""

@@ -1,22 +1,12 @@
 """WSK202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    client,
-    closes,
-    conversation,
-    examples,
-    framed,
-    make_connect,
-    server,
-    upgraded,
-    web_opened,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import Connect
 from mqttscope.session.connection import Connection
 
 
@@ -38,38 +28,24 @@ class WebsocketSubprotocolMissing(Rule):
     signs = ("websocket",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("mqtt is offered", *web_opened()),
-            conversation(
-                "mqtt is offered among others",
-                *upgraded("mqttv3.1, mqtt"),
-                client(framed(make_connect(V3_1_1), version=V3_1_1)),
-                server(framed(Connack(), masked=False, version=V3_1_1)),
-                version=V3_1_1,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "only the old name",
-                *upgraded("mqttv3.1", "mqttv3.1"),
-                client(framed(make_connect(V3_1_1), version=V3_1_1)).marked(""),
-                server(framed(Connack(), masked=False, version=V3_1_1)),
-                version=V3_1_1,
-            ),
-            conversation("nothing is offered", *upgraded(None, None), client(framed(make_connect())).marked("")),
-            conversation("upper case", *upgraded("MQTT", "MQTT"), client(framed(make_connect())).marked("")),
-            conversation(
-                "the old name in MQTT 3.1: information",
-                *upgraded("mqttv3.1", "mqttv3.1"),
-                client(framed(make_connect(V3_1), version=V3_1)).marked(""),
-                version=V3_1,
-            ),
-            conversation("no MQTT follows", *upgraded(None, None), closes("server").marked("")),
-        ]
-    )
+    good = examples("""
+        mqtt is offered
+            upgraded; > frame connect; < frame connack
+        mqtt is offered among others
+            version 3.1.1; upgraded offered="mqttv3.1, mqtt"; > frame connect; < frame connack
+    """)
+    bad = examples("""
+        only the old name
+            version 3.1.1; upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect !; < frame connack
+        nothing is offered
+            upgraded offered=none selected=none; > frame connect !
+        upper case
+            upgraded offered=MQTT selected=MQTT; > frame connect !
+        the old name in MQTT 3.1: information
+            version 3.1; upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect !
+        no MQTT follows
+            upgraded offered=none selected=none; < fin !
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT says which version asks."""

@@ -1,23 +1,12 @@
 """WSK203."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import (
-    client,
-    closes,
-    conversation,
-    examples,
-    framed,
-    make_connect,
-    opened,
-    server,
-    upgraded,
-    web_opened,
-)
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.shared_checks import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt.packets import Connect
 from mqttscope.net.http_upgrade import OLD_SUBPROTOCOL, SUBPROTOCOL
 from mqttscope.redact.addresses import public_details
 from mqttscope.session.connection import Connection
@@ -41,45 +30,26 @@ class WebsocketSubprotocolWrong(Rule):
     signs = ("websocket",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("mqtt is selected", *web_opened()),
-            conversation(
-                "mqtt is selected from several",
-                *upgraded("mqttv3.1, mqtt"),
-                client(framed(make_connect())),
-                server(framed(Connack(), masked=False)),
-            ),
-            conversation("without WebSocket", *opened()),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("nothing is selected", *upgraded("mqtt", None), client(framed(make_connect())).marked("")),
-            conversation(
-                "the old name is selected",
-                *upgraded("mqtt, mqttv3.1", "mqttv3.1"),
-                client(framed(make_connect(V3_1_1), version=V3_1_1)).marked(""),
-                version=V3_1_1,
-            ),
-            conversation(
-                "the client closes because of it",
-                *upgraded("mqtt", None),
-                closes("client").marked(""),
-            ),
-            conversation(
-                "nothing fits and the server does not refuse: a warning",
-                *upgraded(None, None),
-                client(framed(make_connect())).marked(""),
-            ),
-            conversation(
-                "the old name in MQTT 3.1: information",
-                *upgraded("mqttv3.1", "mqttv3.1"),
-                client(framed(make_connect(V3_1), version=V3_1)).marked(""),
-                version=V3_1,
-            ),
-        ]
-    )
+    good = examples("""
+        mqtt is selected
+            upgraded; > frame connect; < frame connack
+        mqtt is selected from several
+            upgraded offered="mqttv3.1, mqtt"; > frame connect; < frame connack
+        without WebSocket
+            opened
+    """)
+    bad = examples("""
+        nothing is selected
+            upgraded selected=none; > frame connect !
+        the old name is selected
+            version 3.1.1; upgraded offered="mqtt, mqttv3.1" selected=mqttv3.1; > frame connect !
+        the client closes because of it
+            upgraded selected=none; > fin !
+        nothing fits and the server does not refuse: a warning
+            upgraded offered=none selected=none; > frame connect !
+        the old name in MQTT 3.1: information
+            version 3.1; upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect !
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """The first CONNECT says which version is spoken."""

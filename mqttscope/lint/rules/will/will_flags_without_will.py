@@ -2,13 +2,12 @@
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.parts import Will
 
 _QOS, _RETAIN = 0x18, 0x20
 _FORBIDDEN: dict[ProtocolVersion, tuple[tuple[int, str], ...]] = {
@@ -41,28 +40,24 @@ class WillFlagsWithoutWill(Rule):
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("no will", *opened()),
-            conversation("a will with everything", *opened(will=Will("w", b"x", will_qos=1, will_retain=True))),
-            conversation("no will in 3.1", *opened(V3_1)),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "QoS and Retain",
-                client(hexadecimal("10 0f 00 04 4d 51 54 54 05 2a 00 3c 00 00 02 63 31")).marked("connect_flags"),
-            ),
-            conversation(
-                "QoS alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x0A)).marked("connect_flags")
-            ),
-            conversation(
-                "Retain alone in 3.1.1", client(make_connect(V3_1_1, connect_flags=0x22)).marked("connect_flags")
-            ),
-            conversation("a note in 3.1", client(make_connect(V3_1, connect_flags=0x22)).marked("connect_flags")),
-        ]
-    )
+    good = examples("""
+        no will
+            opened
+        a will with everything
+            opened will=w will_payload=x will_qos=1 will_retain
+        no will in 3.1
+            opened 3.1
+    """)
+    bad = examples("""
+        QoS and Retain
+            > raw 10 0f 0004 "MQTT" 052a003c00 0002 "c1" !connect_flags
+        QoS alone in 3.1.1
+            > connect 3.1.1 connect_flags=0x0a !connect_flags
+        Retain alone in 3.1.1
+            > connect 3.1.1 connect_flags=0x22 !connect_flags
+        a note in 3.1
+            > connect 3.1 connect_flags=0x22 !connect_flags
+    """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         """Say which bits."""

@@ -2,34 +2,15 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DUE, KEPT, StoredWill, Wills, summaries
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match
-
-_PAIRS = [("k", "1"), ("k", "2")]
-_WILL = Will("dead/c1", b"gone", 1, will_retain=True, properties=Properties(user_property=_PAIRS))
-_PLAIN = Will("dead/c1", b"gone", 1)
-_GONE = closes("client", "reset")
-
-
-def _asks(qos: int = 1, *, as_published: bool = True) -> tuple[Step, Step]:
-    row = Subscription("dead/#", qos, retain_as_published=as_published)
-    return client(Subscribe(1, subscriptions=[row])), server(Suback(1, reason_codes=[qos]))
-
-
-def _gets(qos: int = 1, *, retain: bool = True, properties: Properties | None = None) -> Step:
-    return server(Publish(False, qos, retain, "dead/c1", 1 if qos else None, properties, b"gone"))
-
-
-_READER = on(1, *opened(client_identifier="c2"), *_asks())
 
 
 class WillMessageAltered(Rule):
@@ -58,71 +39,43 @@ class WillMessageAltered(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = examples(
-        lambda: [
-            conversation(
-                "as it was given",
-                *_READER,
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _gets(properties=Properties(user_property=_PAIRS)), client(Puback(1))),
-            ),
-            conversation(
-                "with the QoS of the subscription, and without the flag",
-                *on(1, *opened(client_identifier="c2"), *_asks(0, as_published=False)),
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _gets(0, retain=False, properties=Properties(user_property=_PAIRS))),
-            ),
-            conversation(
-                "a subscriber before 5.0 gets no properties",
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _gets(retain=False), client(Puback(1))),
-            ),
-            conversation(
-                "a client before 5.0 has no properties",
-                *_READER,
-                *opened(V3_1_1, will=_PLAIN),
-                _GONE,
-                *on(1, _gets(retain=False, properties=Properties(payload_format_indicator=1)), client(Puback(1))),
-            ),
-            conversation(
-                "published by somebody else",
-                *_READER,
-                *opened(will=_WILL),
-                _GONE,
-                *on(2, *opened(client_identifier="c3"), client(Publish(topic_name="dead/c1", payload=b"gone"))),
-                *on(1, _gets(0, retain=False)),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "user properties in another order",
-                *_READER,
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _gets(properties=Properties(user_property=_PAIRS[::-1])).marked("properties.user_property")),
-            ),
-            conversation(
-                "without the RETAIN flag, and without the properties",
-                *_READER,
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _gets(retain=False).marked("retain", "properties")),
-            ),
-            conversation(
-                "with QoS 0",
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-                *opened(V3_1_1, will=_PLAIN),
-                _GONE,
-                *on(1, _gets(0, retain=False).marked("qos")),
-            ),
-        ]
-    )
+    good = examples("""
+        as it was given
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
+            opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
+            > reset; @1 < publish dead/c1 gone qos=1 retain id=1 user_property=k:1 user_property=k:2; @1 > puback 1
+        with the QoS of the subscription, and without the flag
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
+            > reset; @1 < publish dead/c1 gone user_property=k:1 user_property=k:2
+        a subscriber before 5.0 gets no properties
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
+            opened 5.0 will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1
+                will.user_property=k:2
+            > reset; @1 < publish dead/c1 gone qos=1 id=1; @1 > puback 1
+        a client before 5.0 has no properties
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
+            opened 3.1.1 will=dead/c1 will_payload=gone will_qos=1; > reset
+            @1 < publish dead/c1 gone qos=1 id=1 payload_format_indicator=1; @1 > puback 1
+        published by somebody else
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
+            opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
+            > reset; @2 opened client=c3; @2 > publish dead/c1 gone; @1 < publish dead/c1 gone
+    """)
+    bad = examples("""
+        user properties in another order
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
+            opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
+            > reset
+            @1 < publish dead/c1 gone qos=1 retain id=1 user_property=k:2 user_property=k:1 !properties.user_property
+        without the RETAIN flag, and without the properties
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
+            opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
+            > reset; @1 < publish dead/c1 gone qos=1 id=1 !retain !properties
+        with QoS 0
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
+            opened will=dead/c1 will_payload=gone will_qos=1; > reset; @1 < publish dead/c1 gone !qos
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare a message that can be nothing else than a will with its CONNECT."""

@@ -6,14 +6,12 @@ from itertools import islice
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.wills import DUE, MAX_SAME, StoredWill, Wills
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import MAX_RECENT, History
 from mqttscope.session.matching import FAILURE, Subscribed
@@ -51,24 +49,6 @@ class Waiting:
     """By connection of the subscriber and topic."""
 
 
-_WILL = Will("dead/c1", b"gone", 1)
-_LATER = Will("dead/c1", b"gone", 1, properties=Properties(will_delay_interval=30))
-_GETS = server(Publish(topic_name="dead/c1", payload=b"gone"))
-_BIRTH = client(Publish(topic_name="dead/c1", payload=b"here"))
-_BORN = on(1, server(Publish(topic_name="dead/c1", payload=b"here")))
-_GONE = closes("client", "reset")
-_PING = (client(Pingreq(), after=20), server(Pingresp()))
-_WAITS = on(1, *_PING, *_PING)
-
-
-def _asks(name: str = "dead/c1", code: int = 0) -> tuple[Step, Step]:
-    return client(Subscribe(1, subscriptions=[Subscription(name, 0)])), server(Suback(1, reason_codes=[code]))
-
-
-_READER = on(1, *opened(client_identifier="c2"), *_asks())
-_OVERDUE = on(1, *_PING, client(Pingreq(), after=20).marked("", at=None))
-
-
 class WillNotPublished(Rule):
     """A client is gone without a DISCONNECT and a subscriber does not get its will.
 
@@ -100,175 +80,89 @@ class WillNotPublished(Rule):
     about = Wills, "topics"
     Memory = Waiting
 
-    good = examples(
-        lambda: [
-            conversation(
-                "it is published", *_READER, *opened(will=_WILL), _BIRTH, *_BORN, _GONE, *on(1, _GETS), *_WAITS
-            ),
-            conversation(
-                "published before the connection is closed",
-                *_READER,
-                *opened(will=_WILL),
-                _BIRTH,
-                *_BORN,
-                *on(1, _GETS),
-                closes("server"),
-                *_WAITS,
-            ),
-            conversation(
-                "a normal DISCONNECT",
-                *_READER,
-                *opened(will=_WILL),
-                _BIRTH,
-                *_BORN,
-                client(Disconnect()),
-                _GONE,
-                *_WAITS,
-            ),
-            conversation(
-                "back within Will Delay",
-                *_READER,
-                *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *on(2, *opened(clean_start=False, session_present=True)),
-                *_WAITS,
-                *_WAITS,
-            ),
-            conversation(
-                "back within Will Delay with a new session",
-                *_READER,
-                *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *on(2, *opened()),
-                *_WAITS,
-                *_WAITS,
-            ),
-            conversation(
-                "Will Delay is not over",
-                *_READER,
-                *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *_WAITS,
-            ),
-            conversation(
-                "a DISCONNECT in bytes that were lost",
-                *_READER,
-                *opened(will=_WILL),
-                _BIRTH,
-                *_BORN,
-                lost(client(Disconnect())),
-                closes("client"),
-                *_WAITS,
-            ),
-            conversation(
-                "the subscription is refused",
-                *on(1, *opened(client_identifier="c2"), *_asks(code=0x87)),
-                *opened(will=_WILL),
-                _GONE,
-                *_WAITS,
-            ),
-            conversation(
-                "a wildcard of a client that may not be allowed to read everything",
-                *on(1, *opened(client_identifier="c2"), *_asks("#")),
-                *opened(will=_WILL),
-                _GONE,
-                *_WAITS,
-            ),
-            conversation(
-                "the server is being shut down",
-                *_READER,
-                *opened(will=_WILL),
-                _BIRTH,
-                *_BORN,
-                server(Disconnect(reason_code=0x8B)),
-                closes("server"),
-                *_WAITS,
-            ),
-            conversation(
-                "nothing says that the server is still there",
-                *_READER,
-                *opened(will=_WILL),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *on(1, client(Pingreq(), after=40)),
-            ),
-            conversation(
-                "the subscriber leaves",
-                *_READER,
-                *opened(will=_WILL),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *on(1, *_PING, client(Disconnect()), closes("client", after=20)),
-            ),
-            conversation(
-                "a will that expires",
-                *_READER,
-                *opened(will=Will("dead/c1", b"gone", properties=Properties(message_expiry_interval=1))),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *_WAITS,
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("nothing comes", *_READER, *opened(will=_WILL), _BIRTH, *_BORN, _GONE, *_OVERDUE),
-            conversation(
-                "in 3.1.1, of a client that the server closed",
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks("dead/+")),
-                *opened(V3_1_1, will=_WILL),
-                _BIRTH,
-                *_BORN,
-                closes("server"),
-                *_OVERDUE,
-            ),
-            conversation(
-                "after DISCONNECT 0x04",
-                *_READER,
-                *opened(will=_WILL),
-                _BIRTH,
-                *_BORN,
-                client(Disconnect(reason_code=4)),
-                closes("client"),
-                *_OVERDUE,
-            ),
-            conversation(
-                "after Will Delay",
-                *_READER,
-                *opened(will=_LATER, connect=Properties(session_expiry_interval=300)),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *_WAITS,
-                *_OVERDUE,
-            ),
-            conversation(
-                "the session was over before Will Delay",
-                *_READER,
-                *opened(will=_LATER),
-                _BIRTH,
-                *_BORN,
-                _GONE,
-                *_OVERDUE,
-            ),
-            conversation(
-                "to a client that has got nothing of the topic yet: only a warning",
-                *on(1, *opened(client_identifier="c2"), *_asks("dead/#")),
-                *opened(will=_WILL),
-                _GONE,
-                *_OVERDUE,
-            ),
-        ]
-    )
+    good = examples("""
+        it is published
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
+            @1 < publish dead/c1 gone; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
+        published before the connection is closed
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
+            @1 < publish dead/c1 gone; < fin; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
+        a normal DISCONNECT
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
+            > disconnect; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
+        back within Will Delay
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
+            > publish dead/c1 here; @1 < publish dead/c1 here; > reset; @2 opened resume < present
+            for 1..4: +20 @1 > pingreq; @1 < pingresp
+        back within Will Delay with a new session
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
+            > publish dead/c1 here; @1 < publish dead/c1 here; > reset; @2 opened
+            for 1..4: +20 @1 > pingreq; @1 < pingresp
+        Will Delay is not over
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
+            > publish dead/c1 here; @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp
+            +20 @1 > pingreq; @1 < pingresp
+        a DISCONNECT in bytes that were lost
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
+            lost > disconnect; > fin; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
+        the subscription is refused
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0x87
+            opened will=dead/c1 will_payload=gone will_qos=1; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq
+            @1 < pingresp
+        a wildcard of a client that may not be allowed to read everything
+            @1 opened client=c2; @1 > subscribe 1 #:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone will_qos=1
+            > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
+        the server is being shut down
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
+            < disconnect code=0x8b; < fin; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
+        nothing says that the server is still there
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
+            +40 @1 > pingreq
+        the subscriber leaves
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
+            +20 @1 > pingreq; @1 < pingresp; @1 > disconnect; +20 @1 > fin
+        a will that expires
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.message_expiry_interval=1; > publish dead/c1 here
+            @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
+    """)
+    bad = examples("""
+        nothing comes
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
+            +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
+        in 3.1.1, of a client that the server closed
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/+:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; < fin
+            +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
+        after DISCONNECT 0x04
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
+            > disconnect code=0x04; > fin; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
+        after Will Delay
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
+            > publish dead/c1 here; @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp
+            +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
+        the session was over before Will Delay
+            @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30; > publish dead/c1 here
+            @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
+        to a client that has got nothing of the topic yet: only a warning
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will_qos=1; > reset; +20 @1 > pingreq; @1 < pingresp
+            +20 @1 > pingreq !!
+    """)
 
     @property
     def _patience_ns(self) -> int:

@@ -2,26 +2,14 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, lost, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DROPPED, Wills
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-
-_WILL = Will("dead/c1", b"gone")
-_GETS = server(Publish(topic_name="dead/c1", payload=b"gone"))
-_LEAVES = (client(Disconnect()), closes("client"))
-
-
-def _asks() -> tuple[Step, Step]:
-    return client(Subscribe(1, subscriptions=[Subscription("dead/#", 0)])), server(Suback(1, reason_codes=[0]))
-
-
-_READER = on(1, *opened(client_identifier="c2"), *_asks())
+from mqttscope.mqtt.packets import Publish
 
 
 class WillPublishedAfterNormalDisconnect(Rule):
@@ -53,103 +41,49 @@ class WillPublishedAfterNormalDisconnect(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = examples(
-        lambda: [
-            conversation("nothing is published", *_READER, *opened(will=_WILL), *_LEAVES),
-            conversation(
-                "DISCONNECT 0x04",
-                *_READER,
-                *opened(will=_WILL),
-                client(Disconnect(reason_code=4)),
-                closes("client"),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "the client itself says the same before it leaves",
-                *_READER,
-                *opened(will=_WILL),
-                client(Publish(topic_name="dead/c1", payload=b"gone")),
-                *_LEAVES,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "a message in bytes that were lost",
-                *_READER,
-                *opened(will=_WILL),
-                lost(client(Publish(topic_name="dead/c1", payload=b"gone"))),
-                client(Disconnect()),
-                closes("client"),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "a reset: the server may not have read the DISCONNECT",
-                *_READER,
-                *opened(will=_WILL),
-                client(Disconnect()),
-                closes("client", "reset"),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "FIN, and a reset when the server still sends: it may not have read the DISCONNECT either",
-                *_READER,
-                *opened(will=_WILL),
-                client(Disconnect()),
-                closes("client", "fin-reset"),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "another client has the same will",
-                *_READER,
-                *opened(will=_WILL),
-                *on(2, *opened(client_identifier="c3", will=_WILL)),
-                *_LEAVES,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "the will of the connection before",
-                *_READER,
-                *opened(will=_WILL),
-                closes("client", "reset"),
-                *on(2, *opened(will=_WILL), *_LEAVES),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "the subscriber came later: it may be an old message of its session",
-                *opened(will=_WILL),
-                *_LEAVES,
-                *_READER,
-                *on(1, _GETS),
-            ),
-            conversation(
-                "another content",
-                *_READER,
-                *opened(will=_WILL),
-                *_LEAVES,
-                *on(1, server(Publish(topic_name="dead/c1", payload=b"bye"))),
-            ),
-            conversation(
-                "a stored message",
-                *_READER,
-                *opened(will=_WILL),
-                *_LEAVES,
-                *on(1, server(Publish(retain=True, topic_name="dead/c1", payload=b"gone"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "published after DISCONNECT", *_READER, *opened(will=_WILL), *_LEAVES, *on(1, _GETS.marked("payload"))
-            ),
-            conversation(
-                "in 3.1.1, before the connection is closed",
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-                *opened(V3_1_1, will=_WILL),
-                client(Disconnect()),
-                *on(1, _GETS.marked("payload")),
-            ),
-        ]
-    )
+    good = examples("""
+        nothing is published
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect; > fin
+        DISCONNECT 0x04
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect code=0x04; > fin; @1 < publish dead/c1 gone
+        the client itself says the same before it leaves
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > publish dead/c1 gone; > disconnect; > fin; @1 < publish dead/c1 gone
+        a message in bytes that were lost
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            lost > publish dead/c1 gone; > disconnect; > fin; @1 < publish dead/c1 gone
+        a reset: the server may not have read the DISCONNECT
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect; > reset; @1 < publish dead/c1 gone
+        FIN, and a reset when the server still sends: it may not have read the DISCONNECT either
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect; > fin-reset; @1 < publish dead/c1 gone
+        another client has the same will
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            @2 opened client=c3 will=dead/c1 will_payload=gone; > disconnect; > fin; @1 < publish dead/c1 gone
+        the will of the connection before
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > reset; @2 opened will=dead/c1 will_payload=gone; @2 > disconnect; @2 > fin; @1 < publish dead/c1 gone
+        the subscriber came later: it may be an old message of its session
+            opened will=dead/c1 will_payload=gone; > disconnect; > fin; @1 opened client=c2; @1 > subscribe 1 dead/#:0
+            @1 < suback 1 0; @1 < publish dead/c1 gone
+        another content
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect; > fin; @1 < publish dead/c1 bye
+        a stored message
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect; > fin; @1 < publish dead/c1 gone retain
+    """)
+    bad = examples("""
+        published after DISCONNECT
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect; > fin; @1 < publish dead/c1 gone !payload
+        in 3.1.1, before the connection is closed
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone
+            > disconnect; @1 < publish dead/c1 gone !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look whether the message can be nothing else than a will that was dropped."""

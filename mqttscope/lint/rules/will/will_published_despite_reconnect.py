@@ -2,38 +2,19 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import TAKEN_BACK, Wills
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.packets import Publish
 
 CLOSE_NS = 2 * SECOND_NS
 """How much of Will Delay has to be left when the client is back: who was first need not be as the capture has it."""
 LATE_NS = 60 * SECOND_NS
 """How long after the end of Will Delay a message is taken for the will."""
-
-_WILL = Will("dead/c1", b"gone", properties=Properties(will_delay_interval=30))
-_LASTS = Properties(session_expiry_interval=300)
-_GETS = server(Publish(topic_name="dead/c1", payload=b"gone"))
-_GONE = closes("client", "reset")
-
-
-def _asks() -> tuple[Step, Step]:
-    return client(Subscribe(1, subscriptions=[Subscription("dead/#", 0)])), server(Suback(1, reason_codes=[0]))
-
-
-_READER = on(1, *opened(client_identifier="c2"), *_asks())
-
-
-def _back(after: float, *, resumed: bool = True, will: Will | None = None) -> tuple[Step, ...]:
-    first, second = opened(clean_start=not resumed, session_present=resumed, will=will, connect=_LASTS)
-    return on(2, client(after=after), first, second)
 
 
 class WillPublishedDespiteReconnect(Rule):
@@ -59,68 +40,47 @@ class WillPublishedDespiteReconnect(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = examples(
-        lambda: [
-            conversation("back in time", *_READER, *opened(will=_WILL, connect=_LASTS), _GONE, *_back(5)),
-            conversation(
-                "back with a new session",
-                *_READER,
-                *opened(will=_WILL, connect=_LASTS),
-                _GONE,
-                *_back(5, resumed=False),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "back too late", *_READER, *opened(will=_WILL, connect=_LASTS), _GONE, *_back(31), *on(1, _GETS)
-            ),
-            conversation(
-                "back at the last moment",
-                *_READER,
-                *opened(will=_WILL, connect=_LASTS),
-                _GONE,
-                *_back(29),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "gone again, with the same will",
-                *_READER,
-                *opened(will=_WILL, connect=_LASTS),
-                _GONE,
-                *_back(5, will=Will("dead/c1", b"gone")),
-                *on(2, _GONE),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "somebody says the same",
-                *_READER,
-                *opened(will=_WILL, connect=_LASTS),
-                _GONE,
-                *_back(5),
-                *on(2, client(Publish(topic_name="dead/c1", payload=b"gone"))),
-                *on(1, _GETS),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "published when the client is back",
-                *_READER,
-                *opened(will=_WILL, connect=_LASTS),
-                _GONE,
-                *_back(5),
-                *on(1, _GETS.marked("payload")),
-            ),
-            conversation(
-                "published when Will Delay is over, though the client has it again",
-                *_READER,
-                *opened(will=_WILL, connect=_LASTS),
-                _GONE,
-                *_back(5, will=_WILL),
-                *on(1, client(after=25), _GETS.marked("payload")),
-            ),
-        ]
-    )
+    good = examples("""
+        back in time
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +5 @2 > nothing; @2 opened resume session_expiry_interval=300 < present
+        back with a new session
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +5 @2 > nothing; @2 opened session_expiry_interval=300; @1 < publish dead/c1 gone
+        back too late
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +31 @2 > nothing; @2 opened resume session_expiry_interval=300 < present; @1 < publish dead/c1 gone
+        back at the last moment
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +29 @2 > nothing; @2 opened resume session_expiry_interval=300 < present; @1 < publish dead/c1 gone
+        gone again, with the same will
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +5 @2 > nothing; @2 opened resume will=dead/c1 will_payload=gone session_expiry_interval=300 < present
+            @2 > reset; @1 < publish dead/c1 gone
+        somebody says the same
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +5 @2 > nothing; @2 opened resume session_expiry_interval=300 < present; @2 > publish dead/c1 gone
+            @1 < publish dead/c1 gone
+    """)
+    bad = examples("""
+        published when the client is back
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +5 @2 > nothing; @2 opened resume session_expiry_interval=300 < present; @1 < publish dead/c1 gone !payload
+        published when Will Delay is over, though the client has it again
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +5 @2 > nothing
+            @2 opened resume will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300 <
+                present
+            +25 @1 > nothing; @1 < publish dead/c1 gone !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look whether the message can be nothing else than a will that was taken back."""

@@ -2,27 +2,14 @@
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import Step, client, closes, conversation, examples, on, opened, server
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DUE, Wills
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription, Will
-
-_WILL = Will("dead/c1", b"gone")
-_GETS = server(Publish(topic_name="dead/c1", payload=b"gone"))
-_GONE = closes("client", "reset")
-
-
-def _asks(identifier: int = 1, name: str = "dead/#") -> tuple[Step, Step]:
-    row = Subscription(name, 1)
-    return client(Subscribe(identifier, subscriptions=[row])), server(Suback(identifier, reason_codes=[1]))
-
-
-_READER = on(1, *opened(client_identifier="c2"), *_asks())
+from mqttscope.mqtt.packets import Publish
 
 
 class WillPublishedTwice(Rule):
@@ -48,71 +35,41 @@ class WillPublishedTwice(Rule):
     models = (Wills,)
     about = Wills, "topics"
 
-    good = examples(
-        lambda: [
-            conversation("once", *_READER, *opened(will=_WILL), _GONE, *on(1, _GETS)),
-            conversation(
-                "two subscriptions",
-                *_READER,
-                *on(1, *_asks(2, "+/c1")),
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _GETS, _GETS),
-            ),
-            conversation(
-                "two clients with one will",
-                *_READER,
-                *opened(will=_WILL),
-                *on(2, *opened(client_identifier="c3", will=_WILL)),
-                _GONE,
-                *on(2, _GONE),
-                *on(1, _GETS, _GETS),
-            ),
-            conversation(
-                "gone twice",
-                *_READER,
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _GETS),
-                *on(2, *opened(will=_WILL), _GONE),
-                *on(1, _GETS),
-            ),
-            conversation(
-                "somebody says the same",
-                *_READER,
-                *opened(will=_WILL),
-                _GONE,
-                *on(1, _GETS, client(Publish(topic_name="dead/c1", payload=b"gone"), after=1), _GETS),
-            ),
-            conversation(
-                "sent again",
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-                *opened(V3_1_1, will=Will("dead/c1", b"gone", 1)),
-                _GONE,
-                *on(1, server(Publish(False, 1, False, "dead/c1", 7, None, b"gone"))),
-                *on(1, server(Publish(True, 1, False, "dead/c1", 7, None, b"gone"), after=20), client(Puback(7))),
-            ),
-            conversation(
-                "asked for the stored one",
-                *_READER,
-                *opened(will=Will("dead/c1", b"gone", will_retain=True)),
-                _GONE,
-                *on(1, _GETS, *_asks(2), server(Publish(retain=True, topic_name="dead/c1", payload=b"gone"))),
-            ),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation("twice", *_READER, *opened(will=_WILL), _GONE, *on(1, _GETS, _GETS.marked("payload"))),
-            conversation(
-                "once when the client is gone and once a while later, in 3.1.1",
-                *on(1, *opened(V3_1_1, client_identifier="c2"), *_asks()),
-                *opened(V3_1_1, will=_WILL),
-                _GONE,
-                *on(1, _GETS, client(after=40), _GETS.marked("payload")),
-            ),
-        ]
-    )
+    good = examples("""
+        once
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1; opened will=dead/c1 will_payload=gone
+            > reset; @1 < publish dead/c1 gone
+        two subscriptions
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1; @1 > subscribe 2 +/c1:1; @1 < suback 2 1
+            opened will=dead/c1 will_payload=gone; > reset; @1 < publish dead/c1 gone; @1 < publish dead/c1 gone
+        two clients with one will
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1; opened will=dead/c1 will_payload=gone
+            @2 opened client=c3 will=dead/c1 will_payload=gone; > reset; @2 > reset; @1 < publish dead/c1 gone
+            @1 < publish dead/c1 gone
+        gone twice
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1; opened will=dead/c1 will_payload=gone
+            > reset; @1 < publish dead/c1 gone; @2 opened will=dead/c1 will_payload=gone; @2 > reset
+            @1 < publish dead/c1 gone
+        somebody says the same
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1; opened will=dead/c1 will_payload=gone
+            > reset; @1 < publish dead/c1 gone; +1 @1 > publish dead/c1 gone; @1 < publish dead/c1 gone
+        sent again
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1
+            opened will=dead/c1 will_payload=gone will_qos=1; > reset; @1 < publish dead/c1 gone qos=1 id=7
+            +20 @1 < publish dead/c1 gone dup qos=1 id=7; @1 > puback 7
+        asked for the stored one
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1
+            opened will=dead/c1 will_payload=gone will_retain; > reset; @1 < publish dead/c1 gone
+            @1 > subscribe 2 dead/#:1; @1 < suback 2 1; @1 < publish dead/c1 gone retain
+    """)
+    bad = examples("""
+        twice
+            @1 opened client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1; opened will=dead/c1 will_payload=gone
+            > reset; @1 < publish dead/c1 gone; @1 < publish dead/c1 gone !payload
+        once when the client is gone and once a while later, in 3.1.1
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/#:1; @1 < suback 1 1; opened will=dead/c1 will_payload=gone
+            > reset; @1 < publish dead/c1 gone; +40 @1 > nothing; @1 < publish dead/c1 gone !payload
+    """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Count the copies."""

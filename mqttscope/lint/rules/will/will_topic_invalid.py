@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import client, conversation, examples, hexadecimal, make_connect, opened
+from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.topics import topic_name_problem
 
 _RESPONSE_TOPIC = BY_NAME["response_topic"].identifier
@@ -46,34 +45,26 @@ class WillTopicInvalid(Rule):
     when = "will"
     sender = Direction.CLIENT_TO_SERVER
 
-    good = examples(
-        lambda: [
-            conversation("a name", *opened(will=Will("a/b", b"x"))),
-            conversation("a name that begins with a dollar sign", *opened(V3_1_1, will=Will("$dead/c1", b"x"))),
-            conversation("an empty payload", *opened(will=Will("a/b", b"", properties=Properties(response_topic="r")))),
-        ]
-    )
-    bad = examples(
-        lambda: [
-            conversation(
-                "number sign",
-                client(
-                    hexadecimal("10 18 00 04 4d 51 54 54 05 06 00 3c 00 00 02 63 31 00 00 03 61 2f 23 00 01 78")
-                ).marked("will.will_topic"),
-            ),
-            conversation(
-                "plus sign in 3.1", client(make_connect(V3_1, will=Will("+/b", b"x"))).marked("will.will_topic")
-            ),
-            conversation("empty", client(make_connect(V3_1_1, will=Will("", b"x"))).marked("will.will_topic")),
-            conversation("U+0000", client(make_connect(V3_1_1, will=Will("a\0", b"x"))).marked("will.will_topic")),
-            conversation(
-                "Response Topic",
-                client(make_connect(will=Will("a", b"x", properties=Properties(response_topic="r/+")))).marked(
-                    "will.properties.response_topic"
-                ),
-            ),
-        ]
-    )
+    good = examples("""
+        a name
+            opened will=a/b will_payload=x
+        a name that begins with a dollar sign
+            opened 3.1.1 will=$dead/c1 will_payload=x
+        an empty payload
+            opened will=a/b will.response_topic=r
+    """)
+    bad = examples(r"""
+        number sign
+            > raw 10 18 0004 "MQTT" 0506003c00 0002 "c1" 00 0003 "a/#" 0001 "x" !will.will_topic
+        plus sign in 3.1
+            > connect 3.1 will=+/b will_payload=x !will.will_topic
+        empty
+            > connect 3.1.1 will=- will_payload=x !will.will_topic
+        U+0000
+            > connect 3.1.1 will="a\u0000" will_payload=x !will.will_topic
+        Response Topic
+            > connect will=a will_payload=x will.response_topic=r/+ !will.properties.response_topic
+    """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Both topics of the will."""
