@@ -15,17 +15,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.lint.examples import CLIENT, SERVER, Conversation, Step, conversation, framed, upgraded
-from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import BY_NAME, Properties
-from mqttscope.mqtt.wire import BINARY, UTF8, UTF8_PAIR
+from mqttscope.mqtt.wire import BINARY, U8, U16, UTF8, UTF8_PAIR
 from mqttscope.net import websocket
 
 _TOKEN = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s;"])+|;')
@@ -33,6 +33,7 @@ _PIECE = re.compile(r'("(?:[^"\\]|\\.)*")(?:\*([0-9]{1,6}))?')
 _QUOTED = re.compile(rf"(?:{_PIECE.pattern})+", re.DOTALL)
 _PAIR = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":])*):(.*)', re.DOTALL)
 _REPEATED = re.compile(r"([0-9a-f]+)\*([0-9]{1,6})")
+_ENDPOINT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}:[0-9]{1,5}")
 _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9}):")
 _FIELD = re.compile(r"((?:will\.)?(?:[a-z_][a-z_0-9]*|0x[0-9a-f]+))=(.*)", re.DOTALL)
 _ARROWS = {">": CLIENT, "<": SERVER}
@@ -45,12 +46,8 @@ _WITHOUT_PACKETS: dict[str, dict[str, Any]] = {
     "nothing": {},
 }
 _VERSIONS = {version.text: version for version in ProtocolVersion}
-_OPCODES = {
-    "text": websocket.TEXT,
-    "continuation": websocket.CONTINUATION,
-    "close": websocket.CLOSE,
-    "ping": websocket.PING,
-    "pong": websocket.PONG,
+_OPCODES: dict[str, int] = {
+    name: getattr(websocket, name.upper()) for name in ("text", "continuation", "close", "ping", "pong")
 }
 _SHORT_NAMES = {"id": "packet_identifier", "code": "reason_code", "client": "client_identifier"}
 _FLAGS = {
@@ -61,6 +58,7 @@ _FLAGS = {
     "will_retain": ("will_retain", True),
 }
 _TEXT_FIELDS = ("will", "protocol_name", "client_identifier", "user_name")
+_MAXIMA = {"qos": 3, "will_qos": 3, "packet_identifier": 0xFFFF, "keep_alive": 0xFFFF, "header_flags": 0xF}
 _BINARY_FIELDS = ("password", "will_payload")
 _SUBSCRIPTION_OPTIONS = ("no_local", "retain_as_published", "retain_handling", "reserved")
 _WITHOUT_PLACES = ("connack", "pingreq", "pingresp", "disconnect", "auth")
@@ -69,6 +67,8 @@ _KINDS = {PacketType(number).name.lower(): kind for number, kind in PACKETS.item
 
 MAX_REPETITIONS = 10_000
 """Maximum number of repetitions of a ``for``."""
+MAX_CONNECTION = 9_999
+"""Highest number of a connection: each has a client port of its own."""
 
 
 class ConversationTextError(MqttscopeError, ValueError):
@@ -101,6 +101,8 @@ class _ConversationBuilder:
         elif name == "midstream" and not rest:
             self.options["handshake"] = False
         elif name == "server" and len(rest) == 1:
+            if not _ENDPOINT.fullmatch(rest[0]):
+                raise ValueError(f"{rest[0]!r} is not an IPv4 address and a port, such as 10.0.0.2:1883")
             self.options["server"] = rest[0]
         else:
             self._add_steps(words)
@@ -114,9 +116,13 @@ class _ConversationBuilder:
             if word in _STATES:
                 states[_STATES[word]] = True
             elif word[0] == "+":
-                after = float(_number(word[1:], float))
+                after = _number(word[1:], float)
+                if not isfinite(after):
+                    raise ValueError(f"{word} is not a number of seconds")
             else:
                 connection = int(_number(word[1:], int))
+                if not 0 <= connection <= MAX_CONNECTION:
+                    raise ValueError(f"{word} is not a connection: @0 to @{MAX_CONNECTION}")
         head, *rest = words or [""]
         if head in _ARROWS:
             steps = [self._sent(_ARROWS[head], rest, **states)]
@@ -160,10 +166,6 @@ class _ConversationBuilder:
         packet = parse_packet(words, self.version)
         if isinstance(packet, Connect):
             self.version = packet.version
-        try:
-            encode(packet, self.version)
-        except Exception as error:
-            raise ValueError(f"{kind} cannot be encoded: {error}") from error
         return packet
 
     def _frame(self, side: str, words: list[str]) -> bytes:
@@ -189,6 +191,8 @@ def parse_conversations(text: str) -> list[Conversation]:
         if is_title:
             builders.append(_ConversationBuilder(line, number))
             continue
+        if not builders:
+            raise ConversationTextError("a title comes first, and steps are indented deeper", number)
         try:
             for words in _repeat(_words(line)):
                 for step in filter(None, _split(words, ";")):
@@ -314,7 +318,7 @@ def _add_positional(kind: str, values: dict[str, Any], plain: list[str]) -> None
                 values[name] = read(plain.pop(0))
     elif kind not in _WITHOUT_PLACES:
         if plain:
-            values["packet_identifier"] = _integer(plain.pop(0))
+            values["packet_identifier"] = _integer(plain.pop(0), 0xFFFF)
         listed = _LISTS.get(kind)
         if listed and plain:
             name, read = listed
@@ -328,7 +332,7 @@ def _subscription(word: str) -> Subscription:
     if not colon or word.endswith('"'):
         return Subscription(_text(word), 0)
     qos, *rest = options.split(",")
-    subscription = Subscription(_text(topic_filter), _integer(qos))
+    subscription = Subscription(_text(topic_filter), _integer(qos, 3))
     for option in rest:
         name, _, value = option.partition("=")
         if name not in _SUBSCRIPTION_OPTIONS:
@@ -362,14 +366,15 @@ def _property(name: str, value: str) -> tuple[int, Any] | None:
         if pair is None:
             raise ValueError(f"{name} is name:value, not {value!r}")
         return row.identifier, (_text(pair[1]), _text(pair[2]))
-    read = _bytes if row.wire is BINARY else _text if row.wire is UTF8 else _integer
-    return row.identifier, read(value)
+    if row.wire in (BINARY, UTF8):
+        return row.identifier, _bytes(value) if row.wire is BINARY else _text(value)
+    return row.identifier, _integer(value, 0xFF if row.wire is U8 else 0xFFFF if row.wire is U16 else 0xFFFFFFFF)
 
 
 def _field_value(name: str, value: str) -> Any:
     if name in _BINARY_FIELDS:
         return _bytes(value)
-    return _text(value) if name in _TEXT_FIELDS else _integer(value)
+    return _text(value) if name in _TEXT_FIELDS else _integer(value, _MAXIMA.get(name, 0xFF))
 
 
 def _version(word: str) -> ProtocolVersion:
@@ -378,8 +383,11 @@ def _version(word: str) -> ProtocolVersion:
     return _VERSIONS[word]
 
 
-def _integer(word: str) -> int:
-    return int(_number(word, lambda digits: int(digits, 0)))
+def _integer(word: str, maximum: int = 0xFF) -> int:
+    number = int(_number(word, lambda digits: int(digits, 0)))
+    if not 0 <= number <= maximum:
+        raise ValueError(f"{word} is not a number from 0 to {maximum:,}")
+    return number
 
 
 def _number(word: str, read: Callable[[str], float]) -> float:

@@ -11,8 +11,10 @@ from mqttscope.lint.catalogue import all_rules, coverage, find
 from mqttscope.lint.examples import expected
 from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View
+from mqttscope.report.escape import cells
 from mqttscope.report.jsonl import dumps
-from mqttscope.report.rules_text import RulesText, coverage_view, render, rules_view
+from mqttscope.report.rules_text import MAX_WORD, RulesText, coverage_view, render, rules_view, wrap_painted
+from mqttscope.report.style import Painter
 from tests.each import each
 from tests.report.test_harmless import ANSI, check
 
@@ -163,3 +165,51 @@ def test_every_example_is_shown_with_its_findings(rule: type[Rule]) -> None:
         # What a rule finds in several places of a packet is one finding where it counts alike.
         packets = {packet for packet, _ in expected(example)}
         assert len(packets) <= shown <= len(expected(example))
+
+
+def test_examples_are_wrapped_and_lose_nothing() -> None:
+    rule = find("PRP106")
+    example = next(one for one in rule.bad if one.title == "flags of a CONNACK")
+    wide, lines = render(rule, example, View(width=0)), render(rule, example, View(width=100))
+
+    assert max(map(len, lines)) <= 100 < max(map(len, wide))
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(wide).split())
+    assert "[maximum qos 2, retain available 2," in lines[1]
+    assert lines[2:4] == [
+        " " * 16 + "wildcard subscription available 2, subscription identifier available 2,",
+        " " * 16 + "shared subscription available 2, receive maximum 0]",
+    ]
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("width", [40, 80])
+def test_all_examples_fit_into_the_width(width: int, colour: bool) -> None:
+    for rule in RULES[::5]:
+        for example in (*rule.good, *rule.bad):
+            for line in render(rule, example, View(width=width, colour=colour)):
+                assert cells(ANSI.sub("", line)) <= width
+                assert ANSI.findall(line)[-1:] in ([], ["\x1b[0m"]), "a style ends with its line"
+
+
+def test_a_style_continues_in_the_next_line() -> None:
+    red, end = "\x1b[31m", "\x1b[0m"
+    painter = Painter(View(width=24, colour=True))
+
+    assert wrap_painted(f"{red}one two three{end} four five six", painter) == [
+        f"{red}one two three{end} four five",
+        "      six",
+    ]
+    assert wrap_painted(f"zero {red}one two three four five{end} six", painter) == [
+        f"zero {red}one two three four{end}",
+        f"      {red}five{end} six",
+    ]
+    assert wrap_painted(red + "x" * 30 + end, painter) == [red + "x" * 24 + end, f"      {red}{'x' * 6}{end}"]
+
+
+def test_a_word_is_shown_whole_up_to_a_maximum() -> None:
+    painter = Painter(View(width=0))
+
+    assert wrap_painted(f"a {'x' * MAX_WORD} b", painter) == [f"a {'x' * MAX_WORD} b"]
+    (line,) = wrap_painted(f"a {'x' * (MAX_WORD + 1)} b", painter)
+    assert len(line) == MAX_WORD + 4
+    assert "…" in line
