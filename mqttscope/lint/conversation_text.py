@@ -138,7 +138,7 @@ class _ConversationBuilder:
             self.steps.append(replace(step, after=after, connection=connection))
             after = 0.01
 
-    def _sent(self, side: str, words: list[str], **states: bool) -> Step:
+    def _sent(self, side: str, words: list[str], **states: Any) -> Step:
         """What one side sends, with its marks."""
         step = Step(side, **states)
         parts = [repeated for packet in _split(words, "&") for repeated in _repeat(packet)]
@@ -321,8 +321,8 @@ def _add_positional(kind: str, values: dict[str, Any], plain: list[str]) -> None
             values["packet_identifier"] = _integer(plain.pop(0), 0xFFFF)
         listed = _LISTS.get(kind)
         if listed and plain:
-            name, read = listed
-            values[name] = [] if plain == ["empty"] else [read(word) for word in plain]
+            name, read_item = listed
+            values[name] = [] if plain == ["empty"] else [read_item(word) for word in plain]
             plain.clear()
 
 
