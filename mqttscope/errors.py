@@ -15,8 +15,10 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         CaptureNotFoundError    a name stands for no capture (FileNotFoundError)
         CaptureReadError        a capture could not be read to its end
         ConfigError             a configuration of the linter cannot be used (ValueError)
+        ConversationTextError   a conversation cannot be read; names its line (ValueError)
         ConversionLossError     a field of a packet has no form in the other version
         DamagedError            compressed data cannot be read any further
+        ExampleError            the text of an example of a rule is wrong; names file and line (ValueError)
         FilterError             a filter expression cannot be understood (ValueError)
         FloodedError            a broker sends without end to a probe that has asked for nothing
         IndivisibleError        captures cannot be shared out over processes

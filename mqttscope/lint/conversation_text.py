@@ -74,10 +74,13 @@ MAX_CONNECTION = 9_999
 class ConversationTextError(MqttscopeError, ValueError):
     """A conversation cannot be read; the message names the line."""
 
-    def __init__(self, reason: str, line: int) -> None:
-        super().__init__(f"line {line}: {reason}")
+    def __init__(self, reason: str, line: int = 0) -> None:
+        super().__init__(reason, line)
         self.reason = reason
         self.line = line
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -140,7 +143,7 @@ class _ConversationBuilder:
 
     def _sent(self, side: str, words: list[str], **states: Any) -> Step:
         """What one side sends, with its marks."""
-        step = Step(side, **states)
+        step = replace(Step(side), **states)  # type: ignore[arg-type]
         parts = [repeated for packet in _split(words, "&") for repeated in _repeat(packet)]
         for part in parts:
             plain = [word for word in part if not word.startswith("!")]
@@ -321,8 +324,7 @@ def _add_positional(kind: str, values: dict[str, Any], plain: list[str]) -> None
             values["packet_identifier"] = _integer(plain.pop(0), 0xFFFF)
         listed = _LISTS.get(kind)
         if listed and plain:
-            name, read_item = listed
-            values[name] = [] if plain == ["empty"] else [read_item(word) for word in plain]
+            values[listed[0]] = [] if plain == ["empty"] else [listed[1](word) for word in plain]
             plain.clear()
 
 

@@ -44,10 +44,10 @@ expect.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from importlib import import_module
+from linecache import getlines
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
@@ -163,26 +163,18 @@ def examples(*parts: ExamplePart) -> Any:
 
 def _parse(text: str, owner: type) -> list[Conversation]:
     """The conversations of a text in the file of a class; an error names the file and the line in it."""
-    from mqttscope.lint.conversation_text import ConversationTextError, parse_conversations
-
+    # Imported late, since linting reads no examples, and by its name, since it builds on this module.
+    parser: Any = import_module("mqttscope.lint.conversation_text")
     try:
-        return parse_conversations(text)
-    except ConversationTextError as error:
-        module = sys.modules.get(owner.__module__)
-        path = getattr(module, "__file__", None) or owner.__module__
-        first = _first_line(path, text)
-        place = f"{path}:{first + error.line}" if first is not None else f"{path}: line {error.line} of an example text"
-        raise ExampleError(f"{place}: {error.reason}") from error
-
-
-def _first_line(path: str, text: str) -> int | None:
-    """Lines before a text in a file; ``None`` if the file does not have the text as it is."""
-    try:
-        source = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return None
-    place = source.find(text)
-    return None if place < 0 else source.count("\n", 0, place)
+        return parser.parse_conversations(text)  # type: ignore[no-any-return]
+    except parser.ConversationTextError as error:
+        path = getattr(import_module(owner.__module__), "__file__", None) or owner.__module__
+        source = "".join(getlines(path))
+        place = source.find(text)
+        if place < 0:
+            raise ExampleError(f"{path}: line {error.line} of an example text: {error.reason}") from error
+        line = source.count("\n", 0, place) + error.line
+        raise ExampleError(f"{path}:{line}: {error.reason}") from error
 
 
 def client(*packets: ControlPacket | bytes, after: float = 0.01) -> Step:
