@@ -157,7 +157,7 @@ generated:
 	$(BIN)/python -m mqttscope.dev.generate --check
 
 structure:
-	$(PYTEST) -q -p no:xdist $(STRUCTURE)
+	$(PYTEST) -q -p no:xdist -m "$(WHICH)" $(STRUCTURE)
 
 unit:
 	$(PYTEST) -n 3 --dist worksteal -q -m "not slow and not long and not tshark and not broker"

@@ -80,7 +80,7 @@ def test_packages_are_imported_and_the_first_is_returned() -> None:
 
 
 def test_tools_are_asked_for_in_one_place() -> None:
-    """Of the system, not of what is installed: tests of groups of users are skipped where there are none."""
+    """All but the module grp, which belongs to the operating system."""
     ask = re.compile(r"importorskip\((?!\"grp\")|skip(if)?\(.*\b(which|find_spec)\(")
     asking = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_tools.py"]
 
