@@ -57,7 +57,7 @@ def test_tables_and_views_as_frames_of_other_packages(package: str, folder: Path
     pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
     with mqttscope.lake.open(folder) as lake:
 
-        def frame(relation: Any, *columns: list[str]) -> Any:
+        def frame(relation: Any, *columns: object) -> Any:
             return getattr(relation, f"to_{package}")(*columns)
 
         kinds = frame(lake.packets, ["type", "frame"])
