@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,8 @@ def test_views_of_a_packet() -> None:
         await at.press("t")
         assert at.browser.view.time == "delta"
         await at.press("t", "t", "t")
-        assert "20:47:5" in at.screen[7]
+        local = datetime(2026, 11, 20, 20, 47, tzinfo=UTC).astimezone()
+        assert f"{local:%H:%M}:5" in at.screen[7]
         # A pane alone, the connections hidden, and both back.
         await at.press("shift+tab", "z")
         assert at.browser.screen.maximized is at.browser.packets
