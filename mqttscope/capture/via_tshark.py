@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.capture.tshark import MissingToolError, TsharkProcess, find_tool
+from mqttscope.installation import package_command
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import (
     MARK_GENEVE,
@@ -37,8 +38,6 @@ from mqttscope.net.segment import RST, NoteSkipped, NotSegment, Segment, directi
 if TYPE_CHECKING:
     from pyshark.packet.layers.xml_layer import XmlLayer
 
-PACKAGES = "pip install pyshark lxml"
-"""How to install the packages that nothing else needs."""
 MAX_AHEAD = 512
 """Frames that tshark was given and has not answered."""
 MAX_FRAME_BYTES = 262_144
@@ -243,7 +242,8 @@ def find_tshark() -> str:
         for name in ("lxml.etree", "pyshark.packet.layers.xml_layer"):
             importlib.import_module(name)
     except ImportError as error:
-        raise MissingToolError(f"--via tshark needs what is not installed ({error}): {PACKAGES}") from None
+        install = package_command("pyshark", "lxml")
+        raise MissingToolError(f"--via tshark needs what is not installed ({error}): {install}") from None
     return find_tool("tshark", "to read captures with --via tshark")
 
 

@@ -143,7 +143,7 @@ class _ConversationBuilder:
 
     def _sent(self, side: str, words: list[str], **states: Any) -> Step:
         """What one side sends, with its marks."""
-        step = replace(Step(side), **states)  # type: ignore[arg-type]
+        step = replace(Step(side), **states)
         parts = [repeated for packet in _split(words, "&") for repeated in _repeat(packet)]
         for part in parts:
             plain = [word for word in part if not word.startswith("!")]

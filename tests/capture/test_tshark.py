@@ -13,6 +13,7 @@ import pytest
 
 from mqttscope import system
 from mqttscope.capture.tshark import MAX_COMPLAINTS, MissingToolError, TsharkProcess, decrypting, find_tool, find_tshark
+from mqttscope.installation import package_command
 from mqttscope.net.frame import Frame
 from tests.capture.test_tls import converse
 from tests.cli.running import environment
@@ -153,7 +154,8 @@ def test_tshark_as_front_end_says_which_packages_to_install(command: str, tmp_pa
 
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "Error: --via tshark needs what is not installed (No module named 'lxml'): pip install pyshark lxml\n"
+        "Error: --via tshark needs what is not installed (No module named 'lxml'): "
+        f"{package_command('pyshark', 'lxml')}\n"
     )
 
 
