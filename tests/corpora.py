@@ -58,9 +58,8 @@ def prepare(item: pytest.Item) -> None:
 def path(*parts: str) -> Path:
     """A file or folder of tests/data, or else of the corpora, for the test that runs."""
     name = "/".join(parts)
-    committed = DATA / name
-    if committed.exists():
-        return committed
+    if (DATA / name).exists():
+        return DATA / name
     root = folder()
     if not _declared or root is None:
         pytest.fail(f"{name} is not in tests/data; a test that reads it from the corpora is marked with needs()")
@@ -80,7 +79,7 @@ def further(pattern: str) -> list[Path]:
     root = folder()
     if root is None:
         return []
-    return sorted(found for found in root.glob(pattern) if not (DATA / found.relative_to(root)).exists())
+    return sorted(file for file in root.glob(pattern) if not (DATA / file.relative_to(root)).exists())
 
 
 def cases(pattern: str, values: Iterable[Any] | None = None) -> list[Any]:

@@ -23,10 +23,10 @@ PARAMETERS = type(pytest.param(None))
 def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test], Test]:
     """Run a test for each case, with the arguments of ``pytest.mark.parametrize``."""
     words = [word.strip() for word in names.split(",")]
-    given = list(cases)
-    rows = [_row(case, len(words)) for case in given]
-    told = _told(given, len(words), ids)
-    assert not any(case.marks for case in given if isinstance(case, PARAMETERS)), "such a case is a test of its own"
+    listed = list(cases)
+    rows = [_row(case, len(words)) for case in listed]
+    labels = _labels(listed, len(words), ids)
+    assert not any(case.marks for case in listed if isinstance(case, PARAMETERS)), "such a case is a test of its own"
     if not rows:
         raise ValueError(f"no case of {names}")
 
@@ -34,12 +34,12 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
         signature = inspect.signature(test)
 
         @wraps(test)
-        def run(*own: Any, **given: Any) -> None:
+        def run(*own: Any, **fixtures: Any) -> None:
             failed: list[tuple[str, Exception]] = []
             skipped: list[BaseException] = []
-            for name, row in zip(told, rows, strict=True):
+            for name, row in zip(labels, rows, strict=True):
                 try:
-                    test(*own, **given, **dict(zip(words, row, strict=True)))
+                    test(*own, **fixtures, **dict(zip(words, row, strict=True)))
                 except pytest.skip.Exception as error:
                     skipped.append(error)
                 except Exception as error:
@@ -53,7 +53,7 @@ def each(names: str, cases: Iterable[Any], ids: Names = None) -> Callable[[Test]
             if len(skipped) == len(rows):
                 raise skipped[0]
 
-        left = [one for name, one in signature.parameters.items() if name not in words]
+        left = [parameter for name, parameter in signature.parameters.items() if name not in words]
         run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return run
 
@@ -69,7 +69,7 @@ def sampled(names: str, cases: Iterable[Any], ids: Names = None, every: int = 8)
     rows = list(cases)
     if not rows:
         raise ValueError(f"no case of {names}")
-    labels = _told(rows, len(words), ids)
+    labels = _labels(rows, len(words), ids)
     groups: dict[str, tuple[list[Any], list[int]]] = {}
     for at, case in enumerate(rows):
         marks = list(case.marks) if isinstance(case, PARAMETERS) else []
@@ -89,8 +89,8 @@ def sampled(names: str, cases: Iterable[Any], ids: Names = None, every: int = 8)
                     parts.append(pytest.param(each(names, plain)(test), id=prefix + name, marks=its_marks))
 
         @wraps(test)
-        def run(part: Test, *own: Any, **more: Any) -> None:
-            part(*own, **more)
+        def run(part: Test, *own: Any, **fixtures: Any) -> None:
+            part(*own, **fixtures)
 
         signature = inspect.signature(test)
         left = [parameter for name, parameter in signature.parameters.items() if name not in words]
@@ -122,8 +122,8 @@ def _row(case: Any, size: int) -> tuple[Any, ...]:
     return tuple(case) if size > 1 else (case,)
 
 
-def _told(cases: Sequence[Any], size: int, ids: Names) -> list[str]:
-    """How cases are named."""
+def _labels(cases: Sequence[Any], size: int, ids: Names) -> list[str]:
+    """Names of cases."""
     if ids is not None and not callable(ids):
         return list(ids)
     names = []
