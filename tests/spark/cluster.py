@@ -183,7 +183,7 @@ def check_job(found: dict[str, Any], python: str) -> None:
     """Whether the package came by the zip, and what was missing and interrupted was dealt with."""
     assert found["shipped"] == [True, False]
     (path,) = found["paths"]
-    assert re.search(r"/mqttscope-[\d.]+-[0-9a-f]{12}\.zip/mqttscope/mqtt/codec\.py$", path)
+    assert re.search(r"/mqttscope-[\w.]+-[0-9a-f]{12}\.zip/mqttscope/mqtt/codec\.py$", path)
     assert found["missing"].startswith("executors lack packages that mqttscope needs: no_such_package on ")
     assert f", {python}). Install them" in found["missing"]
     # The tasks would have continued for minutes.
