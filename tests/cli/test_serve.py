@@ -104,7 +104,7 @@ def serving(folder: Path, name: str, *options: str) -> Iterator[Running]:
         rig.until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         if process.poll() is not None:
             raise AssertionError(process.communicate())
-        yield Running(process, int(ready.read_text().strip().rpartition(":")[2]))
+        yield Running(process, int(ready.read_text("utf-8").strip().rpartition(":")[2]))
     finally:
         rig.end(process)
         for stream in (process.stdout, process.stderr):
@@ -202,7 +202,7 @@ def test_violations_are_found_while_it_goes_on(tmp_path: Path) -> None:
         talk(running.port, HELLO, message("a/+"), leave=False)
         assert running.finish() == 1, running.err
 
-    assert "error[PUB103]" in (tmp_path / "report").read_text()
+    assert "error[PUB103]" in (tmp_path / "report").read_text("utf-8")
     assert "closed: PUBLISH that breaks the protocol" in running.err
 
 
@@ -287,7 +287,7 @@ def hosting(folder: Path, *options: str) -> Iterator[ServerRun]:
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         assert process.poll() is None, process.communicate()
-        yield ServerRun(process, int(ready.read_text().strip().rpartition(":")[2]))
+        yield ServerRun(process, int(ready.read_text("utf-8").strip().rpartition(":")[2]))
     finally:
         end(process)
         assert process.stdout is not None
@@ -327,7 +327,7 @@ def test_the_report_of_a_comparison_is_written_in_a_flood(tmp_path: Path) -> Non
         assert code in (1, 3), served.err
         assert (code == 3) is ("mqttscope: not compared: " in served.err)
         flood.join(PATIENCE_S)
-    told = json.loads(report.read_text().splitlines()[-1])
+    told = json.loads(report.read_text("utf-8").splitlines()[-1])
     assert told["event"] == "serve"
     assert told["packets_received"] > 1_000
 
