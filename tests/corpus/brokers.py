@@ -19,7 +19,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from tests.cli.running import Done, capture, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark
-from tests.proxy.rig import free_port, program
+from tests.proxy.rig import free_port, need_address, program
 
 FOLDER = ROOT / "captures"
 MODULES = (
@@ -65,6 +65,7 @@ def recorded_with(name: str) -> Iterator[str]:
     program("mosquitto")
     pytest.importorskip("paho.mqtt.client", reason="paho is not installed: pip install paho-mqtt")
     given = scenario(name)
+    need_address(given.host)
     with _recording()[0].rig(given.config, free_port(), given.host) as rig:
         if given.prepare is not None:
             given.prepare(rig)

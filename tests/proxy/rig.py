@@ -38,6 +38,14 @@ def program(name: str) -> str:
     return found
 
 
+def need_address(host: str) -> None:
+    """Skip the calling test where nothing can listen at an address of this machine, such as ``::1`` without IPv6."""
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError:
+        pytest.skip(f"there is no {host} here")
+
+
 def free_port() -> int:
     """A port where nobody listens."""
     # Without SO_REUSEADDR, as mosquitto binds for WebSocket: some ports still belong to connections that are over.
