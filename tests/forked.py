@@ -155,6 +155,10 @@ class _Forked(subprocess.Popen[Any]):
 
     forked = False
 
+    def __init__(self, words: Any, *given: Any, text: bool | None = None, **more: Any) -> None:
+        # It is told to write UTF-8, whatever the locale of the tests is.
+        super().__init__(words, *given, **({"encoding": "utf-8", **more} if text else more))
+
     def _execute_child(self, *given: object) -> None:
         asked: dict[str, Any] = dict(zip(FIELDS, given, strict=True))
         words = asked["args"]

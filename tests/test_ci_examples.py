@@ -59,7 +59,13 @@ def run(command: str, folder: Path, **variables: str) -> subprocess.CompletedPro
     path = f"{folder}/bin:{os.environ['PATH']}"
     environment = {"PATH": path, "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8", **variables}
     return subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
     )
 
 

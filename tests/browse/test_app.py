@@ -275,7 +275,7 @@ def test_help_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_documentation_shows_this_screen_and_all_keys() -> None:
-    text = (ROOT / "docs" / "browse.md").read_text()
+    text = (ROOT / "docs" / "browse.md").read_text("utf-8")
     screen: list[str] = []
 
     async def steps(at: Driver) -> None:

@@ -26,6 +26,7 @@ from mqttscope.capture.tshark import MissingToolError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from tests.cli.running import capture as recorded
 from tests.live import Talk, cat, need_capture, replace_dumpcap, say
+from tests.proxy.rig import need_address
 
 DENIED = (
     "Capturing on 'Loopback: lo'\ndumpcap: You do not have permission to capture on device \"lo\".\n"
@@ -450,6 +451,7 @@ def test_frames_of_loopback_come_while_the_capture_runs() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_frame_of_loopback_comes_once_into_the_ring(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_capture()
+    need_address(address)
     counted: list[int] = []
 
     class Counting(DropCounter):
@@ -460,11 +462,7 @@ def test_a_frame_of_loopback_comes_once_into_the_ring(address: str, monkeypatch:
 
     monkeypatch.setattr(live, "DropCounter", Counting)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        listener = socket.create_server((address, 0), family=family)
-    except OSError:
-        pytest.skip(f"there is no {address} here")
-    with listener:
+    with socket.create_server((address, 0), family=family) as listener:
         capture = LiveCapture(["lo"], capture_filter=f"tcp port {listener.getsockname()[1]}")
 
         asked = 0

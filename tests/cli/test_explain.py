@@ -97,7 +97,7 @@ def test_a_file_takes_the_report(tmp_path: Path) -> None:
     result = run(capture("half-open"), "--format", "markdown", "--output", path)
 
     assert result.stdout == ""
-    assert path.read_text().startswith("### ")
+    assert path.read_text("utf-8").startswith("### ")
 
 
 def test_messages_are_explained_instead_of_ends() -> None:

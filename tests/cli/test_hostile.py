@@ -247,7 +247,7 @@ def ran(*words: str | Path, folder: Path, stop: Callable[[], None] | None = None
         peak = max(peak, largest(process.pid))
         time.sleep(0.02)
     killer.cancel()
-    return Ran(process.returncode, out.read_text(), peak, time.monotonic() - began)
+    return Ran(process.returncode, out.read_text("utf-8"), peak, time.monotonic() - began)
 
 
 def largest(process: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from pathlib import Path
 
@@ -244,7 +245,7 @@ def test_lines_keep_to_the_width_that_columns_says(form: str, columns: int) -> N
         assert max(cells(line) for line in done.text.splitlines()) <= columns
 
 
-@pytest.mark.parametrize("value", ["", "wide", "0", "-5", "²"])
+@pytest.mark.parametrize("value", ["", "wide", "0", "-5", os.fsdecode("²".encode())])
 def test_a_columns_variable_that_makes_no_sense_is_no_reason_to_fail(value: str) -> None:
     done = invoke("inspect", QOS, env={"COLUMNS": value})
 

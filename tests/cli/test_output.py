@@ -718,7 +718,7 @@ def test_a_command_that_fails_before_it_writes_leaves_all_as_it_was(words: tuple
 
     assert [invoke(*words, "-o", path).code for path in (new, old)] in ([2, 2], [3, 3])
 
-    assert old.read_text() == "before"
+    assert old.read_text("utf-8") == "before"
     assert list(tmp_path.iterdir()) == [old]
 
 
@@ -741,10 +741,10 @@ def test_a_page_of_nothing_that_could_be_read_is_not_written(command: str, tmp_p
         done = invoke(command, "missing.pcap", "-o", target)
         assert done.code == 3
         assert f"mqttscope: {target} is not written: nothing could be read" in done.err
-    assert path.read_text() == "before"
+    assert path.read_text("utf-8") == "before"
     assert not new.exists()
     assert invoke(command, cut, "-o", path).code == 3
-    assert path.read_text().rstrip().endswith("</html>")
+    assert path.read_text("utf-8").rstrip().endswith("</html>")
 
 
 @pytest.mark.parametrize("command", ["inspect", "stats", "explain", "lint"])

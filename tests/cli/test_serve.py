@@ -107,7 +107,7 @@ def serving(folder: Path, name: str, *options: str) -> Iterator[Running]:
         rig.until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         if not ready.exists():
             raise AssertionError(process.communicate())
-        yield Running(process, int(ready.read_text().strip().rpartition(":")[2]))
+        yield Running(process, int(ready.read_text("utf-8").strip().rpartition(":")[2]))
     finally:
         rig.end(process)
         for stream in (process.stdout, process.stderr):
@@ -205,7 +205,7 @@ def test_violations_are_found_while_it_goes_on(tmp_path: Path) -> None:
         talk(running.port, HELLO, message("a/+"), leave=False)
         assert running.finish() == 1, running.err
 
-    assert "error[PUB103]" in (tmp_path / "report").read_text()
+    assert "error[PUB103]" in (tmp_path / "report").read_text("utf-8")
     assert "closed: PUBLISH that breaks the protocol" in running.err
 
 
@@ -286,7 +286,7 @@ def hosting(folder: Path, *options: str, stdout: int = subprocess.PIPE) -> Itera
     try:
         until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
         assert ready.exists(), process.communicate()
-        yield ServerRun(process, int(ready.read_text().strip().rpartition(":")[2]))
+        yield ServerRun(process, int(ready.read_text("utf-8").strip().rpartition(":")[2]))
     finally:
         end(process)
         for stream in filter(None, (process.stdout, process.stderr)):
@@ -326,7 +326,7 @@ def test_the_report_of_a_comparison_is_written_in_a_flood(tmp_path: Path) -> Non
         flood.join(PATIENCE_S)
     if not is_unwritten(served.process, served.err):
         assert "mqttscope: not compared: " in served.err
-        summary = json.loads(report.read_text().splitlines()[-1])
+        summary = json.loads(report.read_text("utf-8").splitlines()[-1])
         assert summary["event"] == "serve"
         assert summary["packets_received"] > MAX_COMPARED
 

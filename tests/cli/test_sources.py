@@ -290,7 +290,7 @@ def test_a_locale_without_utf8_gets_output_without_exceptions(form: str, env: di
 
 def test_errors_in_a_locale_without_utf8(tmp_path: Path) -> None:
     needs_python(BARE)
-    done = run("inspect", os.fsencode(tmp_path / "größe.pcap"), env=BARE)
+    done = run("inspect", os.fsencode(tmp_path) + "/größe.pcap".encode(), env=BARE)
 
     assert done.code == 3
     assert "does not exist" in done.err
@@ -418,7 +418,7 @@ class TestTaps:
         for form in ("text", "html"):
             done = invoke("stats", near, far, "--deduplicate", "--format", form, "--output", tmp_path / f"stats.{form}")
             assert done.code == 0
-            shown = (tmp_path / f"stats.{form}").read_text()
+            shown = (tmp_path / f"stats.{form}").read_text("utf-8")
             assert "Taps" in shown
             assert "only it saw" in shown
 

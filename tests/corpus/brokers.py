@@ -18,7 +18,7 @@ from tests import tools
 from tests.cli.running import Done, capture, inspected, invoke
 from tests.conftest import ROOT
 from tests.corpus.tshark import tshark
-from tests.proxy.rig import free_port
+from tests.proxy.rig import free_port, need_address
 from tests.tools import program
 
 FOLDER = ROOT / "captures"
@@ -65,6 +65,7 @@ def recorded_with(name: str) -> Iterator[str]:
     program("mosquitto")
     tools.package("paho.mqtt.client")
     given = scenario(name)
+    need_address(given.host)
     with _recording()[0].rig(given.config, free_port(), given.host) as rig:
         if given.prepare is not None:
             given.prepare(rig)

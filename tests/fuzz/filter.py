@@ -55,7 +55,7 @@ def seeds() -> Iterator[bytes]:
     """What the documentation quotes, and every field with some operators."""
 
     def all_of_them() -> Iterator[bytes]:
-        documented = (ROOT / "docs" / "filters.md").read_text()
+        documented = (ROOT / "docs" / "filters.md").read_text("utf-8")
         for found in _QUOTED.finditer(documented):
             yield (found[1] or found[2]).encode()
         for name in filters.names():

@@ -179,7 +179,9 @@ def test_paths_that_no_delta_table_can_have(name: str, tmp_path: Path) -> None:
 
 
 def test_paths_that_a_delta_table_can_have(tmp_path: Path) -> None:
-    lake = tmp_path / "it's 100% [a] {lake} #1 *ä? ~"
+    # Where the locale is not UTF-8, such a path is refused (cli/pipeline).
+    letter = "ä" if sys.getfilesystemencoding() == "utf-8" else "a"
+    lake = tmp_path / f"it's 100% [a] {{lake}} #1 *{letter}? ~"
     for part in cut(SEVERAL[0], tmp_path, 2):
         write_lake([part], lake, options())
     found = DeltaTable(str(lake / "packets")).to_pyarrow_table().to_pylist()

@@ -74,6 +74,14 @@ def processor_seconds(process_id: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def need_address(host: str) -> None:
+    """Skip the calling test where nothing can listen at an address of this machine, such as ``::1`` without IPv6."""
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError:
+        pytest.skip(f"there is no {host} here")
+
+
 def free_port() -> int:
     """A port where nobody listens."""
     # Without SO_REUSEADDR, as mosquitto binds for WebSocket: some ports still belong to connections that are over.

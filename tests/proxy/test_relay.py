@@ -265,18 +265,13 @@ def test_when_the_proxy_ends_the_record_does_not_say_that_anybody_closed(tmp_pat
 
 
 def test_ipv6(tmp_path: Path) -> None:
-    with serving() as server:
-        try:
-            proxy = Proxy(server.url, "[::1]:0")
-            proxy.start()
-        except OSError:
-            pytest.skip("no IPv6 here")
-        with proxy:
-            assert proxy.address == f"[::1]:{proxy.port}"
-            with socket.create_connection(("::1", proxy.port), PATIENCE_S) as client, server.accept() as upstream:
-                client.sendall(CONNECT)
-                assert read(upstream, len(CONNECT)) == CONNECT
-                assert recorded(proxy, tmp_path / "six.pcapng")[0] == CONNECT
+    rig.need_address("::1")
+    with serving() as server, Proxy(server.url, "[::1]:0") as proxy:
+        assert proxy.address == f"[::1]:{proxy.port}"
+        with socket.create_connection(("::1", proxy.port), PATIENCE_S) as client, server.accept() as upstream:
+            client.sendall(CONNECT)
+            assert read(upstream, len(CONNECT)) == CONNECT
+            assert recorded(proxy, tmp_path / "six.pcapng")[0] == CONNECT
 
 
 def test_every_address_has_the_same_port() -> None:

@@ -25,7 +25,7 @@ from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.verdict import Verdict
 from tests.broker_test.broken import Fault, broken, broken_command
 from tests.broker_test.flows import target
-from tests.proxy.rig import free_port, until
+from tests.proxy.rig import free_port, need_address, until
 
 
 def watch(port: int, command: str = "") -> HealthMonitor:
@@ -86,14 +86,17 @@ def test_a_broker_that_serves_is_well_and_one_that_is_gone_has_crashed() -> None
     assert asyncio.run(run()) == [None, Verdict.CRASHED]
 
 
-def test_ports_of_a_process() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("::1", 0), family=socket.AF_INET6) as two:
-        ports = {one.getsockname()[1], two.getsockname()[1]}
-        with socket.create_connection(one.getsockname()) as client:
-            found = listening_ports(os.getpid())
-            assert found is not None
-            assert ports <= found
-            assert client.getsockname()[1] not in found
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_ports_of_a_process(family: socket.AddressFamily, address: str) -> None:
+    need_address(address)
+    with (
+        socket.create_server((address, 0), family=family) as server,
+        socket.create_connection(server.getsockname()[:2]) as client,
+    ):
+        ports = listening_ports(os.getpid())
+        assert ports is not None
+        assert server.getsockname()[1] in ports
+        assert client.getsockname()[1] not in ports
 
 
 def test_a_process_that_listens_nowhere() -> None:
