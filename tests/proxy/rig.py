@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mqttscope.cli.main import EXIT_FAILED, UNWRITTEN
 from mqttscope.mqtt.constants import ProtocolVersion
 from tests.forked import Forked, environment
