@@ -12,12 +12,14 @@ STRUCTURE := tests/test_structure.py tests/test_language.py tests/test_generated
 # What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
 # no results through a third process. Spark is started once. What is new belongs to the last part by itself. Some wait
 # for others (brokers, Java, stores), or have most to do; the rest only computes, and fills in where these wait.
-WAITING := spark live brokers commands lakes
+WAITING := spark live brokers commands programs lakes
 PARTS := $(WAITING) bytes packets rest
 spark_TESTS := tests/spark tests/cli/pipeline tests/analysis
 brokers_TESTS := tests/broker_test
 live_TESTS := tests/capture tests/mutate tests/proxy tests/replay tests/transport
-commands_TESTS := $(filter-out tests/cli/pipeline,$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))
+programs_TESTS := $(wildcard tests/cli/test_[m-z]*.py)
+commands_TESTS := $(filter-out tests/cli/pipeline $(programs_TESTS), \
+	$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))
 lakes_TESTS := tests/browse tests/lake tests/parallel
 bytes_TESTS := tests/mqtt tests/net tests/report
 packets_TESTS := tests/corpus tests/dissect tests/lint tests/session tests/stats tests/test_docs.py
@@ -86,7 +88,7 @@ test: $(VENV)/.made
 	@# pip beside apt-get; making the environment may have needed apt-get as well.
 	@$(MAKE) --no-print-directory --jobs=2 dev tools
 	@rm -rf $(REPORTS)
-	@$(MAKE) --no-print-directory --keep-going --jobs=8 $(PARTS:%=test-%); $(call SUM_UP,$(PARTS))
+	@$(MAKE) --no-print-directory --keep-going --jobs=9 $(PARTS:%=test-%); $(call SUM_UP,$(PARTS))
 
 test-long: $(VENV)/.installed-long tools long-tools
 	@rm -rf $(REPORTS)
@@ -98,8 +100,8 @@ test-corpora: dev tools
 	@$(DRAWN) -q -p no:xdist -m corpora $(shell grep -rlE 'corpora\.(needs|cases|collections)' tests --include='test_*.py')
 
 # Two of Spark, which take as long as all others.
-LAKES := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/analysis/test_notebook.py \
-	tests/cli/pipeline
+LAKES := tests/spark/test_engine.py tests/spark/test_joins.py tests/spark/test_million.py tests/spark/test_cluster.py \
+	tests/spark/test_linting.py tests/analysis/test_notebook.py tests/cli/pipeline
 long-spark: TESTS = tests/spark $(LAKES:%=--ignore=%)
 long-lakes: TESTS = $(LAKES)
 long-spark long-lakes:
