@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+
+OF_SURROUNDINGS = re.compile(
+    # What programs write depends on it: pytest, Rich and mqttscope.
+    "CI|BUILD_NUMBER|PYTEST_(ADDOPTS|THEME.*|PLUGINS)|PY_COLORS|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|COLORTERM|TTY_.*"
+    "|SSLKEYLOGFILE|MQTTSCOPE_(BROKER|COMPLETE|CONFIG|MASTER|PASSWORD|REDACT_KEY|TRACEBACK|USER)"
+    # Where stores and clusters are.
+    "|MASTER|(AWS|AZURE|GOOGLE|HADOOP|PYSPARK|SPARK)_.*"
+)
+"""Variables that say something to the programs under test, and may be set where the tests run: by a user's shell or by
+continuous integration.  Tests set those they are about."""
+for name in list(os.environ):
+    if OF_SURROUNDINGS.fullmatch(name):
+        del os.environ[name]
 
 
 SLOW = (
