@@ -116,8 +116,8 @@ def lint(
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
     which the captures hold every connection.  No configuration file is read.
 
-    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` when no rule is left and for a
-    rule of one's own that lacks something, beside the errors of `open`.
+    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` when no rule is left and for an
+    incomplete rule in ``rules``, besides the errors of `open`.
     """
     source = Source(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors,

@@ -354,8 +354,8 @@ class MessageWatch:
     ) -> tuple[int | None, str | None]:
         """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
 
-        Messages for which the client had a subscription go before those from before it had one.  Of a message a share
-        gets one copy, whoever of its members, and a client one for its other subscriptions.
+        Messages for which the client had a subscription go before those from before it had one.  A share gets one
+        copy of a message, through any of its members, and a client gets one for its other subscriptions.
         """
         alike = [(number, self.published[number]) for number in numbers]
         if len(alike) > 1:

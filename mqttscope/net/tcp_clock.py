@@ -7,9 +7,9 @@ chooses the same port and the same initial sequence number again.
 
 `read_clock` compares a segment with what its side of the flow showed before.  A value before the first one of the flow
 is of another clock, whatever the capture's own clock does.  A value that is further ahead than the time since the last
-one allows may be of another clock, or the capture's clock was set back meanwhile: `is_capture_step` says which, by the
-other side of the flow.  A rebooted side has no influence on the clock of the other side; a step of the capture's clock
-shows on both.  So each flow is judged by its own segments, and the flows of a capture can be read apart.
+one allows may be of another clock, or the capture's clock was set back meanwhile: `flow_identity.weigh` decides by
+the other side of the flow.  A rebooted side has no influence on the clock of the other side; a step of the capture's
+clock shows on both.  So each flow is judged by its own segments, and the flows of a capture can be read apart.
 
 A side or a middlebox may strip the option from some or all segments.  Then there is no reading, and a flow is judged
 by its numbers and bytes alone.

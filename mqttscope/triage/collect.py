@@ -45,7 +45,7 @@ MAX_SERVER_NAMES = 100
 MAX_CLIENTS = 10_000
 """Clients of one cause that are told apart."""
 MAX_LOSSES = 10_000
-"""Pairs of client and fate that have a row of their own; further losses count with the last one."""
+"""Maximum number of rows of losses, one for each client and fate."""
 MAX_PRODUCT_BYTES = 60
 _VERSION_TOPIC = re.compile(r"\$SYS/(?:broker|brokers/[^/]+)/version")
 """Where brokers publish what they are."""
@@ -173,6 +173,8 @@ class Triage:
         """By endpoint, in order of appearance."""
         self.other_brokers = 0
         """Connections of brokers beyond `MAX_SERVERS`."""
+        self.other_losses = 0
+        """Losses beyond `MAX_LOSSES` rows."""
         self.notes = 0
         """Findings that are neither errors nor warnings."""
         self.faults: list[Fault] = []
@@ -249,6 +251,8 @@ class Triage:
         phrases += [f"no room for {count:,} {name}" for name, count in self.explainer.totals.dropped.items()]
         if self.messages.beyond:
             phrases.append(f"{MAX_MESSAGES:,} messages followed to their subscribers, {self.messages.beyond:,} not")
+        if self.other_losses:
+            phrases.append(f"no room for {self.other_losses:,} losses of messages or subscriptions")
         return phrases + self.linter.failures_told()
 
     def _finding(self, finding: Finding) -> None:
@@ -322,9 +326,9 @@ class Triage:
             row = rows.get(key)
             if row is None:
                 if len(rows) >= MAX_LOSSES:
-                    row = next(reversed(rows.values()))
-                else:
-                    row = rows[key] = _Losses(loss)
+                    self.other_losses += 1
+                    continue
+                row = rows[key] = _Losses(loss)
             row.count += 1
         for row in rows.values():
             first = row.first

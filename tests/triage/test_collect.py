@@ -244,13 +244,17 @@ def test_clients_of_a_cause_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert [fault.who for fault in gathered(*steps).faults] == ["2 clients or more"]
 
 
-def test_losses_beyond_the_limit_count_with_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_beyond_the_limit_are_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [step for n in range(3) for step in on(n, *opened(client_identifier=f"c{n}"), *subscribed("x", 0x80))]
     monkeypatch.setattr(collect, "MAX_LOSSES", 3)
-    assert [fault.count for fault in gathered(*steps).faults] == [1, 1, 1]
+    triage = gathered(*steps)
+    assert [(fault.who, fault.count) for fault in triage.faults] == [("c0", 1), ("c1", 1), ("c2", 1)]
+    assert triage.other_losses == 0
 
     monkeypatch.setattr(collect, "MAX_LOSSES", 2)
-    assert [fault.count for fault in gathered(*steps).faults] == [2, 1]
+    triage = gathered(*steps)
+    assert [(fault.who, fault.count) for fault in triage.faults] == [("c0", 1), ("c1", 1)]
+    assert "no room for 1 losses of messages or subscriptions" in triage.limits()
 
 
 def test_server_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
