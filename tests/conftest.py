@@ -34,10 +34,6 @@ OF_SURROUNDINGS = re.compile(
 )
 """Variables that say something to the programs under test, and may be set where the tests run: by a user's shell or by
 continuous integration.  Tests set those they are about."""
-for name in list(os.environ):
-    if OF_SURROUNDINGS.fullmatch(name):
-        del os.environ[name]
-
 
 SLOW = (
     "corpus/",
@@ -73,6 +69,13 @@ EXHAUSTIVE = bool(os.environ.get("MQTTSCOPE_EXHAUSTIVE"))
 
 THOROUGH = EXHAUSTIVE or bool(os.environ.get("MQTTSCOPE_THOROUGH"))
 """Whether tests of properties try all the examples that they should: ``make test-long`` runs them once more."""
+
+
+def pytest_configure() -> None:
+    """Forget what the surroundings say to programs."""
+    for name in list(os.environ):
+        if OF_SURROUNDINGS.fullmatch(name):
+            del os.environ[name]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

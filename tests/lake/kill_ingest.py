@@ -31,7 +31,7 @@ from tests.lake.reading import options
 
 
 def forked(work: Callable[[], Any]) -> Any:
-    """What work gives in a process of its own; ``None`` where that was killed."""
+    """What work gives in a process of its own; ``None`` where that was killed.  `AssertionError` if it failed."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -41,8 +41,9 @@ def forked(work: Callable[[], Any]) -> Any:
     os.close(writer)
     with open(reader) as given:
         told = given.read()
-    _, status = os.waitpid(child, 0)
-    return json.loads(told) if status == 0 else None
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), f"the process ended with {code}"
+    return None if code else json.loads(told)
 
 
 def ingest(lake: Place, capture: str) -> dict[str, int]:
