@@ -164,7 +164,6 @@ class Observation:
     """Reason codes of failures in the recording: what was refused there may be refused here."""
     waited_s: float = 0.0
     """How long the broker had for its last reaction."""
-    received_bytes: int = 0
     login: bool = False
     """The broker is used with a User Name of ours: it may be one that refuses others."""
 

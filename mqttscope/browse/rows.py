@@ -104,11 +104,6 @@ class RowStore:
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def spilled_blocks(self) -> int:
-        """Blocks that are on the spool."""
-        return self._spilled
-
     def append(self, row: Row) -> int:
         """Add a row; returns its number."""
         number = self._count

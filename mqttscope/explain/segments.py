@@ -64,8 +64,6 @@ class Half:
     repeats: int = 0
     """Segments that came again since then."""
     last_repeat: Seen | None = None
-    probes: int = 0
-    """TCP keep-alive probes since the other side's last segment."""
     finished: Seen | None = None
     """The first FIN."""
     resets: list[Seen] = field(default_factory=list)
@@ -252,7 +250,6 @@ def _take(own: Half, other: Half, seen: Seen) -> None:
     _keep(own.recent, seen)
     if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):
         own.ttls[seen.ttl] = own.ttls.get(seen.ttl, 0) + 1
-    other.probes = 0
     if not own.begun:
         own.begun, own.end = True, seen.sequence
     new = distance(own.end, end)
@@ -263,8 +260,6 @@ def _take(own: Half, other: Half, seen: Seen) -> None:
     elif size and not (seen.length <= 1 and not flags & (SYN | FIN) and distance(end, own.acknowledged) >= 0):
         own.repeats += 1
         own.last_repeat = seen
-    elif seen.length <= 1 and distance(seen.sequence, own.end) == 1:
-        own.probes += 1
     if flags & FIN and own.finished is None:
         own.finished = seen
     if flags & ACK:

@@ -59,13 +59,6 @@ def _property_type(row: Property) -> pa.DataType:
     return pa.list_(kind) if row.name in LISTS else kind
 
 
-@cache
-def will_type() -> pa.DataType:
-    """The struct of the Will of a CONNECT."""
-    (will,) = (one for one in members_of(PacketType.CONNECT) if one.value_type is Will)
-    return _struct(will)
-
-
 def _struct(part: Field) -> pa.DataType:
     return pa.struct([column for one in members_of(part.packet_type, part.path) for column in _columns_of(one)])
 

@@ -3,7 +3,7 @@
 Input rows have the columns of `SEGMENT_COLUMNS`, more do not matter.  They come in the order of `ORDER`: both
 directions of a flow together, a row of ``state`` of an earlier run before its segments.  Whatever uses the kernel gives
 all rows of a flow to one call.  Rows of other kinds (errors of captures) may stand anywhere; IP fragments have to be
-put together before (`whole_segments`), since all parts of a datagram are needed and their flow is not known.
+put together before, since all parts of a datagram are needed and their flow is not known.
 
 Output rows have ``kind``, the name of a table, and one struct for each table; all rows of a batch are of one kind.
 ``flow_keys`` says which flows the rules
@@ -41,9 +41,8 @@ from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Scope
-from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.net.segment import Fragment, Segment, flow_key, group_key
+from mqttscope.net.segment import Segment, flow_key, group_key
 from mqttscope.session.history import NEVER_NS
 
 SEGMENT_COLUMNS = (
@@ -408,16 +407,6 @@ def due_of(memory: FlowMemory) -> int:
     """Capture time before which nothing happens to a flow or its parts while no segments of it come."""
     flow = memory.flow
     return min(flow.check_ns, flow.kept_until_ns, *(due_of(one) for one in memory.parts), NEVER_NS)
-
-
-def whole_segments(fragments: Iterable[Fragment]) -> Iterator[Segment]:
-    """Segments of IP fragments, which come sorted by the key of their datagram, then by time."""
-    for _, parts in groupby(fragments, key=lambda fragment: fragment.key):
-        table = FragmentTable()
-        for part in parts:
-            whole = table.feed(part)
-            if isinstance(whole, Segment):
-                yield whole
 
 
 def errors_of(notices: Iterable[CaptureError | CaptureDrops], options: LakeOptions | None = None) -> pa.RecordBatch:

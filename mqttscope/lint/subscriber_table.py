@@ -67,8 +67,6 @@ class KnownSession:
     """When that was accepted, or ended."""
     limit: int | None = None
     """Maximum Packet Size of the client, in bytes."""
-    slept_ns: int = 0
-    """When it fell asleep the last time; 0 for never."""
     until_ns: int = NEVER_NS
     """When it ends while it sleeps."""
     queued: int = 0
@@ -124,8 +122,6 @@ class SubscriberTable:
             if len(self.sessions) >= MAX_SESSIONS:
                 self.end(next(iter(self.sessions)))
             session = KnownSession(owner, key, timestamp_ns)
-        elif session.key is not None:
-            session.slept_ns = timestamp_ns  # taken over
         session.key, session.since_ns, session.until_ns = key, timestamp_ns, NEVER_NS
         self.sessions[owner] = session
         return session
@@ -173,7 +169,7 @@ class SubscriberTable:
         if expiry <= 0 or not session.held:
             self.end(owner)
             return
-        session.key, session.since_ns, session.slept_ns = None, timestamp_ns, timestamp_ns
+        session.key, session.since_ns = None, timestamp_ns
         session.queued = 0
         session.until_ns = min(NEVER_NS, timestamp_ns + round(min(expiry, 1e9) * 1_000_000_000))
 

@@ -62,7 +62,6 @@ class StoredWill:
     """CRC-32 of those of `KEPT`; ``None`` before 5.0."""
     capture: str
     connect: Related
-    armed_ns: int
     phase: str = ARMED
     ended_ns: int = 0
     """When the connection ended, or DISCONNECT was sent."""
@@ -168,7 +167,6 @@ class Wills(Watch):
             None if at.version is not V5 else summaries(block),
             event.capture,
             Related("the CONNECT with the will", sent.packet, sent.frame, sent.timestamp_ns),
-            at.timestamp_ns,
         )
         if self.fresh is not None:
             self.fresh[at.key] = True

@@ -65,7 +65,6 @@ class Meaning:
         self.version = version
         self.ascii_only = ascii_only
         self.show_secrets = show_secrets
-        self._in_properties = False
 
     def value(self, span: Span) -> str:
         """The value of a field, escaped; empty where the bits say it all."""

@@ -251,6 +251,8 @@ class Triage:
         phrases += [f"no room for {count:,} {name}" for name, count in self.explainer.totals.dropped.items()]
         if self.messages.beyond:
             phrases.append(f"{MAX_MESSAGES:,} messages followed to their subscribers, {self.messages.beyond:,} not")
+        if self.other_brokers:
+            phrases.append(f"no room for the brokers of {counted(self.other_brokers, 'connection')}")
         if self.other_losses:
             phrases.append(f"no room for {self.other_losses:,} losses of messages or subscriptions")
         return phrases + self.linter.failures_told()

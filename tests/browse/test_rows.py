@@ -46,8 +46,7 @@ def test_rows_are_the_same_wherever_they_are(kept: int) -> None:
     store, spool = filled(kept)
 
     assert len(store) == COUNT
-    assert store.spilled_blocks == max(0, 4 - kept)
-    assert len(spool.data) == store.spilled_blocks * BLOCK_ROWS * ROW_BYTES
+    assert len(spool.data) == max(0, 4 - kept) * BLOCK_ROWS * ROW_BYTES
     assert list(store.run(0, COUNT + 10)) == [row(number) for number in range(COUNT)]
     some = (0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, COUNT - 1)
     assert [store[number] for number in some] == [row(number) for number in some]

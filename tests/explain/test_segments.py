@@ -59,7 +59,7 @@ def test_a_probe_of_tcp_is_no_repetition() -> None:
     facts = fed(*OPENED, data, answer, *probes).facts(TO_SERVER, 0)
 
     assert facts is not None
-    assert (facts.half("10.0.0.1:50000").repeats, facts.half("10.0.0.1:50000").probes) == (0, 2)
+    assert facts.half("10.0.0.1:50000").repeats == 0
 
 
 def test_a_refused_syn_is_remembered_by_its_server() -> None:

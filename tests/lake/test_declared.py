@@ -18,7 +18,6 @@ from mqttscope.lake.declared import (
     properties_row,
     properties_type,
     text,
-    will_type,
 )
 from mqttscope.lake.rows import _publish
 from mqttscope.mqtt import ProtocolVersion, packets
@@ -47,7 +46,6 @@ def test_the_struct_of_properties_is_the_table_of_the_specification() -> None:
     assert found == [f"{name}_length" if name == "authentication_data" else name for name in wanted]
     assert str(properties_type().field("user_property").type) == "list<item: struct<name: string, value: string>>"
     assert str(properties_type().field("subscription_identifier").type) == "list<item: int64>"
-    assert will_type().field("properties").type == properties_type()
 
 
 def rows(block: Properties) -> tuple[dict[str, Any], list[Any], list[Any]]:

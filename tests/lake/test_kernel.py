@@ -15,7 +15,7 @@ from tests import tools
 tools.package("pyarrow")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.lake.kernel import KEY_STATE, cross_kernel, errors_of, kernel, state_row, whole_segments
+from mqttscope.lake.kernel import KEY_STATE, cross_kernel, errors_of, kernel, state_row
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.memory import FlowMemory
 from mqttscope.lake.options import LakeOptions
@@ -29,9 +29,8 @@ from mqttscope.lint.rule import Findings
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Publish
 from mqttscope.mqtt.properties import Properties
-from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.net.segment import Fragment, Segment, group_key
+from mqttscope.net.segment import Segment, group_key
 from mqttscope.redact.findings import Hiding, conceal
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
@@ -203,25 +202,6 @@ def test_other_rows_are_passed_over() -> None:
 
     assert by_kernel(noise + rows, LakeOptions()) == by_kernel(rows, LakeOptions())
     assert not list(kernel([], LakeOptions()))
-
-
-def test_fragments_become_the_segments_that_one_table_makes() -> None:
-    header = bytes.fromhex("c350075b0000000a0000000b50180100") + b"\0\0\0\0"
-    parts = []
-    for number in range(20):
-        data = header + bytes([0x30, 20]) + b"\0\x01a" + bytes([number]) * 17
-        ends = (b"\x0a\0\0\1", b"\x0a\0\0\2")
-        parts += [
-            Fragment(
-                b"key%02d" % number, at, not at, 6, piece, 0, *ends, b"", 2 * number + at // 24 + 1, number, "a.pcap"
-            )
-            for at, piece in ((0, data[:24]), (24, data[24:]))
-        ]
-    table = FragmentTable()
-    wanted = [one for one in map(table.feed, parts) if isinstance(one, Segment)]
-
-    assert len(wanted) == 20
-    assert list(whole_segments(sorted(parts, key=lambda one: one.key))) == wanted
 
 
 def test_what_is_wrong_with_captures_is_a_row() -> None:

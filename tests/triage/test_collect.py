@@ -232,7 +232,8 @@ def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "MAX_SERVERS", 1)
     triage = of_capture("tls-13", "websocket-v5")
     assert len(triage.brokers) == 1
-    assert triage.other_brokers > 0
+    assert triage.other_brokers == 1
+    assert "no room for the brokers of 1 connection" in triage.limits()
 
 
 def test_clients_of_a_cause_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

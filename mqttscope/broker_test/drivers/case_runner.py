@@ -385,12 +385,11 @@ class CaseRunner:
             link.close()
 
     def _sum_up(self) -> None:
-        seen, listener = self.played.seen, self.listener
-        seen.answers = listener.packets[self._seen :]
+        seen = self.played.seen
+        seen.answers = self.listener.packets[self._seen :]
         seen.missing += (kind for kind, identifier in self._missed if self._answers.take(kind, identifier) is None)
         seen.accepted = self._answers.accepted
         seen.asked = not seen.accepted and self._answers.has(PacketType.AUTH)
-        seen.received_bytes = listener.bytes
 
     def _send(self, data: bytes, *, mutated: bool = False) -> None:
         link = self.listener.link
