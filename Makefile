@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO := captures/v5-publish-properties/capture.pcapng
 
 # Of the source as it is written, and of what is generated from it.
-STRUCTURE := tests/test_structure.py tests/test_language.py tests/test_generated.py tests/dev
+STRUCTURE := tests/test_structure.py tests/test_house.py tests/test_language.py tests/test_generated.py tests/dev
 
 # What `make test` runs beside each other, each in a process of its own, which collects no tests but its own and sends
 # no results through a third process. Spark is started once. What is new belongs to the last part by itself. Some wait
@@ -108,7 +108,7 @@ long-spark long-lakes:
 	@$(call RUN_PART,$(DRAWN) -q -p no:xdist -m "$(WHICH)",$@,$(TESTS))
 
 ## What is said about the source without running it.
-style: dev style-tools lint types layers generated structure
+style: dev style-tools lint types layers generated structure size
 
 # The notebook of the lakes is one of Spark's.
 $(PARTS:%=test-%): test-%:
@@ -157,6 +157,9 @@ layers:
 
 generated:
 	$(BIN)/python -m mqttscope.dev.generate --check
+
+size:
+	$(BIN)/python .ci/size.py $(BASE)
 
 structure:
 	$(PYTEST) -q -p no:xdist -m "$(WHICH)" $(STRUCTURE)
