@@ -29,8 +29,6 @@ from mqttscope.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mqttscope.cli.output import Watch
-    from mqttscope.dissect import Dissector
     from mqttscope.events import Event
     from mqttscope.replay.verify.captures import Settings
 
@@ -195,14 +193,14 @@ def command(given: CompareOptions) -> int:
     advice = [one for side in sides for one in side.advice()]
     for told in advice:
         warn(told)
-    empty = [side.path for side in sides if not side.dissector.connections]
+    empty = [side.path for side in sides if not side.run.dissector.connections]
     counts = comparison.counts
-    complete = complete and not any(side.watch.errors for side in sides)
+    complete = complete and not any(side.run.watch.errors for side in sides)
     if empty:
         return EXIT_UNREADABLE
     for one, readable in zip(sides, comparison.readable, strict=True):
         if not readable and complete:
-            found = counted(one.dissector.connections, "connection")
+            found = counted(one.run.dissector.connections, "connection")
             warn(f"{utf8(one.path)}: no packet can be read in {found}: they are encrypted, or empty")
             return EXIT_UNREADABLE
     if not sum(counts.connections):
@@ -231,33 +229,19 @@ class _Side:
     """One of the captures."""
 
     def __init__(self, given: CompareOptions, path: str, other: _Side | None = None) -> None:
-        from mqttscope.cli.output import Watch
-        from mqttscope.cli.reading import Reading
-        from mqttscope.dissect import Dissector
+        from mqttscope.cli.capture_run import CaptureRun
 
         self.path = path
-        self.reading = Reading((path,), given.files)
-        self.dissector: Dissector = Dissector(given.protocol.dissection(decrypting=self.reading.decrypting))
-        self.watch: Watch = Watch(progress=True if other is None else other.watch)
-
-    def events(self) -> Iterator[Event]:
-        """Its events in their order."""
-        from mqttscope.dissect import dissect_segments
-
-        segments = self.watch.follow(self.reading).segments(self.watch.skipped)
-        return self.watch.events(dissect_segments(segments, dissector=self.dissector))
+        self.run: CaptureRun = CaptureRun(
+            (path,), given.files, given.protocol, progress=True if other is None else other.run.watch
+        )
 
     def advice(self) -> Iterator[str]:
         """The messages at the end, with the name of the capture."""
-        from mqttscope.cli import advice
         from mqttscope.mqtt.view import utf8
 
-        told = list(self.reading.advice())
-        if not self.dissector.connections and not self.watch.errors:
-            told.insert(0, advice.nothing_found(self.dissector))
-        told += filter(None, [advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)])
-        for one in told:
-            yield f"{utf8(self.path)}: {one}"
+        for sentence in filter(None, (self.run.nothing_found(), *self.run.of_captures())):
+            yield f"{utf8(self.path)}: {sentence}"
 
 
 def _alternating(*sides: _Side) -> Iterator[tuple[int, Event]]:
@@ -265,7 +249,7 @@ def _alternating(*sides: _Side) -> Iterator[tuple[int, Event]]:
 
     So connections that stand for each other end at about the same time, and need not be kept for long.
     """
-    sources = [iter(side.events()) for side in sides]
+    sources = [side.run.events() for side in sides]
     begun: list[int | None] = [None] * len(sides)
     passed = [0] * len(sides)
     running = set(range(len(sides)))

@@ -101,11 +101,9 @@ def command(given: ExplainOptions) -> int:
     Without --client, --connection or --all, every end other than a DISCONNECT of the client is explained. CAPTURE is a
     file, a glob, a directory, or - for standard input.
     """
-    from mqttscope.cli import advice
+    from mqttscope.cli.capture_run import CaptureRun
     from mqttscope.cli.configuration import warn_of_configuration
-    from mqttscope.cli.output import HTML, FileSink, Output, Watch, awaited, make_view, warn
-    from mqttscope.cli.reading import Reading
-    from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.cli.output import HTML, make_view
     from mqttscope.explain import Explainer
     from mqttscope.explain.messages import MessageWatch
     from mqttscope.lint.catalogue import select, usual_rule
@@ -116,28 +114,16 @@ def command(given: ExplainOptions) -> int:
     view = make_view(
         colour=given.colour, time_format=given.time_format, payload="none", payload_limit=0, show_secrets=False
     )
-    file = None
-    if given.output is not None:
-        file = FileSink(given.output, given.captures)
-        view.width, view.colour, view.unicode = 0, bool(given.colour), True
-    sink = Output(immediate=awaited(given.captures)) if file is None else file
+    run = CaptureRun(given.captures, given.files, given.protocol)
+    sink, file = run.sink(view, given.output, colour=given.colour)
     reporter = make_reporter(given.form, sink, view, every=bool(given.asked()))
-    watch = Watch(progress=True)
-    reading = Reading(given.captures, given.files)
-    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     explainer = Explainer()
     messages = None if given.message is None else MessageWatch(given.message)
-    segments = explainer.watch.segments(watch.follow(reading).segments(watch.skipped, explainer.watch.frames))
-    events = watch.events(dissect_segments(segments, dissector=dissector))
-    choice, linter = (
-        Choice(given),
-        None
-        if messages is not None
-        else Linter([usual_rule(rule) for rule in select().values()], together=reading.deduplicate),
-    )
-    interrupt: KeyboardInterrupt | None = None
-    try:
-        for event in events:
+    choice, linter = Choice(given), None
+    if messages is None:
+        linter = Linter([usual_rule(rule) for rule in select().values()], together=run.reading.deduplicate)
+    with run.until_interrupted():
+        for event in run.events(explainer.watch.segments(run.segments(explainer.watch.frames))):
             if messages is not None:
                 messages.feed(event)
                 continue
@@ -146,9 +132,6 @@ def command(given: ExplainOptions) -> int:
             for one in explainer.feed(event, [] if linter is None else linter.feed(event)):
                 if choice.takes(one):
                     reporter.feed(one)
-    except KeyboardInterrupt as error:
-        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
-        interrupt = error
     for one in filter(choice.takes, explainer.close()):
         reporter.feed(one)
     if messages is not None:
@@ -157,27 +140,15 @@ def command(given: ExplainOptions) -> int:
             for message in trace.messages:
                 message.deliveries = tuple(each for each in message.deliveries if given.is_of(each.client))
         reporter.trace(trace)
-    if given.form == HTML and file is not None and watch.read_nothing(dissector.flows.opened_flows):
+    if given.form == HTML and file is not None and run.read_nothing:
         file.leave()
     else:
         reporter.close(explainer.totals if messages is None else None, asked=given.asked())
         sink.flush()
     if file is not None:
         file.close()
-    if interrupt is not None:
-        raise interrupt
-    told: list[str | None] = [*advice.of_connections(dissector, deduplicates=reading.deduplicate)]
-    told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
-    told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
-    if dissector.connections:
-        told.append(
-            advice.selected_nothing(dissector, given.connection, filtered=False, matched=bool(choice.shown), whole=True)
-        )
-    elif not watch.errors:
-        told.insert(0, advice.nothing_found(dissector))
-    for text in filter(None, told):
-        warn(text)
-    return EXIT_UNREADABLE if watch.errors or not dissector.connections else 0
+    code = run.end(connections=given.connection, matched=bool(choice.shown))
+    return code if run.dissector.connections else EXIT_UNREADABLE
 
 
 class Choice:

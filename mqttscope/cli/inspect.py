@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
-from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import (
     HUMAN_FORMATS,
     PACKET_FORMATS,
@@ -133,11 +131,10 @@ def command(given: InspectOptions) -> int:
     gzip, zstd or lz4. MQTT over TCP and WebSocket is found on any port.
     """
     from mqttscope.api.reading import select
-    from mqttscope.cli import advice
-    from mqttscope.cli.output import HTML, FileSink, Output, Watch, awaited, is_terminal, warn
-    from mqttscope.cli.reading import Reading
+    from mqttscope.cli.capture_run import CaptureRun
+    from mqttscope.cli.output import HTML, is_terminal
     from mqttscope.cli.sharing import ShareFailedError
-    from mqttscope.dissect import Dissector, FastPath, dissect_segments
+    from mqttscope.dissect import FastPath
     from mqttscope.report.public import make_reporter
 
     suffix = given.reproducer()
@@ -150,7 +147,7 @@ def command(given: InspectOptions) -> int:
         )  # fmt: skip
     captures, output, human = given.captures, given.output, given.form in (*HUMAN_FORMATS, HTML)
     wanted = compile_filter(given.selection.expression)
-    export = file = None
+    export = None
     if given.write is not None:
         from mqttscope.cli.export import Export
 
@@ -158,14 +155,13 @@ def command(given: InspectOptions) -> int:
     view = given.view.view(colour=given.colour)
     view.spreadsheet = given.spreadsheet
     decoders = view.payloads = view.decoders()
-    if output is not None:
-        file = FileSink(output, captures)
-        view.width, view.colour, view.unicode = 0, bool(given.colour), True
-    sink: Any = Output(immediate=awaited(captures)) if file is None else file
-    watch = Watch(progress=not (file is None and is_terminal()), shown=file is None and human)
     stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
-    reading = Reading(captures, given.files, stdin, fragments)
-    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
+    run = CaptureRun(
+        captures, given.files, given.protocol, progress=output is not None or not is_terminal(),
+        shown=output is None and human, stdin=stdin, fragments=fragments,
+    )  # fmt: skip
+    sink, file = run.sink(view, output, colour=given.colour)
+    reading, watch, dissector = run.reading, run.watch, run.dissector
     shared = Shared(given, reading, watch, view, wanted)
     reporter: Reporter | None = None
     page: Packets | None = None
@@ -188,18 +184,14 @@ def command(given: InspectOptions) -> int:
                 fast_path = FastPath(
                     dissector, reporter.feed, order=reading.order, passing=passing, reusing=passing and decoders is None
                 )
-            source = watch.follow(reading).segments(watch.skipped, fast_path=fast_path)
-            events: Iterable[Event]
-            if export is None:
-                events = dissect_segments(source, dissector=dissector)
-            else:
-                events = export.events(source, dissector)
+            source = run.segments(fast_path=fast_path)
+            events = run.events(source) if export is None else watch.events(export.events(source, dissector))
             if wanted is not None and decoders is not None and decoders.remembers:
                 events = decoders.observed(events)
             shown = 0
             # A page begins with its first event, and is none before something could be read.
             early: list[Event] = []
-            for event in select(watch.events(events), wanted, given.selection.connection, given.limit):
+            for event in select(events, wanted, given.selection.connection, given.limit):
                 if export is not None:
                     export.note(event)
                 shown += 1
@@ -210,7 +202,7 @@ def command(given: InspectOptions) -> int:
                     reporter.feed(one)
                 early.clear()
                 reporter.feed(event)
-            if page is not None and file is not None and watch.read_nothing(dissector.flows.opened_flows):
+            if page is not None and file is not None and run.read_nothing:
                 file.leave()
             else:
                 for one in early:
@@ -229,28 +221,11 @@ def command(given: InspectOptions) -> int:
             file.close()
         if export is not None:
             export.write()
-    told: list[str | None] = [*advice.of_connections(dissector, deduplicates=reading.deduplicate)]
-    told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
-    told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
-    if page is not None:
-        told.append(page.cut())
-    if export is not None:
-        told.append(export.advice())
-    if dissector.connections:
-        told.append(
-            advice.selected_nothing(
-                dissector,
-                given.selection.connection,
-                filtered=human and wanted is not None,
-                matched=shown > watch.errors,
-                whole=given.limit is None,
-            )
-        )
-    elif not watch.errors:
-        told.insert(0, advice.nothing_found(dissector))
-    for line in filter(None, told):
-        warn(line)
-    return EXIT_UNREADABLE if watch.errors else 0
+    return run.end(
+        (None if page is None else page.cut(), None if export is None else export.advice()),
+        connections=given.selection.connection, filtered=human and wanted is not None, matched=shown > watch.errors,
+        whole=given.limit is None,
+    )  # fmt: skip
 
 
 class Shared:

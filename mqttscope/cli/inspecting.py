@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from mqttscope.cli import advice
+from mqttscope.cli.capture_run import CaptureRun
 from mqttscope.cli.command import on_command_line
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions, SelectionOptions, compile_filter
-from mqttscope.cli.output import FileSink, Watch, warn
-from mqttscope.cli.reading import Reading
-from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.cli.output import FileSink, warn
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
@@ -68,14 +67,11 @@ def reproduce(
             f"--output {output} is a reproducer of one connection, and --connection names {numbers}; name one of them"
         )
     wanted = compile_filter(selection.expression)
-    reading = Reading(captures, files)
-    dissector = Dissector(protocol.dissection(decrypting=reading.decrypting))
-    watch = Watch(progress=True)
-    events = dissect_segments(watch.follow(reading).segments(watch.skipped), dissector=dissector)
-    chosen = _choose(watch.events(events), wanted, selection.connection)
-    for told in (*reading.advice(), advice.not_read(dissector, watch.skipped, via=reading.via)):
-        if told:
-            warn(told)
+    run = CaptureRun(captures, files, protocol)
+    watch, dissector = run.watch, run.dissector
+    chosen = _choose(run.events(), wanted, selection.connection)
+    for sentence in filter(None, run.of_captures()):
+        warn(sentence)
     if not dissector.connections:
         if watch.errors:
             return EXIT_UNREADABLE

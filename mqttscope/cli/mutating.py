@@ -26,14 +26,13 @@ from mqttscope.broker_test.export import case_frames
 from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli import advice
+from mqttscope.cli.capture_run import CaptureRun
 from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.mutating_found import Found, ProgressLine
 from mqttscope.cli.options import ProtocolOptions, compile_filter
-from mqttscope.cli.output import CannotWriteError, FileSink, Output, Watch, make_view, warn
-from mqttscope.cli.reading import Reading
+from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn
 from mqttscope.cli.recorded import NothingToReplayError
-from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -473,31 +472,23 @@ class Flows:
 def _read_flows(given: MutateOptions) -> Flows:
     """Read the captures; `NothingToReplayError` where they hold no connection from its beginning."""
     wanted = compile_filter(given.expression)
-    reading = Reading(given.captures, given.files)
-    dissector = Dissector(ProtocolOptions(ports=given.ports).dissection(decrypting=reading.decrypting))
-    watch = Watch(progress=True)
+    run = CaptureRun(given.captures, given.files, ProtocolOptions(ports=given.ports))
     reader = ScriptReader()
     matching: set[int] = set()
-    for event in watch.events(dissect_segments(watch.follow(reading).segments(watch.skipped), dissector=dissector)):
+    for event in run.events():
         if wanted is not None and isinstance(event, PacketEvent | MalformedEvent) and wanted.matches(event):
             matching.add(event.connection.number)
         reader.feed(event)
-    for told in filter(
-        None, (*_advice(dissector, reading), advice.not_read(dissector, watch.skipped, via=reading.via))
-    ):
-        warn(told)
+    nothing = advice.nothing_found(run.dissector) if not run.dissector.connections else None
+    for sentence in filter(None, (nothing, *run.of_captures())):
+        warn(sentence)
     scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
     if not scripts:
         raise NothingToReplayError("no connection can be mutated: none is captured from its CONNECT on")
     chosen = [place for place, one in enumerate(scripts) if wanted is None or one.connection.number in matching]
     if not chosen:
         raise NothingToReplayError("no connection has a packet that matches the filter")
-    return Flows(scripts, capture_hash(scripts), chosen, bool(watch.errors))
-
-
-def _advice(dissector: Dissector, reading: Reading) -> Iterator[str]:
-    nothing = advice.nothing_found(dissector) if not dissector.connections else None
-    yield from (told for told in (nothing, *reading.advice()) if told is not None)
+    return Flows(scripts, capture_hash(scripts), chosen, bool(run.watch.errors))
 
 
 def _numbered(

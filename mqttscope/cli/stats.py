@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.command import OUTPUT, group, make_command, on_command_line, option, options
-from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import (
     FileOptions,
     ProtocolOptions,
@@ -104,23 +103,22 @@ def command(given: StatsOptions) -> int:
     By capture, connection, client and topic. CAPTURE is a file, a glob, a directory, or - for standard input. Exit
     code 3 when one of them could not be read to its end.
     """
-    from mqttscope.cli import advice
+    from mqttscope.cli.capture_run import CaptureRun
     from mqttscope.cli.configuration import warn_of_configuration
-    from mqttscope.cli.output import HTML, FileSink, Output, Watch, make_view, warn
-    from mqttscope.cli.reading import Reading
-    from mqttscope.dissect import Dissector, FastPath, dissect_segments
+    from mqttscope.cli.output import HTML, make_view
+    from mqttscope.dissect import FastPath
     from mqttscope.stats.collect import Statistics
 
     connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
     wanted = compile_filter(given.selection.expression)
     if wanted is None or not wanted.asks_payloads:
         warn_of_configuration()
-    file = None if given.output is None else FileSink(given.output, given.captures)
-    watch = Watch(progress=True)
-    reading = Reading(given.captures, given.files)
-    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
+    view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    run = CaptureRun(given.captures, given.files, given.protocol)
+    sink, file = run.sink(view, given.output, colour=given.colour)
+    reading, watch, dissector = run.reading, run.watch, run.dissector
     matched = [False]
-    statistics, interrupt = together(given, reading, watch, dissector, wanted, matched)
+    statistics, run.interrupt = together(given, reading, watch, dissector, wanted, matched)
     if statistics is None:
         statistics = Statistics(along=given.form == HTML)
         fast_path = None
@@ -128,77 +126,39 @@ def command(given: StatsOptions) -> int:
             fast_path = FastPath(
                 dissector, statistics.feed, order=reading.order, counting=True, passing=True, reusing=True
             )
-        source = watch.follow(reading).segments(watch.skipped, statistics.frames, fast_path)
-        events = dissect_segments(source, dissector=dissector)
-        try:
-            for event in counted(watch.events(events), wanted, connection, matched):
+        events = run.events(run.segments(statistics.frames, fast_path))
+        with run.until_interrupted():
+            for event in counted(events, wanted, connection, matched):
                 statistics.feed(event)
-        except KeyboardInterrupt as error:
-            # What was found so far is worth more than nothing: a second Ctrl-C ends it.
-            interrupt = error
         if fast_path is not None:
             for name, counts in fast_path.counts.items():
                 statistics.add_frames(name, counts)
     statistics.taps = reading.taps
     statistics.finish()
-    sink: Any = Output() if file is None else file
-    if given.form == HTML and file is not None and watch.read_nothing(dissector.flows.opened_flows):
+    shown: dict[str, Any] = {
+        "tables": tables, "sort": sort, "other_flows": dissector.other_flows, "skipped": watch.skipped,
+    }  # fmt: skip
+    if given.form == HTML and file is not None and run.read_nothing:
         file.leave()
     elif given.form == HTML:
         from mqttscope.stats.as_html import render as page
 
-        sink.write(
-            page(
-                statistics, tables=tables, sort=sort, top=top, other_flows=dissector.other_flows, skipped=watch.skipped
-            )
-        )
+        sink.write(page(statistics, top=top, **shown))
     elif given.form == "json":
         from mqttscope.report.jsonl import dumps, harmless
         from mqttscope.stats.as_json import document
 
-        shown = document(
-            statistics,
-            tables=tables,
-            sort=sort,
-            top=top,
-            other_flows=dissector.other_flows,
-            skipped=watch.skipped,
-        )
-        sink.write(harmless(dumps(shown)) + b"\n")
+        sink.write(harmless(dumps(document(statistics, top=top, **shown))) + b"\n")
     else:
         from mqttscope.stats.as_text import TOP, render
 
-        view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
-        if file is not None:
-            view.width, view.colour, view.unicode = 0, bool(given.colour), True
-        sink.write(
-            render(
-                statistics,
-                view,
-                tables=tables,
-                sort=sort,
-                top=top or TOP,
-                other_flows=dissector.other_flows,
-                skipped=watch.skipped,
-            )
-        )
+        sink.write(render(statistics, view, top=top or TOP, **shown))
     if file is None or not file.file.closed:
         sink.flush()
     if file is not None:
         file.close()
-    if interrupt is not None:
-        raise interrupt
-    told: list[str | None] = [*advice.of_connections(dissector, deduplicates=reading.deduplicate)]
-    told += [advice.snap_length(dissector, watch.skipped), *reading.advice()]
-    told.append(advice.not_read(dissector, watch.skipped, via=reading.via))
-    if dissector.connections:
-        filtered, found = wanted is not None and given.form != "json", matched[0]
-        told.append(advice.selected_nothing(dissector, connection, filtered=filtered, matched=found, whole=True))
-    elif not watch.errors:
-        told.insert(0, advice.nothing_found(dissector))
-    for one in filter(None, told):
-        warn(one)
-    return EXIT_UNREADABLE if watch.errors else 0
+    filtered = wanted is not None and given.form != "json"
+    return run.end(connections=connection, filtered=filtered, matched=matched[0])
 
 
 def together(

@@ -60,40 +60,33 @@ def command(given: TriageOptions) -> int:
     mqttscope CAPTURE is short for it. CAPTURE is a file, a glob, a directory, or - for standard input.
     """
     from mqttscope.cli import advice
+    from mqttscope.cli.capture_run import CaptureRun
     from mqttscope.cli.configuration import warn_of_configuration
-    from mqttscope.cli.output import Output, Watch, describe, describe_fault, is_terminal, make_view, warn
-    from mqttscope.cli.reading import Reading
-    from mqttscope.dissect import Dissector, dissect_segments
+    from mqttscope.cli.output import Output, describe, describe_fault, is_terminal, make_view, warn
     from mqttscope.redact.addresses import without_secrets
     from mqttscope.triage.collect import Triage
     from mqttscope.triage.screen import Screen
 
     warn_of_configuration()
     view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
-    watch = Watch(progress=True, shown=True)
-    reading = Reading(given.captures, given.files)
-    dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
+    run = CaptureRun(given.captures, given.files, given.protocol, shown=True)
+    reading, watch, dissector = run.reading, run.watch, run.dissector
     triage = Triage(together=reading.deduplicate)
-    segments = triage.explainer.watch.segments(watch.follow(reading).segments(watch.skipped, triage.frames))
-    interrupt: KeyboardInterrupt | None = None
-    try:
-        for event in watch.events(dissect_segments(segments, dissector=dissector)):
+    with run.until_interrupted():
+        for event in run.events(triage.explainer.watch.segments(run.segments(triage.frames))):
             triage.feed(event)
-    except KeyboardInterrupt as error:
-        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
-        interrupt = error
     triage.statistics.taps = reading.taps
     triage.finish()
-    if watch.read_nothing(dissector.flows.opened_flows):
+    if run.read_nothing:
         if is_terminal():
             for fault in triage.errors:
                 warn(describe(fault))
-        if interrupt is not None:
-            raise interrupt
+        if run.interrupt is not None:
+            raise run.interrupt
         return EXIT_UNREADABLE
     screen = Screen(triage, view, typed_names(given.captures, triage.faults), [*given.repeated()])
     screen.errors = [(fault.capture, without_secrets(describe_fault(fault))) for fault in triage.errors]
-    if interrupt is not None:
+    if run.interrupt is not None:
         screen.errors.append(("", "interrupted: the captures were not read to their end"))
     screen.other_tls = dissector.other_tls
     if not dissector.connections and not triage.errors:
@@ -108,8 +101,8 @@ def command(given: TriageOptions) -> int:
     sink = Output()
     sink.write(screen.rendered())
     sink.flush()
-    if interrupt is not None:
-        raise interrupt
+    if run.interrupt is not None:
+        raise run.interrupt
     return EXIT_UNREADABLE if watch.errors or not triage.is_judged else EXIT_CLEAN
 
 

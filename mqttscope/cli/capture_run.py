@@ -1,0 +1,112 @@
+"""One run of a command over captures: what reads them, what is written meanwhile, and the advice at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from mqttscope.cli import advice
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.options import FileOptions, ProtocolOptions
+from mqttscope.cli.output import FileSink, Output, Watch, awaited, warn
+from mqttscope.cli.reading import Reading
+from mqttscope.dissect import Dissector, FastPath, dissect_segments
+from mqttscope.events import Event
+
+if TYPE_CHECKING:
+    from mqttscope.net.fragments import FragmentTable
+    from mqttscope.report.base import View
+
+
+class CaptureRun:
+    """The captures of one run, from their first frame to the exit code.
+
+    ``progress`` and ``shown`` are those of `Watch`, ``stdin`` and ``fragments`` those of `Reading`.
+    """
+
+    def __init__(
+        self,
+        captures: Sequence[str],
+        files: FileOptions,
+        protocol: ProtocolOptions,
+        *,
+        progress: bool | Watch = True,
+        shown: bool = False,
+        stdin: BinaryIO | None = None,
+        fragments: FragmentTable | None = None,
+    ) -> None:
+        self.captures = captures
+        self.watch = Watch(progress=progress, shown=shown)
+        self.reading = Reading(captures, files, stdin, fragments)
+        self.dissector = Dissector(protocol.dissection(decrypting=self.reading.decrypting))
+        self.interrupt: KeyboardInterrupt | None = None
+        """The signal that ended the reading."""
+
+    def segments(self, frames: Any = None, fast_path: FastPath | None = None) -> Any:
+        """What the captures hold; ``frames`` and ``fast_path`` as `Reading.segments` takes them."""
+        return self.watch.follow(self.reading).segments(self.watch.skipped, frames, fast_path)
+
+    def events(self, segments: Iterable[Any] | None = None) -> Iterator[Event]:
+        """The events of the captures, or of their segments."""
+        found = self.segments() if segments is None else segments
+        return self.watch.events(dissect_segments(found, dissector=self.dissector))
+
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        """Read captures inside: a signal ends that, and `end` raises it again after the report is written.
+
+        What was found so far is worth more than nothing.  A second Ctrl-C ends the report as well.
+        """
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            self.interrupt = error
+
+    @property
+    def read_nothing(self) -> bool:
+        """Whether no frame of the captures could be read."""
+        return self.watch.read_nothing(self.dissector.flows.opened_flows)
+
+    def sink(self, view: View, path: str | None, *, colour: bool | None) -> tuple[Any, FileSink | None]:
+        """Where the report goes, once as a file if it is one; the view of a report in a file has no width."""
+        if path is None:
+            return Output(immediate=awaited(self.captures)), None
+        file = FileSink(path, self.captures)
+        view.width, view.colour, view.unicode = 0, bool(colour), True
+        return file, file
+
+    def nothing_found(self) -> str | None:
+        """That there is no MQTT in the captures, if they were read to their end."""
+        return None if self.dissector.connections or self.watch.errors else advice.nothing_found(self.dissector)
+
+    def of_captures(self) -> list[str | None]:
+        """The advice about files and frames."""
+        unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
+        return [*self.reading.advice(), unread]
+
+    def end(
+        self,
+        more: Iterable[str | None] = (),
+        *,
+        connections: tuple[int, ...] = (),
+        filtered: bool = False,
+        matched: bool = True,
+        whole: bool = True,
+    ) -> int:
+        """Give the advice, and ``more``; returns the exit code.  Raises the signal that ended the reading.
+
+        ``connections``, ``filtered``, ``matched`` and ``whole`` are those of `advice.selected_nothing`.
+        """
+        if self.interrupt is not None:
+            raise self.interrupt
+        sentences: list[str | None] = [self.nothing_found()]
+        sentences += advice.of_connections(self.dissector, deduplicates=self.reading.deduplicate)
+        sentences += [advice.snap_length(self.dissector, self.watch.skipped), *self.of_captures(), *more]
+        if self.dissector.connections:
+            sentences.append(
+                advice.selected_nothing(self.dissector, connections, filtered=filtered, matched=matched, whole=whole)
+            )
+        for sentence in filter(None, sentences):
+            warn(sentence)
+        return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN
