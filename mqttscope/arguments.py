@@ -88,7 +88,6 @@ def settings(name: str, value: Any) -> Mapping[str, str]:
 
 
 def instance(name: str, value: Any, kind: type[Instance]) -> Instance:
-    """An instance of a class."""
     if not isinstance(value, kind):
         raise ArgumentError(f"{name} is {value!r}: it is a {kind.__name__} of {kind.__module__}")
     return value

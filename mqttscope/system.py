@@ -92,7 +92,6 @@ def end_all(leader: int, *, at_once: bool) -> bool:
 
 
 def kill(process: int) -> None:
-    """End a process of ours at once."""
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL if posix() else signal.SIGTERM)
 
@@ -147,7 +146,6 @@ def is_own(user: int) -> bool:
 
 
 def signals(*names: str) -> list[signal.Signals]:
-    """Those of these signals that the system has."""
     return [getattr(signal, name) for name in names if hasattr(signal, name)]
 
 

@@ -83,18 +83,48 @@ def test_every_module_says_what_it_is_for() -> None:
     assert broken(lambda path: (ast.get_docstring(tree(path)) or "").split()) == []
 
 
-def test_everything_public_has_a_docstring() -> None:
-    def silent(node: ast.AST, inside: str) -> Iterator[str]:
-        for one in ast.iter_child_nodes(node):
-            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not one.name.startswith("_"):
-                decorators = " ".join(map(ast.unparse, one.decorator_list))
-                told = ast.get_docstring(one) is not None or re.search(r"\boverload\b|\.setter\b", decorators)
-                if not told:
-                    yield f"{inside}{one.name}"
-                if isinstance(one, ast.ClassDef):
-                    yield from silent(one, f"{inside}{one.name}.")
+SHORT = 3
+"""Maximum number of lines of a function that may say by its name alone what it does."""
 
-    assert [one for path in FILES for one in silent(tree(path), f"{name(path)}: ")] == []
+
+def needs_docstring(node: ast.AST, path: Path) -> bool:
+    """Whether a name says too little: a public class, and a public function that is long or what users import."""
+    if isinstance(node, ast.ClassDef):
+        return not node.name.startswith("_")
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+        return False
+    if re.search(r"\boverload\b|\.setter\b", " ".join(map(ast.unparse, node.decorator_list))):
+        return False
+    length = (node.body[-1].end_lineno or 0) - node.body[0].lineno + 1
+    return length > SHORT or path.parent.name == "api"
+
+
+def test_what_is_public_and_not_short_has_a_docstring() -> None:
+    def silent(node: ast.AST, path: Path, inside: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if needs_docstring(child, path) and ast.get_docstring(child) is None:  # type: ignore[arg-type]
+                yield f"{inside}{child.name}"  # type: ignore[attr-defined]
+            if isinstance(child, ast.ClassDef) and not child.name.startswith("_"):
+                yield from silent(child, path, f"{inside}{child.name}.")
+
+    assert [function for path in FILES for function in silent(tree(path), path, f"{name(path)}: ")] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "needed"),
+    [
+        ("class A: ...", "net/a.py", True),
+        ("class _A: ...", "net/a.py", False),
+        ("def f():\n    a = 1\n    b = 2\n    return a", "net/a.py", False),
+        ("def f():\n    a = 1\n    b = 2\n    c = 3\n    return a", "net/a.py", True),
+        ("def _f():\n    a = 1\n    b = 2\n    c = 3\n    return a", "net/a.py", False),
+        ("def f():\n    return 1", "api/a.py", True),
+        ("@overload\ndef f(): ...", "api/a.py", False),
+        ("@a.setter\ndef f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4", "net/a.py", False),
+    ],
+)
+def test_what_needs_a_docstring(source: str, place: str, needed: bool) -> None:
+    assert needs_docstring(ast.parse(source).body[0], SOURCE / place) is needed
 
 
 def has_plain_values(path: Path) -> bool:

@@ -33,7 +33,6 @@ def _tables() -> dict[str, list[Column]]:
 
 
 def table_names() -> list[str]:
-    """The names of all tables."""
     return list(_tables())
 
 

@@ -40,7 +40,6 @@ class Words:
         return f"decode(unhex('{digits}'), 'UTF-8')" if self.spark else f"decode(unhex('{digits}'))"
 
     def struct(self, *columns: str) -> str:
-        """Columns as one value, by their names."""
         if self.spark:
             return f"struct({', '.join(columns)})"
         return "{" + ", ".join(f"'{name}': {name}" for name in columns) + "}"
@@ -87,7 +86,6 @@ class Words:
         return f"list_filter({listed}, lambda entry: {condition('entry')})"
 
     def joined(self, listed: str) -> str:
-        """The levels of a topic as one text."""
         return f"array_join({listed}, '/')" if self.spark else f"array_to_string({listed}, '/')"
 
     def whole(self, value: str, divisor: int) -> str:

@@ -83,7 +83,6 @@ class LocalEngine:
         self.close()
 
     def close(self) -> None:
-        """Forget everything, temporary files too."""
         self.connection.close()
         self.remove_scratch()
 
@@ -192,7 +191,6 @@ class LocalEngine:
         return ask(self, sql, limit)
 
     def rows(self, query: str) -> list[Row]:
-        """All rows of a query."""
         done = self.connection.execute(query)
         names = [one[0] for one in done.description or ()]
         return [dict(zip(names, row, strict=True)) for row in done.fetchall()]

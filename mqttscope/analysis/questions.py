@@ -23,14 +23,10 @@ class Engine(Protocol):
     """What answers questions about one lake."""
 
     @property
-    def lake(self) -> str:
-        """The folder of the lake."""
-        ...
+    def lake(self) -> str: ...
 
     @property
-    def words(self) -> Words:
-        """How it writes SQL."""
-        ...
+    def words(self) -> Words: ...
 
     def table(self, name: str) -> str:
         """The relation that has the rows of a table of the lake."""
@@ -69,7 +65,6 @@ class Selection:
         return _where(relation, self._before(table))
 
     def since(self, relation: str) -> str:
-        """Not before the time that was asked for."""
         return _where(relation, self._since())
 
     def clients(self, relation: str, *columns: str) -> str:
@@ -144,11 +139,9 @@ class Questions:
         self._answers: dict[str, list[Row]] = {}
 
     def table(self, name: str) -> str:
-        """All rows of a table."""
         return self.engine.table(name)
 
     def view(self, query: str) -> str:
-        """A relation for the rows of a query."""
         return self.engine.view(query)
 
     def keep(self, query: str) -> str:
@@ -165,15 +158,12 @@ class Questions:
         self.add(f"{name}, all", f"select count(*) as total from {relation}")
 
     def collect(self) -> None:
-        """Have all of them answered."""
         self._answers = self.engine.answer(self._queries)
 
     def rows(self, name: str) -> list[Row]:
-        """The rows of an answer, in their order."""
         return self._answers[name]
 
     def row(self, name: str) -> Row:
-        """The one row of an answer."""
         (found,) = self._answers[name]
         return found
 
@@ -190,7 +180,6 @@ class Lake:
     asked: Asked
 
     def questions(self) -> Questions:
-        """Questions of one part of the report."""
         return Questions(self.engine, self.asked)
 
 

@@ -163,7 +163,6 @@ def connecting(words: Words, packets: str) -> str:
 
 
 def storms(connects: str) -> str:
-    """Bursts of servers, and of single clients."""
     of_clients = bursts(connects, ["server", "who"], str(CLIENT_BURST))
     of_servers = bursts(connects, ["server"], f"greatest({SERVER_BURST}, usual * {SERVER_RATIO})")
     return f"select {_STORM} from ({of_servers}) union all select {_STORM} from ({of_clients})"

@@ -40,7 +40,6 @@ class Conversation:
     said: list[Said] = field(default_factory=list)
 
     def add(self, from_client: bool, data: bytes, timestamp_ns: int, *, mutated: bool = False, ends: str = "") -> None:
-        """Note what a side did."""
         self.said.append(Said(from_client, data, timestamp_ns, mutated, ends))
 
     def shorten(self, most_bytes: int) -> None:

@@ -52,7 +52,6 @@ class Numbering:
     sender: str
 
     def counts(self) -> list[int]:
-        """How many mutations there are for each flow."""
         return [len(select(version=flow.version, sender=self.sender)) for flow in self.flows]
 
     def of(self, number: int) -> Numbered:

@@ -193,7 +193,6 @@ class Isolated:
 
     @classmethod
     def as_recorded(cls, script: Script) -> Isolated:
-        """The connection under its own names."""
         return cls(script, footprint_of(script), frozenset())
 
     def case(self, recorded: Case) -> Case | None:
@@ -209,7 +208,6 @@ class Isolated:
         return made if self._differs_in_names(recorded.flow, made.flow) else None
 
     def uses(self, case: Case) -> Footprint:
-        """What a case of the connection uses."""
         return self.footprint | _of_flow(case.flow)
 
     def _differs_in_names(self, recorded: MutatedFlow, made: MutatedFlow) -> bool:

@@ -75,7 +75,6 @@ def finding(conversation: Conversation) -> Generator[None, None, tuple[list[Find
 
 
 def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
-    """The same at once."""
     return _now(finding(conversation))
 
 
@@ -97,7 +96,6 @@ def breaking(conversation: Conversation) -> Generator[None, None, tuple[str, ...
 
 
 def broken_by_client(conversation: Conversation) -> tuple[str, ...]:
-    """The same at once."""
     return _now(breaking(conversation))
 
 

@@ -169,7 +169,6 @@ class Observation:
 
     @property
     def codes(self) -> list[tuple[PacketType, int]]:
-        """Reason codes of failures that the broker gave."""
         return list(_codes(self.answers))
 
 
@@ -213,7 +212,6 @@ def _conforming(why: str) -> Ruling:
 
 
 def excused(ruling: Ruling, why: str) -> Ruling:
-    """The same observation without an accusation."""
     return replace(ruling, verdict=Verdict.CONFORMING, why=f"{why} ({ruling.why})", statements=())
 
 
@@ -313,7 +311,6 @@ def _told(case: Case, codes: Sequence[tuple[PacketType, int]]) -> str:
 
 
 def ruling_json(ruling: Ruling) -> dict[str, Any]:
-    """The ruling as plain JSON."""
     return {"verdict": str(ruling.verdict), "why": ruling.why, "statements": list(ruling.statements)}
 
 

@@ -223,7 +223,6 @@ class Browser(App[None]):
         await super().on_event(event)
 
     def on_line_pane_fitted(self, event: LinePane.Fitted) -> None:
-        """A pane has other columns: other lines."""
         if not self._fitting:
             self._fitting = True
             self.call_after_refresh(self._resized)
@@ -273,7 +272,6 @@ class Browser(App[None]):
 
     @property
     def row(self) -> int | None:
-        """The row of the cursor."""
         at = self.packets.cursor
         return self.selection[at] if 0 <= at < len(self.selection) else None
 
@@ -500,11 +498,9 @@ class Browser(App[None]):
         return self._is_shown and self._seek is None and self._timer is None and not self._fitting and not is_busy
 
     def action_help(self) -> None:
-        """Show the keys."""
         self.push_screen(HelpScreen())
 
     def action_ask_filter(self) -> None:
-        """Ask for a filter."""
         self.prompt.ask("filter", "" if self.wanted is None else self.wanted.text)
 
     def action_ask_search(self) -> None:
@@ -512,11 +508,9 @@ class Browser(App[None]):
         self.prompt.ask("search")
 
     def action_ask_packet(self) -> None:
-        """Ask for the number of a packet."""
         self.prompt.ask("packet")
 
     def on_prompt_left(self) -> None:
-        """Nothing was asked for."""
         self.packets.focus()
 
     def on_prompt_answered(self, event: Prompt.Answered) -> None:
@@ -617,7 +611,6 @@ class Browser(App[None]):
         self._select()
 
     def action_only_found(self) -> None:
-        """Show only packets with findings, or all again."""
         self.only_found = not self.only_found
         self._select()
 
@@ -630,7 +623,6 @@ class Browser(App[None]):
         self._select()
 
     def action_everything(self) -> None:
-        """Show all packets."""
         self._ask_nothing()
         self._select()
         self.packets.focus()
@@ -674,7 +666,6 @@ class Browser(App[None]):
         self.call_after_refresh(self._show_detail, force=True)
 
     def action_time(self) -> None:
-        """Show times in another way."""
         self.view.time = TIMES[(TIMES.index(self.view.time) + 1) % len(TIMES)]
         self._resized()
         self.say(f"time: {self.view.time}")

@@ -45,7 +45,6 @@ class Collected:
         self.lines: list[str] = []
 
     def write(self, data: bytes, /) -> object:
-        """Take whole lines."""
         self.lines += data.decode("utf-8", "replace").split("\n")[:-1]
         return len(data)
 

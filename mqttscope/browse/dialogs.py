@@ -81,18 +81,15 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "leave", "back")]
 
     def compose(self) -> ComposeResult:
-        """The text in a frame."""
         with VerticalScroll(id="help"):
             yield Static(help_text(), markup=False)
 
     def on_mount(self) -> None:
-        """Take the keys that scroll."""
         for frame in self.query("#help"):  # none where a key that was typed ahead has closed it
             frame.border_title = "keys; Esc leaves"
             frame.focus()
 
     def action_leave(self) -> None:
-        """Go back."""
         self.dismiss(None)
 
 
@@ -131,13 +128,11 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
         self.query_one("#forms").focus()
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Another form: another end of the name."""
         name = self.query_one("#file", Input)
         stem = name.value.rpartition(".")[0] or name.value
         name.value = f"{stem}.{ENDINGS[self._forms[event.option_index]]}"
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """The form is chosen: now the name."""
         self.query_one("#file").focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -152,7 +147,6 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
         self.dismiss((form, event.value))
 
     def action_leave(self) -> None:
-        """Write nothing."""
         self.dismiss(None)
 
 
@@ -202,7 +196,6 @@ class Prompt(Vertical):
 
     @property
     def input(self) -> PromptInput:
-        """The line."""
         return self.query_one("#prompt-input", PromptInput)
 
     def ask(self, asked: str, text: str = "") -> None:
@@ -217,12 +210,10 @@ class Prompt(Vertical):
         self._say()
 
     def leave(self) -> None:
-        """Be gone."""
         self.display = False
 
     @property
     def said(self) -> str:
-        """What is said of the line."""
         return str(self.query_one("#prompt-said", Static).content)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -262,7 +253,6 @@ class Prompt(Vertical):
             line.cursor_position = len(line.value)
 
     def action_leave(self) -> None:
-        """Enter nothing."""
         self.leave()
         self.post_message(self.Left())
 

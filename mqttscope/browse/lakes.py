@@ -91,7 +91,6 @@ class LakeConnections(Connections):
         """Whether all rows are there."""
 
     def is_open(self, number: int) -> bool:
-        """Whether more rows may come of a connection."""
         return not self.complete
 
 
@@ -116,7 +115,6 @@ class LakeIndex(Index):
 
     @property
     def lacks(self) -> str:
-        """What searches and filters cannot look at."""
         return "" if self.keeps_payloads else "the lake keeps no payloads (ingest --payload-limit)"
 
     def event(self, number: int, row: Row | None = None, *, whole: bool = True) -> Event:
@@ -359,7 +357,6 @@ class LakeBuilder:
         self._thread = threading.Thread(target=self._run, name="lake", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
         self._thread.start()
 
     def stop(self) -> None:

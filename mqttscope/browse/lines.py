@@ -113,7 +113,6 @@ class ConnectionLines:
         self.painter = TextLines(_Nowhere(), view).painter
 
     def heading(self) -> str:
-        """The names of the columns."""
         return f"{'#':>6} {'state':<12} {'findings':<11} {'packets':>8}  client {self.painter.to_server} broker"
 
     def line(self, number: int) -> str:

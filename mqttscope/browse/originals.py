@@ -55,7 +55,6 @@ class UnchangedSource:
         yield from self._source.segments(skipped, fast_path)
 
     def stop(self) -> None:
-        """Give no more."""
         self._source.stop()
 
 
@@ -125,7 +124,6 @@ class Originals:
 
     @property
     def is_reading(self) -> bool:
-        """Whether a capture is being read."""
         return any(one.reads is not None and not one.reads.builder.done for one in self._opened.values())
 
     def packet(self, capture: str, wanted: Wanted) -> PacketEvent | None:
@@ -149,13 +147,11 @@ class Originals:
         return None
 
     def give_way(self) -> None:
-        """Somebody has pressed a key."""
         for one in self._opened.values():
             if one.reads is not None:
                 one.reads.builder.give_way()
 
     def stop(self) -> None:
-        """Close everything."""
         while self._opened:
             self._close(next(iter(self._opened)))
 

@@ -80,7 +80,6 @@ class LinePane(ScrollView, can_focus=True):
 
         @property
         def control(self) -> LinePane:
-            """The pane."""
             return self.pane
 
     class Chosen(Message):
@@ -92,7 +91,6 @@ class LinePane(ScrollView, can_focus=True):
 
         @property
         def control(self) -> LinePane:
-            """The pane."""
             return self.pane
 
     def __init__(self, title: str, *, id: str) -> None:  # noqa: A002 - textual's word
@@ -116,7 +114,6 @@ class LinePane(ScrollView, can_focus=True):
         self.refresh()
 
     def show_lines(self, lines: Sequence[str], cursor: int = 0) -> None:
-        """Show these lines."""
         self.show(lambda: len(lines), lambda at: lines[at], cursor)
 
     def grow(self) -> bool:
@@ -134,12 +131,10 @@ class LinePane(ScrollView, can_focus=True):
 
     @property
     def count(self) -> int:
-        """How many lines there are."""
         return max(0, self._shown)
 
     @property
     def columns(self) -> int:
-        """Columns that a line has."""
         return max(1, self.scrollable_content_region.width)
 
     def move_to(self, line: int, *, quiet: bool = False) -> None:
@@ -190,11 +185,9 @@ class LinePane(ScrollView, can_focus=True):
         return strip.apply_style(LINKED) if at in self.linked else strip
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by lines."""
         self.move_to(self.cursor + by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by screens."""
         self.move_to(self.cursor + by * max(1, self.scrollable_content_region.height - 1))
 
     def action_to(self, line: int) -> None:
@@ -202,7 +195,6 @@ class LinePane(ScrollView, can_focus=True):
         self.move_to(line if line >= 0 else self._count() + line)
 
     def action_choose(self) -> None:
-        """Choose the line of the cursor."""
         self.post_message(self.Chosen(self))
 
     def on_click(self, event: events.Click) -> None:
@@ -217,15 +209,12 @@ class LinePane(ScrollView, can_focus=True):
                 self.action_choose()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Tell whoever fills the pane."""
         self.post_message(self.Fitted())
 
     def on_focus(self) -> None:
-        """The keys are here now."""
         self.refresh_line(self.cursor)
 
     def on_blur(self) -> None:
-        """The keys are elsewhere now."""
         self.refresh_line(self.cursor)
 
 
@@ -307,11 +296,9 @@ class BytesPane(LinePane):
         self._step_to(self.offset_at + by)
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by rows."""
         self._step_to(self.offset_at + by * self.per_row)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by screens."""
         self._step_to(self.offset_at + by * self.per_row * max(1, self.scrollable_content_region.height - 1))
 
     def action_to(self, line: int) -> None:
@@ -332,9 +319,7 @@ class BytesPane(LinePane):
             self._step_to(row * count + at)
 
     def on_focus(self) -> None:
-        """The keys are here now."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """The keys are elsewhere now."""
         self.refresh()

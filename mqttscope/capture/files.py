@@ -158,7 +158,6 @@ class _CountedFile:
             self.read1 = self._read1
 
     def read(self, size: int = -1, /) -> bytes:
-        """Read as the file does."""
         data = self._file.read(size)
         self._seen(len(data))
         return data

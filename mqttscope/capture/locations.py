@@ -72,7 +72,6 @@ class Location:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is opened through pyarrow."""
         return "://" in self.target
 
     def known_as(self, seen: Mapping[str, Seen]) -> str | None:

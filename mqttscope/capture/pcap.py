@@ -82,7 +82,6 @@ class ReaderState:
         return made
 
     def copy(self) -> ReaderState:
-        """Another one that says the same."""
         return ReaderState.of(self.written())
 
 

@@ -261,7 +261,6 @@ def _block_header(header: bytes, order: str) -> tuple[int, int, str]:
 
 
 def _fields(layout: str, body: bytes, what: str) -> tuple[int, ...]:
-    """The fixed fields of a block body."""
     if len(body) < struct.calcsize(layout):
         raise _DamagedBlockError(f"the body of {what} has only {len(body)} bytes")
     return struct.unpack_from(layout, body)

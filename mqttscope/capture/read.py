@@ -111,7 +111,6 @@ class BoundedFile:
         return self._at
 
     def tell(self) -> int:
-        """The offset of the next byte."""
         return self._at
 
 

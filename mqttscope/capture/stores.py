@@ -142,7 +142,6 @@ def endpoint_of(settings: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _scheme(scheme: str) -> str:
-    """What pyarrow calls the scheme of a URI."""
     return _SCHEMES.get(scheme.lower(), scheme.lower())
 
 
@@ -184,7 +183,6 @@ class Azure:
 
     @property
     def endpoint(self) -> str | None:
-        """The URL of the account on another server."""
         return f"{self.scheme}://{self.host}/{self.account}" if self.host else None
 
     def file_system(self) -> Any:

@@ -128,7 +128,6 @@ class Dissection:
             self.close()
 
     def close(self) -> None:
-        """End tshark."""
         self._process.close()
 
     def _fill(self) -> None:
@@ -316,7 +315,6 @@ class _Place:
         self._begin: tuple[XmlLayer | None, bytes, bool] = (None, b"", True)
 
     def take_over(self, around: _Place) -> None:
-        """Begin with what has come before the container."""
         self.quoted = around.quoted
         self._begin = around.ip, around.encapsulation, around._entered
         self.begin_again()

@@ -278,7 +278,6 @@ class Recorder:
             self._gathered.flush()
 
     def flush(self) -> None:
-        """Hand what was gathered to the system."""
         if self._gathered is not None:
             self._gathered.flush()
 

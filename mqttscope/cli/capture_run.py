@@ -81,7 +81,6 @@ class CaptureRun:
         return None if self.dissector.connections or self.watch.errors else advice.nothing_found(self.dissector)
 
     def of_captures(self) -> list[str | None]:
-        """The advice about files and frames."""
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
         return [*self.reading.advice(), unread]
 

@@ -74,7 +74,6 @@ def rule_codes(context: click.Context, parameter: click.Parameter, incomplete: s
 
 
 def interface_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Interfaces of this machine."""
     return _guarded(_interfaces, context, incomplete)
 
 

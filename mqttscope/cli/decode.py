@@ -51,7 +51,6 @@ class DecodeOptions:
 
     @property
     def from_input(self) -> bool:
-        """Whether standard input is read."""
         return self.hexadecimal == ("-",)
 
 

@@ -229,7 +229,6 @@ class PaceOptions:
 
     @property
     def causal(self) -> bool:
-        """Whether packets wait for what they depend on."""
         return self.pace == "causal"
 
     @property

@@ -84,7 +84,6 @@ class LazyGroup(click.Group):
         self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the overview."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -113,7 +112,6 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
 
@@ -360,7 +358,6 @@ def leaving(do: Callable[[], str | None]) -> Iterator[None]:
 
 
 def interruption(number: int) -> KeyboardInterrupt:
-    """What a handler of a signal raises."""
     return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
 

@@ -74,11 +74,9 @@ class Broker:
     """Whether it is on this host."""
 
     def rate(self, wanted: float | None) -> float | None:
-        """Cases per second, at most."""
         return wanted if wanted is not None or self.local else CAREFUL_RATE
 
     def places(self) -> set[tuple[str, int, str]]:
-        """Where it can be: address, port and path."""
         target = self.access.target
         return {(address.ip, target.port, target.path) for address in self.access.addresses or ()}
 
@@ -243,7 +241,6 @@ def _tried(given: MutateOptions, flows: Flows, broker: Broker) -> Tried:
 
 
 def _why(error: BaseException) -> str:
-    """Why a run ended early."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return error.message if isinstance(error, click.ClickException) else f"{type(error).__name__}: {error}"

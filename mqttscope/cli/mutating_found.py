@@ -172,13 +172,11 @@ class ProgressLine:
         self.total = number
 
     def tell(self, played: int, deviations: int) -> None:
-        """After each case."""
         if self.shown:
             sys.stderr.write(f"\r{self.line(played, deviations)}\x1b[K")
             sys.stderr.flush()
 
     def reducing(self, tries: int) -> None:
-        """While a case is reduced."""
         if self.shown:
             sys.stderr.write(f"\rreducing a case, {tries:,} tries\x1b[K")
             sys.stderr.flush()

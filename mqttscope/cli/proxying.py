@@ -214,13 +214,11 @@ class ProxyRun:
             )
 
     def _stop(self) -> None:
-        """End the run from any thread."""
         if self.loop is not None and self.relay is not None:
             with suppress(RuntimeError):  # it has just ended
                 self.loop.call_soon_threadsafe(self.relay.stop)
 
     async def execute(self, route: Route) -> int:
-        """Listen, wait for the end, report."""
         self.loop, self.relay = asyncio.get_running_loop(), Relay(route, self.recording, warn)
         with endings(self._interrupted):
             return await self._forward(self.relay, route)

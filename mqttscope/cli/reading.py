@@ -62,5 +62,4 @@ class Reading(reading.Reading):
                 warn(f"{error.message} (${KEYLOG_VARIABLE})")
 
     def note(self, sentence: str) -> None:
-        """Say something about the captures on standard error."""
         warn(sentence)

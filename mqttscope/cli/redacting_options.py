@@ -15,7 +15,6 @@ KINDS = (
 
 
 def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Kinds with commas between them."""
     return comma_words(context, parameter, value, KINDS)
 
 

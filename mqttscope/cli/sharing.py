@@ -99,7 +99,6 @@ class Sources:
 
     @property
     def several(self) -> bool:
-        """Whether captures may overlap in time."""
         return len(self.names) > 1
 
 
@@ -203,7 +202,6 @@ class Rest:
             self._sink.write(data)
 
     def flush(self) -> None:
-        """Hand what was written on."""
         self._sink.flush()
 
 

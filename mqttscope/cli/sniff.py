@@ -112,7 +112,6 @@ class SniffOptions:
 
     @property
     def linting(self) -> bool:
-        """Whether packets are linted."""
         return self.lint or self.stop_on_finding or bool(self.outputs) or self.lint_format is not None
 
     @property

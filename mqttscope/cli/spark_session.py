@@ -26,7 +26,6 @@ class PipelineFailedError(MqttscopeError, click.ClickException):
     exit_code = EXIT_FAILED
 
     def show(self, file: Any = None) -> None:
-        """Report it on standard error."""
         click.echo(f"mqttscope: {self.format_message()}", file=file, err=file is None)
 
 

@@ -157,7 +157,6 @@ def _value(option: click.Parameter) -> str:
 
 
 def _help(option: click.Parameter) -> str:
-    """Its help, in which brackets are no links."""
     assert isinstance(option, click.Option)
     return (option.help or "").replace("[", "(").replace("]", ")")
 

@@ -142,7 +142,6 @@ def looks_like_mqtt(first: bytes, second: bytes) -> bool:
 
 
 def begins_with_packet(head: bytes) -> bool:
-    """Whether a sensible packet lies at the beginning."""
     return count_packets(head, VERSIONS) > 0
 
 
@@ -287,11 +286,9 @@ class FlowState:
         return self.phase is IGNORED
 
     def move(self, trigger: FlowTrigger) -> None:
-        """Go into the next phase."""
         self.phase = TRANSITIONS[self.phase, trigger]
 
     def stream(self, from_client: bool) -> PacketStream:
-        """The stream of one direction."""
         return self.client_stream if from_client else self.server_stream
 
     def arrivals(self, from_client: bool) -> list[Arrival]:

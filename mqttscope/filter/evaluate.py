@@ -173,7 +173,6 @@ class Built:
 
 
 def build(expression: str) -> Built:
-    """Compile an expression; FilterError where it cannot be."""
     compiler = _Compiler(expression)
     test = compiler.node(parse(expression))
     return Built(test, compiler.origin, frozenset(compiler.asked), compiler.source)

@@ -67,7 +67,6 @@ def any_of(tests: list[Test]) -> Test:
 
 
 def negation(part: Test) -> Test:
-    """True when it is not."""
     return lambda event, packet: not part(event, packet)
 
 
@@ -77,12 +76,10 @@ def truth(get: Get) -> Test:
 
 
 def any_true(get: Get) -> Test:
-    """One value of the list says yes."""
     return lambda event, packet: any(get(event, packet))
 
 
 def presence(get: Get) -> Test:
-    """The value is there."""
     return lambda event, packet: get(event, packet) is not None
 
 
@@ -100,7 +97,6 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": eq, "<": lt, "<=": le, 
 
 
 def ordered(operator: str, wanted: Any) -> Hit:
-    """Comparison with one value."""
     compare = _COMPARE[operator]
     return lambda value: compare(value, wanted)
 

@@ -457,5 +457,4 @@ class _Parser:
 
 
 def shown(token: Token) -> str:
-    """A token as messages show it."""
     return token.text if token.kind == "string" else f"'{token.text}'"

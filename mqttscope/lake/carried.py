@@ -187,12 +187,10 @@ class Carried:
         return taken.names + made
 
     def rows(self, taken: Taken, columns: tuple[str, ...]) -> pa.Table:
-        """Columns of rows that were taken."""
         found = read_rows(self.root, taken.names, taken.kind, columns)
         return pa.concat_tables([found, *(one.select(columns) for one in taken.tables)])
 
     def forget(self) -> None:
-        """Take away what the batch alone has read."""
         for name in self.files:
             (self.root / name).unlink(missing_ok=True)
 
@@ -273,12 +271,10 @@ def _in(column: pa.ChunkedArray, values: Collection[bytes], kind: pa.DataType) -
 
 
 def _is_due(index: pa.Table, now_ns: int | None) -> pa.ChunkedArray:
-    """What happens by a time, or may."""
     due = index["due_ns"]
     passed = pc.less_equal(due, pa.scalar(now_ns, pa.int64())) if now_ns is not None else pc.less(due, due)
     return pc.fill_null(passed, True)
 
 
 def _flat(lists: pa.ChunkedArray) -> list[str]:
-    """All values of lists, each once."""
     return sorted({one for some in lists.to_pylist() for one in some or ()})

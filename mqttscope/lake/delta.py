@@ -272,7 +272,6 @@ def _uri(folder: Place) -> str:
 
 
 def _options(folder: Place) -> dict[str, str] | None:
-    """What delta-rs has to know about a store."""
     return folder.store.delta_options if isinstance(folder, StorePath) else None
 
 
@@ -285,7 +284,6 @@ def _names(table: DeltaTable | None, name: str) -> frozenset[str]:
 
 
 def _files_of(manifest: Manifest, name: str) -> dict[str, None]:
-    """The files of a table in their order."""
     return dict.fromkeys((*manifest.files.get(name, ()), *manifest.open_files.get(name, ())))
 
 

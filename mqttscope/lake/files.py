@@ -73,7 +73,6 @@ class _Part:
     waiting_bytes: int = 0
 
     def flush(self) -> None:
-        """Write what waits."""
         if self.waiting:
             self.writer.write_table(pa.Table.from_batches(self.waiting))
         self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
@@ -93,20 +92,16 @@ class _Summed:
 
     @property
     def closed(self) -> bool:
-        """As of any file."""
         return bool(self.file.closed)
 
     def write(self, data: Any) -> int:
-        """Write all of it."""
         self.checksum = crc32(data, self.checksum)
         return int(self.file.write(data))
 
     def flush(self) -> None:
-        """As of any file."""
         self.file.flush()
 
     def tell(self) -> int:
-        """As of any file."""
         return int(self.file.tell())
 
     def sync(self) -> None:
@@ -116,7 +111,6 @@ class _Summed:
             os.fsync(self.file.fileno())
 
     def close(self) -> None:
-        """As of any file."""
         self.file.close()
 
 

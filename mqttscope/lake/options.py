@@ -39,11 +39,9 @@ class LakeOptions:
     """Captures that are ingested together are those of several taps: each frame is read once."""
 
     def reading(self) -> Options:
-        """How the captures are read."""
         return replace(self.dissect, count_by_connection=True)
 
     def narrow_rules(self) -> list[Rule]:
-        """Rules that need one connection alone."""
         return [rule for rule in self.rules if rule.scope not in WIDE]
 
     def wide_rules(self) -> list[Rule]:

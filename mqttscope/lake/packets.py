@@ -48,7 +48,6 @@ def version_of(row: Row) -> ProtocolVersion:
 
 
 def topic_of(row: Row) -> str | None:
-    """The resolved topic of a row."""
     topic = row["topic"]
     return None if topic is None else _Source(row).text(topic, "topic")
 

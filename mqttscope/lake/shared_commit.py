@@ -158,7 +158,6 @@ def _is_ours(root: StorePath, before: Manifest, after: Manifest) -> bool:
 
 
 def _take_back(root: StorePath, before: Manifest, after: Manifest) -> None:
-    """Take away what an ingest wrote that lost."""
     for name in after.all_files() - before.all_files():
         with suppress(OSError):
             (root / name).unlink()

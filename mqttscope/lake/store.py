@@ -71,11 +71,9 @@ class StorePath:
 
     @property
     def name(self) -> str:
-        """The last part."""
         return self.key.rpartition("/")[2]
 
     def exists(self) -> bool:
-        """Whether there is such an object."""
         return self.store.status(self.key) is not None
 
     def stat(self) -> Status:
@@ -132,7 +130,6 @@ class Store:
 
     @cached_property
     def shown(self) -> str:
-        """The URI without a password."""
         return shown_uri(self.uri)
 
     @cached_property
@@ -144,7 +141,6 @@ class Store:
 
     @property
     def system(self) -> Any:
-        """The file system of pyarrow."""
         return self._found[0]
 
     def path(self, key: str) -> str:
@@ -167,7 +163,6 @@ class Store:
 
     @cached_property
     def delta_uri(self) -> str:
-        """The URI of the lake for delta-rs."""
         rest = self.uri.partition("://")[2]
         return f"{self._scheme}://{rest.removeprefix(_NOBODY) if self._scheme == _GOOGLE else rest}"
 
@@ -233,7 +228,6 @@ class Store:
         return Status(info.size, info.mtime_ns / 1e9) if info.is_file else None
 
     def files(self) -> dict[str, Status]:
-        """All objects of the lake, by their keys."""
         found = self._listed(recursive=True)
         return {key: Status(info.size, info.mtime_ns / 1e9) for key, info in found if info.is_file}
 

@@ -40,7 +40,6 @@ class AwaitingRule(Rule):
     Memory = Timers
 
     def concerns(self, model: Messages) -> bool:
-        """Whether there is anything to wait for."""
         return True
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
@@ -58,11 +57,9 @@ class AwaitingRule(Rule):
 
     @property
     def patience_ns(self) -> int:
-        """How long to wait."""
         return round(float(self.set["timeout"]) * SECOND_NS)
 
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:
-        """What the connection at hand should bring."""
         return model.expected.get(at.key)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

@@ -119,7 +119,6 @@ class Watch(Model):
             self.wills.pop(topic, None)
 
     def hides(self, topic: str) -> bool:
-        """Whether a topic may change out of sight."""
         return self.blind or topic in self.wills
 
     def waits_behind_a_hole(self, at: RuleContext) -> bool:
@@ -215,7 +214,6 @@ class BrokerRule(Rule):
         return memory
 
     def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
-        """Take note of a connection."""
         at.memory(self).opened(connection, at)
         return None
 
@@ -235,7 +233,6 @@ class BrokerRule(Rule):
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Take note of the end of a connection."""
         at.memory(self).closed(connection, at)
         return None
 

@@ -179,7 +179,6 @@ def select(
 
 @cache
 def _usual() -> dict[str, type[Rule]]:
-    """Rules of the specifications."""
     return {code: rule for code, rule in all_rules().items() if not rule.is_practice() and not _asked(rule)}
 
 
@@ -242,7 +241,6 @@ def all_statements() -> dict[str, Statement]:
 
 
 def statement(version: ProtocolVersion, identifier: str) -> Statement | None:
-    """The statement with this identifier in this version."""
     return all_statements().get(f"{version.text} {identifier}")
 
 

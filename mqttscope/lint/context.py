@@ -85,7 +85,6 @@ class Memories:
 
     @property
     def kept(self) -> Kept:
-        """What rules of wide scopes keep."""
         return self._kept
 
     def adopt(self, kept: Kept) -> None:
@@ -177,7 +176,6 @@ class Memories:
         return found
 
     def opened(self, at: RuleContext) -> None:
-        """A connection is seen for the first time."""
         self.open[at.key] = at.connection
 
     def closed(self, at: RuleContext) -> None:
@@ -299,7 +297,6 @@ class RuleContext:
             self.party, self.other = history.server, history.client
 
     def move(self, event: Looked, topic: str | None = None) -> None:
-        """Go to the next event."""
         self.event, self.topic, self._spans = event, topic, None
         self.version = self.connection.version
         self.timestamp_ns = event.timestamp_ns
@@ -323,7 +320,6 @@ class RuleContext:
 
     @property
     def number(self) -> int:
-        """Number of the packet."""
         event = self.event
         assert isinstance(event, (PacketEvent, MalformedEvent))
         return event.number

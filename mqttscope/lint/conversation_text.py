@@ -221,7 +221,6 @@ def _logical_lines(text: str) -> Iterator[tuple[int, bool, str]]:
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line, quotes included."""
     if '"' in _TOKEN.sub("", line):
         raise ValueError("a quotation mark is missing")
     return _TOKEN.findall(line)

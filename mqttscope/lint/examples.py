@@ -178,12 +178,10 @@ def _parse(text: str, owner: type) -> list[Conversation]:
 
 
 def client(*packets: ControlPacket | bytes, after: float = 0.01) -> Step:
-    """The client sends packets, in one segment."""
     return Step(CLIENT, packets, after)
 
 
 def server(*packets: ControlPacket | bytes, after: float = 0.01) -> Step:
-    """The server sends packets, in one segment."""
     return Step(SERVER, packets, after)
 
 
@@ -290,7 +288,6 @@ def upgrade_response(selected: str | None = "mqtt") -> bytes:
 
 
 def upgraded(offered: str | None = "mqtt", selected: str | None = "mqtt") -> tuple[Step, Step]:
-    """Request and response."""
     return silent(client(upgrade_request(offered))), silent(server(upgrade_response(selected)))
 
 

@@ -28,7 +28,6 @@ class Failures:
     """How often each rule failed, by its code."""
 
     def __bool__(self) -> bool:
-        """Whether any rule failed."""
         return bool(self.counts)
 
     def take(self, linter: Linter, *, but: Collection[str] = ()) -> None:

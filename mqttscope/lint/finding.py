@@ -21,7 +21,6 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Higher is worse."""
         return _SEVERITIES[self]
 
 
@@ -34,7 +33,6 @@ class Confidence(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Higher is surer."""
         return _CONFIDENCES[self]
 
 

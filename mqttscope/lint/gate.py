@@ -75,7 +75,6 @@ class Pattern:
         return re.compile(translate(self.client or "*"))
 
     def is_expired(self, today: date) -> bool:
-        """Whether its last day is over."""
         return self.expires is not None and today > self.expires
 
 
@@ -98,11 +97,9 @@ class Suppressions:
         return None
 
     def expired(self) -> list[Pattern]:
-        """Those whose day is over."""
         return [one for one in self.patterns if self.today is not None and one.is_expired(self.today)]
 
     def unused(self) -> list[Pattern]:
-        """Those that could silence something and did not."""
         expired = self.expired()
         return [one for one in self.patterns if not one.used and one not in expired]
 
@@ -120,7 +117,6 @@ def client_key(client_identifier: str | None) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    """The file is meant to be committed."""
     return without(text, find_all(text))
 
 
@@ -152,7 +148,6 @@ class Entry:
         )
 
     def as_json(self) -> dict[str, str]:
-        """Plain values by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

@@ -38,7 +38,6 @@ def culprit(finding: Finding) -> tuple[str, str]:
 
 
 def cause(finding: Finding) -> tuple[Hashable, ...]:
-    """What findings of one cause have in common."""
     plain = _INDEX.sub("[]", finding.field) if "[" in finding.field else finding.field
     return finding.rule, culprit(finding), plain, finding.severity, finding.confidence
 

@@ -246,7 +246,6 @@ class Messages(Watch):
         self.hidden_ns = self.now_ns
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing is certain of this topic."""
         known = self.topics.pop(topic, None)
         if known is not None:
             self.kept -= len(known.recent) + len(known.contents)

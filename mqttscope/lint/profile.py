@@ -50,7 +50,6 @@ class Profile:
 
 
 def names() -> list[str]:
-    """Profiles that come with the program."""
     folder = files("mqttscope.lint").joinpath("profiles")
     return sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml"))
 

@@ -91,12 +91,10 @@ class Kept:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the server has taken it."""
         return bool(self.accepted_ns)
 
     @property
     def related(self) -> Related:
-        """The PUBLISH, for findings."""
         return Related("the retained message", self.packet, self.frame, self.timestamp_ns)
 
 
@@ -154,7 +152,6 @@ class Vain:
 
     @property
     def related(self) -> tuple[Related, ...]:
-        """The packets that explain it."""
         one = self.expected
         return Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns), self.kept.related
 
@@ -184,12 +181,10 @@ class RetainedStore(Watch):
     """Topics of wills, with the time until which they may have been published."""
 
     def forget(self) -> None:
-        """Nothing is certain any more."""
         for one in (self.kept, self.waiting, self.held, self.live, self.awaited, self.gone, self.stirred):
             one.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing is certain of this topic."""
         self.kept.pop(topic, None)
         self.held.pop(topic, None)
         self.live.pop(topic, None)
@@ -473,17 +468,14 @@ class WaitingRule(Rule):
     """
 
     def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
-        """Judge what has not come."""
         raise NotImplementedError
 
     def await_answer(self, at: RuleContext) -> None:
-        """A SUBSCRIBE may ask for what is kept."""
         if at.model(RetainedStore).kept:
             at.ask(self, at.timestamp_ns + self.patience_ns)
 
     @property
     def patience_ns(self) -> int:
-        """How long a message may take."""
         return round(float(self.set["timeout"]) * SECOND_NS)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

@@ -85,7 +85,6 @@ class Carried:
 
     @property
     def related(self) -> Related:
-        """The PUBLISH, for findings."""
         return Related(f"PUBLISH {self.packet_identifier}", self.packet, self.frame, self.timestamp_ns)
 
     def is_message(self, packet: Publish, topic: str | None) -> bool:
@@ -199,7 +198,6 @@ class SessionModel(Model):
         return self.ended_ns + seconds * SECOND_NS, round(max(tolerance, seconds / 10) * SECOND_NS)
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether the session has ended for certain."""
         until = self.kept_until()
         return until is not None and now_ns > sum(until)
 
@@ -318,7 +316,6 @@ class SessionModel(Model):
             one.sure = False
 
     def _forget(self) -> None:
-        """Nothing is known of the session any more."""
         self.client_sent, self.server_sent, self.filters = {}, {}, {}
         self.client_aliases, self.server_aliases = {}, {}
         self.born = self.whole = self.filters_known = False
@@ -470,7 +467,6 @@ class ResumptionRule(Rule):
         raise NotImplementedError
 
     def tell(self, one: Carried) -> str:
-        """The message of the finding."""
         raise NotImplementedError
 
     @property

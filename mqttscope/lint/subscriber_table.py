@@ -174,7 +174,6 @@ class SubscriberTable:
         session.until_ns = min(NEVER_NS, timestamp_ns + round(min(expiry, 1e9) * 1_000_000_000))
 
     def end(self, owner: str) -> None:
-        """A session is over."""
         session = self.sessions.pop(owner, None)
         if session is not None:
             self._clear(session)

@@ -110,7 +110,6 @@ class AnswerRule(Rule):
         raise NotImplementedError
 
     def describe(self, one: Overdue, at: RuleContext) -> Report | None:
-        """The report of an answer that is overdue."""
         raise NotImplementedError
 
     def check(self, packet: Any, at: RuleContext) -> Findings:

@@ -74,7 +74,6 @@ class Direction(StrEnum):
 
     @property
     def opposite(self) -> Direction:
-        """The other direction."""
         return Direction.SERVER_TO_CLIENT if self is Direction.CLIENT_TO_SERVER else Direction.CLIENT_TO_SERVER
 
 

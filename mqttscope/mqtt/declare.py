@@ -132,11 +132,9 @@ class Declared:
     """Whether no output may show it."""
 
     def exists_in(self, version: int) -> bool:
-        """Whether the field exists in this version."""
         return self.since <= version <= self.until
 
     def of_bits(self, bits: int) -> Any:
-        """Value of a flag field with these bits."""
         return bits == 1 if self.boolean else bits
 
     def wire_in(self, version: ProtocolVersion) -> Wire[Any]:
@@ -209,7 +207,6 @@ def declare(packet_type: PacketType, fixed_flags: int = 0) -> Callable[[type[C]]
 
 
 def flags_fault(found: int, wanted: int) -> Fault:
-    """The fault of reserved fixed header flags."""
     return Fault(
         MalformedReason.FIXED_HEADER_FLAGS, 0, f"flags are 0x{found:x}, must be 0x{wanted:x}", field="header_flags"
     )
@@ -314,7 +311,6 @@ class Examination:
         self.spans.append(Span(self.prefix + name, start, end))
 
     def fault(self, fault: Fault, name: str = "") -> None:
-        """Record a fault."""
         path = self.prefix + name if name else fault.field
         self.faults.append(FaultReport(fault.reason, fault.offset, path, fault.detail))
 

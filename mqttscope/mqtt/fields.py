@@ -60,7 +60,6 @@ class Field:
 
     @property
     def packet(self) -> type[ControlPacket]:
-        """The class of the packet."""
         return PACKETS[self.packet_type]
 
     @cached_property
@@ -109,7 +108,6 @@ def members_of(packet_type: int, part: str = "") -> tuple[Field, ...]:
 
 @cache
 def all_fields() -> tuple[Field, ...]:
-    """Every field of every packet type."""
     return tuple(one for kind in PacketType for one in fields_of(kind))
 
 

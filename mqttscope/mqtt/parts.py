@@ -22,7 +22,6 @@ from mqttscope.mqtt.wire import BINARY, U8, UTF8, Fault, Wire, read_binary, read
 
 
 def properties_of(owner: int) -> Wire[Any]:
-    """The property block of a packet type."""
     return Wire("Properties", reader(owner), write_properties, composite=True)
 
 

@@ -134,7 +134,6 @@ class Properties:
         return None
 
     def all(self, identifier: int) -> list[Any]:
-        """All values of a property in order."""
         return [value for number, value in self.items if number == identifier]
 
     def __getattr__(self, name: str) -> Any:

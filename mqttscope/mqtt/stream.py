@@ -305,7 +305,6 @@ class PacketStream:
         return True
 
     def versions(self) -> tuple[ProtocolVersion, ...]:
-        """Versions that the stream may be in."""
         if self.version_source:
             return (self.version,)
         return (ProtocolVersion.V5, ProtocolVersion.V3_1_1)

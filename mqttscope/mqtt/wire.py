@@ -72,7 +72,6 @@ def overrun(position: int, need: int, end: int) -> Fault:
 
 
 def read_u8(buffer: bytes, position: int, end: int) -> tuple[int, int]:
-    """One byte (bits or a byte value)."""
     if position >= end:
         raise overrun(position, 1, end)
     return buffer[position], position + 1
@@ -203,7 +202,6 @@ def read_binary(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
 
 
 def write_binary(value: bytes) -> bytes:
-    """Binary Data."""
     return write_u16(len(value)) + value
 
 

@@ -25,9 +25,7 @@ class Recorded(Protocol):
     """What a flow can be made of: anything that knows one packet, its sender and its time."""
 
     @property
-    def from_client(self) -> bool:
-        """Whether the client sent it."""
-        ...
+    def from_client(self) -> bool: ...
 
     @property
     def packet(self) -> ControlPacket | Malformed:
@@ -40,9 +38,7 @@ class Recorded(Protocol):
         ...
 
     @property
-    def timestamp_ns(self) -> int:
-        """When it was captured."""
-        ...
+    def timestamp_ns(self) -> int: ...
 
 
 @dataclass(slots=True)

@@ -75,7 +75,6 @@ class Layout:
                 one.data = write_variable_byte_integer(sizes.get(one.field, 0))
 
     def body(self) -> bytes:
-        """What follows the fixed header."""
         return b"".join(one.data for one in self.pieces)
 
     def join(self, *, blocks: bool = True, remaining_length: bytes | None = None) -> bytes:

@@ -135,7 +135,6 @@ class Crew:
         self._pipes.clear()
 
     def kill(self) -> None:
-        """End the processes, whatever they are at."""
         for process in self._running.values():
             system.kill(process)
 
@@ -217,5 +216,4 @@ def _packed(error: BaseException) -> bytes:
 
 
 def unpickled(message: bytearray) -> Any:
-    """What a process returned."""
     return pickle.loads(message)

@@ -301,11 +301,9 @@ class _OpenHeads(Heads):
     """A connection is over, and what is kept of it is to go."""
 
     def who(self, connection: Connection, direction: Direction) -> tuple[str, int]:
-        """A mark in the place of the name."""
         return NAME_MARK, 1
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended."""
         super().forget(connection)
         self.forgotten = True
 

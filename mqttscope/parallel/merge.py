@@ -103,7 +103,6 @@ class Sender:
         self._renew()
 
     def columns(self) -> Columns:
-        """What was gathered."""
         return self.places, self.texts, self.codes, self.more
 
 

@@ -362,7 +362,6 @@ def _step(holder: Any, step: str | int) -> Iterator[Any]:
 
 
 def compact(value: Any) -> str:
-    """A value in one line."""
     return "".join(part if part not in (": ", ", ") else part[0] for _, part in _walk(value, 0, [MAX_ITEMS]))
 
 

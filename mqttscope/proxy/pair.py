@@ -170,7 +170,6 @@ class End(asyncio.Protocol):
         self.partner.read(False)
 
     def resume_writing(self) -> None:
-        """It has caught up."""
         self.partner.read(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -207,7 +206,6 @@ class End(asyncio.Protocol):
             self.transport.close()
 
     def abort(self) -> None:
-        """Give it up with a reset."""
         if self.transport is not None and not self.lost:
             sockets.reset(self.transport)
 
@@ -251,7 +249,6 @@ class Pair:
         self._is_dirty = False
 
     def opened(self) -> None:
-        """The client is connected, and through with TLS."""
         self.recording.take(self.wire.open(self.recording.now()))
 
     def heard(self, from_client: bool, data: bytes) -> None:
@@ -341,7 +338,6 @@ class Pair:
         return open_ends
 
     def abort(self, from_client: bool) -> None:
-        """One end has reset its connection."""
         self.recording.take(self.wire.abort(from_client, self.recording.now()))
         (self.server if from_client else self.client).abort()
 
@@ -360,6 +356,5 @@ class Pair:
             self.gone.set()
 
     def drop(self) -> None:
-        """Close both: the proxy ends."""
         self.client.close()
         self.server.close()

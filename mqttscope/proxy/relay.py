@@ -88,7 +88,6 @@ class Relay:
 
     @property
     def address(self) -> str:
-        """Where it listens, as clients write it."""
         return shown(*self.addresses[0])
 
     async def start(self) -> None:

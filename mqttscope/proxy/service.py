@@ -190,7 +190,6 @@ class Proxy:
 
     @property
     def rules(self) -> list[str]:
-        """Codes of the rules that run."""
         return [rule.code for rule in self._rules]
 
     @property
@@ -251,11 +250,9 @@ class Proxy:
                 self._note("the proxy did not end in time")
 
     def packets(self) -> list[Seen]:
-        """What has passed, oldest first."""
         return self._ask(lambda: list(self._packets))
 
     def findings(self) -> list[Finding]:
-        """What the linter has found."""
         return self._ask(lambda: list(self._findings))
 
     def failed(self) -> dict[str, str]:

@@ -160,7 +160,6 @@ def hide(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """The text as a message may show it."""
     found = find_secret(text)
     return text if found is None else found.masked
 
@@ -278,7 +277,6 @@ def _suspicions(text: str, low: str) -> int:
 
 
 def is_suspect(text: str) -> bool:
-    """Whether to look closer at a text."""
     return _suspicions(text, text.lower()) != 0
 
 

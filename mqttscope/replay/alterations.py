@@ -467,7 +467,6 @@ def _delivers(entry: Entry, key: Key) -> bool:
 
 
 def _is_set(entry: Entry) -> bool:
-    """Whether an option changed a packet."""
     return entry.origin is not None and entry.packet is not entry.origin.packet
 
 

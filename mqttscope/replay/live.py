@@ -123,7 +123,6 @@ def begins_exchange(packet: ControlPacket) -> bool:
 
 
 def ends_exchange(packet: ControlPacket | Malformed) -> bool:
-    """Whether the packet ends an exchange."""
     return isinstance(packet, _END) or (isinstance(packet, packets.Pubrec) and (packet.reason_code or 0) >= 0x80)
 
 
@@ -202,16 +201,13 @@ class LiveConnection:
 
     @property
     def connection(self) -> Connection:
-        """The state."""
         return self.script.connection
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version spoken."""
         return self.script.connection.version
 
     def note(self, kind: NoteKind, text: str) -> None:
-        """Count a difference from the recording."""
         note = Note(kind, text)
         if note in self.notes or len(self.notes) < MAX_NOTES:
             self.notes[note] = self.notes.get(note, 0) + 1

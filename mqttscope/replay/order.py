@@ -91,12 +91,10 @@ class Order:
 
     @property
     def all(self) -> int:
-        """How many milestones there are."""
         return len(self.sequence)
 
     @property
     def changes(self) -> int:
-        """How many of them tell of changes."""
         return len(self.told)
 
     def milestone(self, what: Step, *, change: bool) -> None:
@@ -239,7 +237,6 @@ class Gates:
         self._all, self._changes = _Mark(bytearray(self.order.all)), _Mark(bytearray(self.order.changes))
 
     def open_for(self, step: Step) -> bool:
-        """Whether a step may happen."""
         need = self.order.needs[step]
         return self._all.at >= need.all and self._changes.at >= need.changes
 
@@ -264,7 +261,6 @@ class Gates:
 
     @property
     def waiting(self) -> bool:
-        """Whether anybody waits."""
         return bool(self._all.waiting or self._changes.waiting)
 
     def blocking(self) -> list[Step]:
@@ -303,10 +299,8 @@ class _Mark:
         return calls
 
     def missing(self, sequence: list[Step]) -> list[Step]:
-        """What the first who waits still needs."""
         wanted = self.waiting[0][0] if self.waiting else 0
         return [sequence[at] for at in range(self.at, wanted) if not self.reached[at]]
 
     def wait(self, wanted: int, call: Callable[[], None]) -> None:
-        """Be called when so many are reached."""
         heapq.heappush(self.waiting, (wanted, self._ticket(), call))

@@ -110,12 +110,10 @@ class Script:
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version spoken."""
         return self.connection.version
 
     @property
     def connect(self) -> Entry | None:
-        """The CONNECT, where the recording has it."""
         return next((one for one in self.entries if one.from_client and isinstance(one.packet, Connect)), None)
 
     @property
@@ -126,7 +124,6 @@ class Script:
 
     @property
     def connack(self) -> Entry | None:
-        """The CONNACK."""
         return next((one for one in self.entries if not one.from_client and isinstance(one.packet, Connack)), None)
 
 

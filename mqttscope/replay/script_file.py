@@ -90,12 +90,10 @@ class ScriptFile:
 
     @property
     def hidden(self) -> list[tuple[int, list[str]]]:
-        """Steps that have hidden fields, and these."""
         return [(index, step.hidden) for index, step in enumerate(self.steps) if step.hidden]
 
     @property
     def hides_password(self) -> bool:
-        """Whether the password of a CONNECT is hidden."""
         return any(PASSWORD in fields for _, fields in self.hidden)
 
 

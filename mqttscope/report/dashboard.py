@@ -62,7 +62,6 @@ class Row:
     _octets_before: int = 0
 
     def add(self, octets: int) -> None:
-        """Count a packet."""
         self.packets += 1
         self.octets += octets
 
@@ -133,7 +132,6 @@ class Traffic:
             self.errors[:] = [event.message]
 
     def finding(self, finding: Finding) -> None:
-        """Take a finding that counts."""
         self.severities[finding.severity] += 1
         self.findings.append(finding)
 
@@ -198,7 +196,6 @@ class Traffic:
 
     @property
     def latency_ns(self) -> int | None:
-        """The median of the latest latencies."""
         return sorted(self.latencies)[len(self.latencies) // 2] if self.latencies else None
 
     def _row(self, table: dict[str, Row], name: str, limit: int) -> Row:
@@ -298,7 +295,6 @@ class Look:
             self.wanted = (self.wanted + key)[:MAX_WANTED]
 
     def selected(self, table: dict[str, Row]) -> dict[str, Row]:
-        """The rows of a table that are wanted."""
         wanted = self.wanted.casefold()
         return {name: row for name, row in table.items() if wanted in name.casefold()} if wanted else table
 
@@ -319,11 +315,9 @@ class Dashboard:
         self._refresh_at = 0.0
 
     def feed(self, event: Event) -> None:
-        """Count one event."""
         self.traffic.feed(event)
 
     def finding(self, finding: Finding) -> None:
-        """Take a finding that counts."""
         self.traffic.finding(conceal(finding, self.view.hiding()))
 
     def press(self, keys: Sequence[str]) -> None:

@@ -83,7 +83,6 @@ _OTHERS = re.compile("[^\\x00-\\x7f→…]")
 
 
 def cells(text: str) -> int:
-    """Columns that escaped text takes."""
     return len(text) if text.isascii() or _OTHERS.search(text) is None else cell_len(text)
 
 

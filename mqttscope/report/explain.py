@@ -88,7 +88,6 @@ def area(rule: type[Rule]) -> str:
 
 
 def is_on(rule: type[Rule]) -> bool:
-    """Whether a rule runs without being selected."""
     return not rule.is_practice() and not rule.code.startswith(PROFILE)
 
 
@@ -100,7 +99,6 @@ def switched(rule: type[Rule]) -> str:
 
 
 def needs(rule: type[Rule]) -> list[str]:
-    """What a capture must have for the rule."""
     return [words for need, words in NEEDS.items() if need in rule.needs]
 
 
@@ -111,7 +109,6 @@ def markdown(told: str) -> str:
 
 
 def help_text(rule: type[Rule]) -> str:
-    """A rule in plain text."""
     lines = [*rule.paragraphs(), *(f"{one.statement.key}: {one.statement.summary}" for one in cited(rule))]
     return "\n\n".join(lines)
 

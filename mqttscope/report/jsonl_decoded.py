@@ -32,7 +32,6 @@ class DecodedLines:
         self._decoders = view.decoders()
 
     def feed(self, event: Event) -> None:
-        """Write one event."""
         line = self.line(event)
         if line is not None:
             self.sink.write(harmless(line.encode()))

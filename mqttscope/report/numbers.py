@@ -21,7 +21,6 @@ def size(count: int) -> str:
 
 
 def per_second(value: float | None) -> str:
-    """A rate, empty where there is none."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
@@ -33,5 +32,4 @@ def plural(count: int, word: str) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share in percent, empty for nothing."""
     return f"{part * 100 / whole:.0f} %" if part and whole else ""

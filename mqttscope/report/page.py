@@ -55,14 +55,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Columns it needs."""
         if self.shares is not None:
             return max(NARROWEST_BAR, cells(self.title))
         return max(cells(self.title), max(map(cells, self.cells), default=0))
 
     @property
     def empty(self) -> bool:
-        """Whether it says nothing."""
         return self.shares is None and not any(self.cells)
 
 
@@ -112,7 +110,6 @@ class Page:
         )
 
     def safe(self, name: str) -> str:
-        """Captured text without anything that a terminal obeys."""
         return escape(name, ascii_only=not self.unicode)
 
     def line(self, parts: Sequence[str], style: str = "") -> None:
@@ -198,6 +195,5 @@ class Page:
         self._console.print(what, soft_wrap=isinstance(what, Text), crop=True)
 
     def encoded(self) -> bytes:
-        """Everything so far."""
         lines = [line.rstrip() for line in self._out.getvalue().split("\n")]
         return "\n".join(lines).encode("utf-8" if self.unicode else "ascii", "replace")

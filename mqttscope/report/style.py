@@ -54,7 +54,6 @@ class Painter:
         return f"{before}{text}{after}"
 
     def safe(self, text: str) -> str:
-        """Captured text, escaped for this terminal."""
         return escape(text, ascii_only=not self.unicode)
 
     def name(self, text: str, width: int) -> str:
@@ -168,7 +167,6 @@ class Wrapped:
         return line
 
     def texts(self) -> list[str]:
-        """The lines."""
         return [str(line).rstrip(" ") for line in self.lines]
 
 

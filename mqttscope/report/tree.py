@@ -165,7 +165,6 @@ class Meaning:
 
 
 def _row(byte: int, shift: int, width: int, name: str, meaning: str = "") -> Bits:
-    """One group of bits: the others are dots."""
     digits = "".join(f"{byte >> bit & 1}" if shift <= bit < shift + width else "." for bit in range(7, -1, -1))
     value = byte >> shift & ((1 << width) - 1)
     return f"{digits[:4]} {digits[4:]}", f"{name} = {value}" + (f" ({meaning})" if meaning else "")
@@ -408,7 +407,6 @@ class Tree(PublicReport):
         return self._bytes_shown * 3 - 1 + 2
 
     def _indent(self, offsets: int) -> int:
-        """Columns in front of names."""
         return 2 if self._bare else 5 + offsets + self._bytes_cells()
 
     def _groups(self, before: str, parent: str, offsets: int) -> list[str]:

@@ -380,7 +380,6 @@ def _values(raw: bytes, bits: int, digits: bool) -> tuple[tuple[int, ...], ...]:
 
 
 def _kind(values: Sequence[tuple[int, ...]], bits: int, digits: bool) -> tuple[bytes, int, bool]:
-    """What tells such octets from others."""
     return bytes(one[0] for one in values), bits, digits
 
 

@@ -121,7 +121,6 @@ def adjusted(checksum: int, before: int, after: int) -> int:
 
 
 def change(data: bytearray, at: int, before: int, after: int) -> None:
-    """Adjust the checksum that lies at an offset."""
     made = adjusted(int.from_bytes(data[at : at + 2], "big"), before, after)
     data[at : at + 2] = made.to_bytes(2, "big")
 

@@ -73,12 +73,10 @@ class Choice:
 
     @classmethod
     def of(cls, keep: Collection[str] = (), blank: Collection[str] = ()) -> Choice:
-        """The choice of some kinds by their names."""
         kept = {Value(one): Treatment.KEEP for one in keep}
         return cls({**kept, **{Value(one): Treatment.BLANK for one in blank}})
 
     def of_kind(self, kind: Value) -> Treatment:
-        """What becomes of a kind."""
         return self.treatments.get(kind, Treatment.HASH)
 
     def count(self, kind: str, size: int, values: int = 1) -> None:

@@ -211,7 +211,6 @@ class Redaction:
         self._check_at = 2 * (len(self._webs) + len(self._secured)) + MIN_CHECKED
 
     def close(self) -> None:
-        """The capture has ended."""
         for event in self.dissector.close():
             self._see(event)
 

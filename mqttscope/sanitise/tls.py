@@ -231,7 +231,6 @@ class _Cursor:
         self.made += self.take(size)
 
     def sized(self, width: int, make: Callable[[bytes], bytes]) -> None:
-        """A field with its length before it."""
         size = int.from_bytes(self.peek(width), "big")
         self.keep(width)
         self.made += make(self.take(size))
@@ -285,7 +284,6 @@ class TlsStream:
             self.framed = False
 
     def close(self) -> None:
-        """Nothing more comes."""
         self._give_up()
 
     def _begin(self, place: int) -> None:
@@ -332,7 +330,6 @@ class TlsStream:
         self._seal()
 
     def _seal(self) -> None:
-        """All that was gathered is encrypted."""
         if self.handshake:
             raw = bytes(self.handshake)
             self._put(raw, self.values.opaque(raw))

@@ -72,7 +72,6 @@ class FilterIndex:
             (node.below if below else node.names)[name] = True
 
     def discard(self, name: str) -> None:
-        """Forget a filter."""
         before = self.known.pop(name, None)
         if before is not None:
             self._remove(name, before[1])
@@ -308,7 +307,6 @@ class Subscribed:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is a Shared Subscription."""
         return len(self.plain_filter) != len(self.topic_filter)
 
     @property
@@ -408,7 +406,6 @@ class SubscriptionIndex:
             self.every.discard(name)
 
     def end(self, one: Subscribed) -> None:
-        """Take a subscription that was ended."""
         self.ended.add(one.topic_filter, one.plain_filter)
 
     def match(self, topic: str, live: dict[str, Subscribed], ended: dict[str, Subscribed], *, known: bool) -> Match:

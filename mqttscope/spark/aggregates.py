@@ -168,7 +168,6 @@ def _files(manifest: Manifest, name: str) -> list[str]:
 
 
 def _bytes_of(root: Path, manifest: Manifest, name: str) -> int:
-    """How large a table is."""
     return sum(os.stat(root / one).st_size for one in _files(manifest, name))
 
 

@@ -87,7 +87,6 @@ class SparkEngine:
         self._views.clear()
 
     def ask(self, sql: str, limit: int | None = None) -> Answer:
-        """Ask what a user wrote."""
         return ask(self.spark, self.lake, sql, limit)
 
 

@@ -87,7 +87,6 @@ class Followed:
 
     @property
     def now_ns(self) -> float:
-        """Time up to which it is read."""
         return self.memory.timestamp_ns if self.memory.frames else self.first_ns
 
     def copy(self) -> Followed:

@@ -42,7 +42,6 @@ MEASURES_DDL = (
 
 
 def good_size(locations: Iterable[Location]) -> int:
-    """The default length of ranges and tasks."""
     return max(SMALLEST_TASK, min(SPLIT_BYTES, sum(location.size for location in locations) // TASKS))
 
 
@@ -72,7 +71,6 @@ class Task:
 
     @property
     def frames_before(self) -> int:
-        """How many frames of the capture come before."""
         if self.grown is not None:
             return self.grown.begin.frames
         return 0 if self.part is None else self.part.first - 1

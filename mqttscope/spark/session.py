@@ -294,7 +294,6 @@ def _wanted(
 
 
 def _submitted() -> str | None:
-    """The master that PYSPARK_SUBMIT_ARGS names."""
     words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     return next((after for word, after in pairwise(words) if word == "--master"), None)
 

@@ -188,7 +188,6 @@ class MqttCapture(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """All columns, for who names none."""
         return MEASURES_DDL if Options.of(self.options).rows == "measures" else DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -304,11 +303,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Nothing is read."""
         return Offset().written()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How much a batch has."""
         limit = self.options.max_bytes
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
@@ -317,7 +314,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.follower.freeze()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """How far can be read now."""
         before = Offset.of(start)
         end = self.follower.step(before, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
         return start if end is before else end.written()

@@ -93,12 +93,10 @@ def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -
 
 
 def packets(spark: SparkSession, lake: Lake) -> DataFrame:
-    """MQTT Control Packets, malformed ones included."""
     return table(spark, lake, "packets")
 
 
 def messages(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Application Messages: each PUBLISH with its complete exchange."""
     return table(spark, lake, "messages")
 
 
@@ -108,22 +106,18 @@ def connections(spark: SparkSession, lake: Lake) -> DataFrame:
 
 
 def sessions(spark: SparkSession, lake: Lake) -> DataFrame:
-    """MQTT Sessions."""
     return table(spark, lake, "sessions")
 
 
 def findings(spark: SparkSession, lake: Lake) -> DataFrame:
-    """What the rules found."""
     return table(spark, lake, "findings")
 
 
 def topics(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Topics of each server."""
     return table(spark, lake, "topics")
 
 
 def clients(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Client Identifiers on each server."""
     return table(spark, lake, "clients")
 
 
@@ -133,7 +127,6 @@ def gaps(spark: SparkSession, lake: Lake) -> DataFrame:
 
 
 def ingest_errors(spark: SparkSession, lake: Lake) -> DataFrame:
-    """What was wrong with captures."""
     return table(spark, lake, "ingest_errors")
 
 
@@ -155,5 +148,4 @@ def run_all(tasks: Sequence[DataFrame]) -> list[TaskReport]:
 
 
 def union_all(one: DataFrame, other: DataFrame) -> DataFrame:
-    """The rows of both."""
     return one.unionByName(other)

@@ -278,7 +278,6 @@ class Watcher:
             self._tell(taken)
 
     def wait(self) -> None:
-        """Wait for the batch that runs."""
         with self._busy:
             pass
 

@@ -133,7 +133,6 @@ def _stretch(row: ConnectionRow, clock: Clock) -> Stretch:
 
 
 def _short(iso: str) -> str:
-    """A time to the millisecond."""
     return iso.replace("T", " ")[:23]
 
 
@@ -187,11 +186,9 @@ class Measured:
         page.overview = lambda: overview(self.statistics)
 
     def feed(self, event: Event) -> None:
-        """Count an event, and write it."""
         self.statistics.feed(event)
         self.page.feed(event)
 
     def close(self) -> None:
-        """Write the end of the page."""
         self.statistics.finish()
         self.page.close()

@@ -237,12 +237,10 @@ class Link(asyncio.Protocol):
         self.closed.set()
 
     def pause_writing(self) -> None:
-        """Too much waits to be sent."""
         if self._listener is not None and not self._finished:
             self._listener.writable(False)
 
     def resume_writing(self) -> None:
-        """It has gone."""
         if self._listener is not None and not self._finished:
             self._listener.writable(True)
 

@@ -111,7 +111,6 @@ class Recording:
 
     @property
     def busy(self) -> bool:
-        """Whether something waits to be judged."""
         return self.judging is not None and self.judging.busy
 
     @property
@@ -136,7 +135,6 @@ class Recording:
         return self._epoch_ns + time.monotonic_ns()
 
     def wire(self, client: Endpoint, server: Endpoint) -> Wire:
-        """A new connection."""
         return Wire(client, server, self.capture, self._numbers, self._sequences(32), self._sequences(32))
 
     def take(self, made: Iterable[Made]) -> None:
@@ -256,7 +254,6 @@ class Tap:
             self._rounds.note(self)
 
     def aborted(self, *, local: bool) -> None:
-        """One side has given the connection up: RST."""
         self._recording.take(self.wire.abort(self._is_client is local, self._recording.now()))
 
     def gone(self) -> None:
@@ -337,12 +334,10 @@ class Judging:
 
     @property
     def busy(self) -> bool:
-        """Whether something waits or is being judged."""
         return self._given != self._done
 
     @property
     def unjudged_bytes(self) -> int:
-        """Payload that was not judged (yet)."""
         return self.offered_bytes - self.judged_bytes
 
     def put(self, segment: Segment) -> None:
@@ -508,7 +503,6 @@ class WholeBlocks(io.RawIOBase):
         self._good = 0
 
     def writable(self) -> bool:
-        """Yes."""
         return True
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]
@@ -526,6 +520,5 @@ class WholeBlocks(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Close the file; what was written stays."""
         self._file.close()
         super().close()

@@ -58,7 +58,6 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens, on all of its addresses."""
         return self.addresses[0][1]
 
     async def close(self, within_s: float = CLOSE_TIMEOUT_S) -> None:

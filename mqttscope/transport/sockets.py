@@ -136,7 +136,6 @@ class Rounds:
         self._arrange()
 
     def forget(self, one: Acknowledging) -> None:
-        """It is gone."""
         self._dirty.discard(one)
 
     def close(self) -> None:

@@ -31,7 +31,6 @@ class Upstream:
 
     @property
     def tls(self) -> bool:
-        """Whether the proxy speaks TLS with it."""
         return self.scheme in ("mqtts", "wss")
 
     @property
@@ -144,12 +143,10 @@ class Target:
 
     @property
     def tls(self) -> bool:
-        """Whether TLS is spoken with it."""
         return self.scheme in ("mqtts", "wss")
 
     @property
     def websocket(self) -> bool:
-        """Whether MQTT goes inside WebSocket frames."""
         return self.scheme in ("ws", "wss")
 
     @property

@@ -173,7 +173,6 @@ class Wire:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be sent any more."""
         return self.reset or (self._sides[0].finished and self._sides[1].finished)
 
     def sent(self, from_client: bool) -> int:

@@ -426,7 +426,6 @@ class RecordingListener(PacketListener):
         super().received(data)
 
     def ended(self, how: str, detail: str) -> None:
-        """The broker has ended the connection."""
         super().ended(how, detail)
         if self.how:
             self.conversation.add(False, b"", time.time_ns(), ends="reset" if how == "reset" else "fin")
@@ -437,7 +436,6 @@ class RecordingListener(PacketListener):
         self.conversation.shorten(MAX_NOTED_BYTES)
 
     def took(self, packet: ControlPacket | Malformed) -> None:
-        """A packet of the broker."""
         self._took(packet)
 
 
@@ -467,11 +465,9 @@ class BrokerAnswers:
         return self._taken_from(self._find(kind, identifier))
 
     def has_delivery(self, payload: bytes) -> bool:
-        """The same of a PUBLISH with this payload."""
         return self._find_delivery(payload) is not None
 
     def take_delivery(self, payload: bytes) -> Publish | None:
-        """The first one of these."""
         found = self._taken_from(self._find_delivery(payload))
         return found if isinstance(found, Publish) else None
 
@@ -508,7 +504,6 @@ class BrokerAnswers:
 
     @property
     def accepted(self) -> bool:
-        """Whether a CONNACK has accepted the connection."""
         return any(isinstance(one, Connack) and not one.reason_code for one in self._received)
 
 

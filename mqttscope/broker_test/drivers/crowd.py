@@ -361,7 +361,6 @@ class Crowd:
             )
 
     def _back_off(self, why: str) -> None:
-        """Play fewer cases at once."""
         self.jobs = max(1, self.jobs // 2)
         self.test.told.append(f"{self.test.access.target}: {why}; from then on at most {self.jobs} at once")
 
@@ -485,7 +484,6 @@ class _Turn:
 
     @asynccontextmanager
     async def let_others(self) -> AsyncIterator[None]:
-        """Others have their turns meanwhile."""
         self._leave()
         yield
         await self._take()

@@ -69,7 +69,6 @@ class Minimized:
 
     @property
     def sends(self) -> list[bytes]:
-        """What is still sent, step by step."""
         return [one.data for one in self.case.flow.steps if one.action is Action.SEND and one.data]
 
 

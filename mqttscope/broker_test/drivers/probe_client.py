@@ -148,7 +148,6 @@ class PacketListener:
             self.link.read(False)
 
     def stop_reading(self) -> None:
-        """Read nothing any more."""
         self._deaf = True
         if self.link is not None:
             self.link.read(False)
@@ -194,7 +193,6 @@ class PacketListener:
                 return False
 
     async def until_ended(self, seconds: float) -> bool:
-        """Wait until the other side has ended."""
         await self.until(lambda: False, seconds)
         return bool(self.how)
 
@@ -332,13 +330,11 @@ class ProbeClient(PacketListener):
             await self.drop()
 
     def abort(self) -> None:
-        """Give the connection up at once."""
         if self.link is not None:
             self.link.abort()
         self.how = self.how or "reset"
 
     async def drop(self) -> None:
-        """End without a word."""
         if self.link is not None:
             self.link.abort()
             await self.link.closed.wait()

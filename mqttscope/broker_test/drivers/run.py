@@ -86,7 +86,6 @@ class CaseResult:
 
     @property
     def deviates(self) -> bool:
-        """Whether the broker deviates."""
         return self.ruling is not None and self.ruling.deviates
 
 
@@ -188,7 +187,6 @@ class BrokerTest:
             yield replace(await self.one(script, numbered.case), number=numbered.number)
 
     async def once(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
-        """Play one case a single time."""
         return await self.attempt(script, case, self.patience_s, raw=raw)
 
     async def one(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
@@ -308,7 +306,6 @@ class BrokerTest:
         return look
 
     async def supply(self, topic: str, payload: bytes, qos: int) -> bool:
-        """Publish in the place of others."""
         return self.monitor.witness is not None and await self.monitor.witness.publish(
             topic, payload, qos, self.patience_s
         )

@@ -84,14 +84,12 @@ class AskOptions:
 
     @property
     def in_store(self) -> bool:
-        """Whether the lake is in a store."""
         from mqttscope.lake.store import is_store
 
         return is_store(self.lake)
 
     @property
     def place(self) -> Place:
-        """Where the lake is."""
         from mqttscope.lake.store import place
 
         return place(self.lake, self.settings)
@@ -253,7 +251,6 @@ class Steps:
         self._shown = sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, done: int, parts: int) -> None:
-        """Show how many of the parts are done."""
         self.say(f"asking the lake: {done} of {parts} answers")
 
     def say(self, told: str) -> None:
@@ -263,7 +260,6 @@ class Steps:
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Wipe the line out."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

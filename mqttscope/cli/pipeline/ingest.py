@@ -106,14 +106,12 @@ class IngestOptions:
 
     @property
     def in_store(self) -> bool:
-        """Whether the lake is in a store."""
         from mqttscope.lake.store import is_store
 
         return is_store(self.lake)
 
     @property
     def on_spark(self) -> bool:
-        """Whether options of Spark are given."""
         return self.spark.master is not None or bool(self.spark.configuration) or self.split_size is not None
 
 

@@ -70,6 +70,5 @@ def files() -> dict[PurePosixPath, str]:
 
 
 def made(name: str) -> Schema:
-    """One of them, complete."""
     title, make = SCHEMAS[name]
     return {"$schema": DIALECT, "title": f"{title}, schema 1", **shared(make())}

@@ -26,22 +26,18 @@ def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None
 
 
 def mapping(values: Schema) -> Schema:
-    """An object whose keys are data."""
     return {"type": "object", "additionalProperties": values}
 
 
 def each(items: Schema) -> Schema:
-    """A list."""
     return {"type": "array", "items": items}
 
 
 def maybe(one: Schema) -> Schema:
-    """The same, or null."""
     return {"anyOf": [one, NULL]}
 
 
 def any_of(*those: Schema) -> Schema:
-    """One of several."""
     return {"anyOf": list(those)}
 
 
@@ -59,7 +55,6 @@ def times(*names: str) -> dict[str, Schema]:
 
 
 def both(values: Schema) -> Schema:
-    """A value for each direction."""
     return record({"client_to_server": values, "server_to_client": values})
 
 

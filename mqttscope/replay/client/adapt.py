@@ -141,7 +141,6 @@ def identified(fitted: Fitted, identifier: int, version: ProtocolVersion) -> Fit
 
 
 def without(block: Properties, identifier: int) -> Properties:
-    """A property block without one property."""
     return Properties.of(item for item in block.items if item[0] != identifier)
 
 

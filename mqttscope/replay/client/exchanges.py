@@ -80,7 +80,6 @@ class Correspondence:
 
     @property
     def awaited(self) -> Iterator[Entry]:
-        """What the recorded server sent."""
         return (one for one in self.script.entries if not one.from_client)
 
     def answers_of(self, source: Entry | None) -> Sequence[Entry]:
@@ -237,7 +236,6 @@ class Acknowledger:
 
     @property
     def due_ns(self) -> int | None:
-        """When the next acknowledgement is due."""
         return self.pending[0].due_ns if self.pending else None
 
     @property

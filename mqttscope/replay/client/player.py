@@ -138,17 +138,14 @@ class ClientPlayer:
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version spoken."""
         return self.script.version
 
     @property
     def connection(self) -> Connection:
-        """The state of the live connection."""
         return self.live.connection
 
     @property
     def session(self) -> ClientSessionState:
-        """What the client remembers."""
         return self.acknowledger.session
 
     @property

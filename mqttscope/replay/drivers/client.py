@@ -102,7 +102,6 @@ class ReplayContext:
         self._started.add(step)
 
     def drop_timers(self, step: Step) -> None:
-        """A step will not be taken."""
         if step not in self._started:
             for timer in self.gates.order.timers.get(step, ()):
                 self.gates.reach(timer)
@@ -172,13 +171,11 @@ class ClientDriver:
     # Of the link
 
     def opened(self, link: Link) -> None:
-        """Connected: begin."""
         self.link = link
         self._performed_ns = self.player.script.opened_ns
         self.wake()
 
     def failed(self, detail: str) -> None:
-        """There is no connection."""
         self.failure = detail
         self._over(Ending("refused", "server", self.context.clock.now_ns(), detail))
 
@@ -302,7 +299,6 @@ class ClientDriver:
     # Its own
 
     def wake(self) -> None:
-        """Look soon what can be done."""
         if not self._arranged and not self.finished.is_set():
             self._arranged = True
             asyncio.get_running_loop().call_soon(self.pump)
@@ -568,7 +564,6 @@ class Timeouts:
         return given_up
 
     def came(self, entry: Entry) -> None:
-        """The server has sent this one."""
         if self.vain:
             self.vain.pop(self._expectation(entry) or (-1, ""), None)
 
@@ -647,7 +642,6 @@ class Timeline:
 
     @property
     def length_ns(self) -> int:
-        """How long a replay takes at least."""
         return self.due_ns(self.last_ns)
 
 

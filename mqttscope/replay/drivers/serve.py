@@ -156,7 +156,6 @@ class ServerRun:
         return self.clock.now_ns()
 
     def tell(self, sentence: str) -> None:
-        """Say something to people."""
         self._said += 1
         if self._said <= MAX_SAID:
             self.note(sentence)

@@ -217,7 +217,6 @@ class ServerDriver:
         self._close(Close("fin", why))
 
     def wake(self) -> None:
-        """Look soon what can be done."""
         if not self._arranged and not self.finished:
             self._arranged = True
             asyncio.get_running_loop().call_soon(self.pump)
@@ -260,7 +259,6 @@ class ServerDriver:
             self.host.stir(self)
 
     def stop(self) -> None:
-        """End the connection now."""
         if not self.finished:
             self._over(Ending("open", None, self.host.now_ns()))
 

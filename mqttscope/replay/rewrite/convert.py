@@ -71,7 +71,6 @@ class Lost:
 
     @property
     def kind(self) -> str:
-        """The same for all rows of a list."""
         return re.sub(r"\[\d+\]", "[]", self.path)
 
     @property
@@ -288,7 +287,6 @@ class Losses:
     found: list[ConversionLossError] = field(default_factory=list)
 
     def add(self, path: str, why: str, instead: str = "left out") -> None:
-        """Note one."""
         self.found.append(ConversionLossError(path, why, instead))
 
 

@@ -42,7 +42,6 @@ class Changes:
             self.counts[key] = self.counts.get(key, 0) + number
 
     def note(self, sentence: str) -> None:
-        """Say something once that is not counted."""
         self.counts.setdefault(("", sentence), 1)
 
     def add(self, other: Changes) -> None:
@@ -55,7 +54,6 @@ class Changes:
 
     @property
     def sentences(self) -> list[str]:
-        """For people."""
         return list(self)
 
     def __iter__(self) -> Iterator[str]:
@@ -197,7 +195,6 @@ def rename(script: Script, client_identifier: str) -> None:
 
 
 def in_order(scripts: Iterable[Script]) -> list[tuple[Script, Entry]]:
-    """All entries in the order of their places."""
     pairs = [(script, entry) for script in scripts for entry in script.entries]
     pairs.sort(key=lambda pair: pair[1].place)
     return pairs

@@ -406,7 +406,6 @@ class Target:
 
     @property
     def optional(self) -> bool:
-        """Whether it can be left out."""
         return self.row is not None or self.block or self.name == "reason_code" or self.path in _OPTIONAL
 
 

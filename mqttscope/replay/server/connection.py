@@ -79,13 +79,11 @@ class ServerSessionState:
     """How many bytes these have."""
 
     def arrive(self, identifier: int, entry: Entry) -> None:
-        """Remember a message of the device."""
         self.complete(identifier)
         self.arrived[identifier] = entry
         self.arrived_bytes += len(entry.raw)
 
     def complete(self, identifier: int | None) -> None:
-        """The handshake of a message is complete."""
         gone = None if identifier is None else self.arrived.pop(identifier, None)
         if gone is not None:
             self.arrived_bytes -= len(gone.raw)
@@ -99,11 +97,9 @@ class ServerSessionState:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is remembered."""
         return not (self.subscriptions or self.unfinished or self.arrived)
 
     def covering(self, topic: str, *, shared: bool = True) -> Iterator[Subscribed]:
-        """Subscriptions that a topic belongs to."""
         return (one for name, one in self.subscriptions.items() if matches(name, topic, shared=shared))
 
 
@@ -236,12 +232,10 @@ class DeviceConnection:
 
     @property
     def state(self) -> Connection:
-        """The state of the connection."""
         return self.live.connection
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version that the device speaks."""
         return self.live.version
 
     @property
@@ -270,7 +264,6 @@ class DeviceConnection:
         return next(one for one in range(1, MAX_PACKET_IDENTIFIERS + 1) if one not in taken and one not in owed)
 
     def note(self, kind: NoteKind, text: str) -> None:
-        """Count something that was done otherwise than recorded."""
         self.live.note(kind, text)
 
     def take(self, packet: ControlPacket | Malformed, now_ns: int) -> Entry:
@@ -380,7 +373,6 @@ class DeviceConnection:
         self.end = Close("fin")
 
     def mark(self, recorded: Entry, now_ns: int) -> None:
-        """A recorded packet has its counterpart."""
         self.happened.setdefault(recorded, now_ns)
         self.last_ns = now_ns
         self.last_recorded_ns = max(self.last_recorded_ns, recorded.timestamp_ns)

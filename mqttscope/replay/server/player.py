@@ -74,7 +74,6 @@ class ServerPlayer:
         return device.over or (nothing and self.script.ending.how == "open" and bool(self.script.entries))
 
     def receive(self, packet: ControlPacket | Malformed, now_ns: int) -> None:
-        """Take one packet of the device."""
         self._responder.receive(packet, now_ns)
 
     def perform(self, now_ns: int, horizon: int = LATER) -> Action:
@@ -116,7 +115,6 @@ class ServerPlayer:
             self.device.end_with(SESSION_TAKEN_OVER, "the client has connected again", now_ns)
 
     def ended(self, ending: Ending) -> None:
-        """The connection is gone."""
         self.device.ended(ending)
         self._steps.ended()
         self.device.over = True
@@ -172,7 +170,6 @@ class _ServerSteps:
         self.device.recorded.steps = deque(one for one in steps if not isinstance(one.packet, packets.Publish))
 
     def wait_for_nothing(self) -> None:
-        """No step waits for anything any more."""
         self._passed = LATER
 
     def ended(self) -> None:

@@ -67,7 +67,6 @@ class ConnectionMatcher:
 
     @property
     def free(self) -> list[Script]:
-        """Connections that nobody has played yet."""
         return list(self._free)
 
     def choose(self, first: ControlPacket | Malformed) -> Script | None:
@@ -161,7 +160,6 @@ class ServerScript:
 
     @property
     def next_needed(self) -> Entry | None:
-        """The same as a packet."""
         return self.needed[self._first] if self.frontier < LATER else None
 
     def give_up(self, place: int) -> list[Entry]:
@@ -171,7 +169,6 @@ class ServerScript:
         return late
 
     def answered(self, request: Entry, kinds: type[ControlPacket] | tuple[type[ControlPacket], ...]) -> Entry | None:
-        """The server's recorded answer of a type."""
         found = self.answers.get(request, ())
         return next((one for one in found if not one.from_client and isinstance(one.packet, kinds)), None)
 

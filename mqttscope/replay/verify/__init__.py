@@ -51,7 +51,6 @@ def compare(
     skipped: Iterable[Entry] = (),
     ignored_topics: Iterable[str] = IGNORED_TOPICS,
 ) -> list[Difference]:
-    """The differences alone."""
     return verify(pairs, skipped=skipped, ignored_topics=ignored_topics).differences
 
 

@@ -381,7 +381,6 @@ def request_of(entry: Entry, script: Script) -> Entry | None:
 
 
 def _repetition(one: Repeated) -> tuple[str, int]:
-    """Which answer to which recorded packet came again."""
     return one.entry.type, id(one.request.source or one.request)
 
 

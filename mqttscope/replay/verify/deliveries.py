@@ -78,7 +78,6 @@ def compare_deliveries(run: ReplayRun) -> None:
 
 
 def key_of(entry: Entry) -> Key:
-    """What tells messages apart."""
     assert isinstance(entry.packet, Publish)
     return entry.topic or "", entry.packet.payload, entry.packet.missing
 

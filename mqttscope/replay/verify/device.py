@@ -354,7 +354,6 @@ def _answers(script: Script) -> dict[Entry, dict[str, Entry]]:
 
 
 def _alike(recorded: Entry, live: Entry) -> bool:
-    """Whether two deliveries ask for the same answers."""
     before, now = recorded.packet, live.packet
     return isinstance(before, Publish) and isinstance(now, Publish) and before.qos == now.qos
 
@@ -482,7 +481,6 @@ def _payload(field: str, expected: bytes, found: bytes, words: str) -> Iterator[
 
 
 def _presence(field: str, expected: Any, found: Any, words: str) -> Iterator[Changed]:
-    """The values are nobody's business."""
     if (expected is None) != (found is None):
         told = f"lacks its {words}" if found is None else f"has a {words}, which the recorded one has not"
         yield Changed(field, expected is not None, found is not None, told)

@@ -120,17 +120,14 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """Of the connection, for people."""
         return self.script.name
 
     @property
     def number(self) -> int:
-        """Number of the recorded connection."""
         return self.script.connection.number
 
     @property
     def version(self) -> ProtocolVersion:
-        """Spoken on the connection."""
         return self.script.version
 
 
@@ -147,7 +144,6 @@ class Tally:
         self._states.setdefault(id(entry), "equal")
 
     def different(self, entry: Entry) -> None:
-        """A difference names it."""
         self._states[id(entry)] = "different"
 
     def otherwise(self) -> None:
@@ -159,7 +155,6 @@ class Tally:
         self._states[id(entry)] = "follows"
 
     def not_judged(self, entry: Entry, reason: str) -> None:
-        """Nothing can be said of it."""
         self._states[id(entry)] = "not judged"
         self._reasons[reason] += 1
 
@@ -168,17 +163,14 @@ class Tally:
 
     @property
     def compared(self) -> int:
-        """Packets that are equal or different."""
         return self.equals + self.differing
 
     @property
     def equals(self) -> int:
-        """Packets that mean the same."""
         return self._count("equal")
 
     @property
     def differing(self) -> int:
-        """Packets that differences name."""
         return self._count("different")
 
     @property
@@ -188,12 +180,10 @@ class Tally:
 
     @property
     def unjudged(self) -> int:
-        """Packets that could not be judged."""
         return self._count("not judged")
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Why packets were not judged, with their counts."""
         return dict(self._reasons)
 
 
@@ -208,7 +198,6 @@ class Verification:
 
     @property
     def judged(self) -> int:
-        """Connections of which something was compared."""
         return sum(one.compared > 0 for one in self.tallies)
 
     @property

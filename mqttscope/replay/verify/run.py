@@ -38,7 +38,6 @@ class Publication:
 
     @property
     def client(self) -> str:
-        """Whose it is."""
         return client_of(self.script)
 
 
@@ -54,7 +53,6 @@ class Wanted:
 
     @property
     def shared(self) -> bool:
-        """Whether it is a Shared Subscription."""
         return parse_shared(self.topic_filter) is not None
 
 
@@ -149,7 +147,6 @@ def connect_of(script: Script) -> Entry | None:
 
 
 def client_of(script: Script) -> str:
-    """Whose session a connection belongs to."""
     return script.connection.client_identifier or f"\0{script.connection.number}"
 
 

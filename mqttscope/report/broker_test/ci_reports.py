@@ -74,7 +74,6 @@ def _case(one: CaseResult, tried: Tried) -> str:
 
 
 def sarif_log(runs: Iterable[Tried]) -> bytes:
-    """The whole log."""
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(one) for one in runs]}
     return line(log) + b"\n"
 

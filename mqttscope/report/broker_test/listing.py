@@ -131,5 +131,4 @@ def document(about: dict[str, Any], rows: Sequence[WrittenCase]) -> bytes:
 
 
 def written_line(shown: dict[str, Any]) -> bytes:
-    """A JSON object with its line end."""
     return line(shown) + b"\n"

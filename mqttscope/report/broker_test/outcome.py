@@ -117,7 +117,6 @@ class Tried:
 
 
 def verdict(result: CaseResult) -> Verdict:
-    """The verdict of a case that has one."""
     assert result.ruling is not None
     return result.ruling.verdict
 
@@ -191,7 +190,6 @@ def summary_json(tried: Tried) -> dict[str, Any]:
 
 
 def case_line(result: CaseResult, tried: Tried) -> bytes:
-    """A case as one of the JSON Lines."""
     return line({**case_json(result, tried), "broker": text(tried.broker)}) + b"\n"
 
 

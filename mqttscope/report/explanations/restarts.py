@@ -44,7 +44,6 @@ class Restart:
 
     @property
     def title(self) -> str:
-        """Number and server."""
         return f"{self.count:,} connections to {self.first.server}"
 
     @property
@@ -57,12 +56,10 @@ class Restart:
 
     @property
     def lasted(self) -> str:
-        """From the first end to the last one."""
         return f"ended within {describe.span(self.until_ns - self.from_ns)}"
 
     @property
     def reasons(self) -> tuple[Evidence, ...]:
-        """What shows it, at the first connection."""
         found = (one for one in self.first.first.reasons if not one.text.startswith("the broker ended "))
         return tuple(replace(one, text=f"#{self.first.connection}: {one.text}") for one in found)
 
@@ -76,7 +73,6 @@ class Restart:
 
     @property
     def more(self) -> int:
-        """Connections that are not named."""
         return self.count - len(self.named)
 
 

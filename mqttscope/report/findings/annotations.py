@@ -94,7 +94,6 @@ def data(told: str) -> str:
 
 
 def property_value(told: str) -> str:
-    """The value of a property of a command."""
     return data(told).replace(":", "%3A").replace(",", "%2C")
 
 
@@ -109,7 +108,6 @@ class GitLab:
         self._between = b"[\n"
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
         if suppressed is None:
             self.sink.write(self._between + line(self.issue(shown)))
             self._between = b",\n"
@@ -136,5 +134,4 @@ class GitLab:
         }
 
     def close(self, summary: Summary) -> None:
-        """Write the end of the list."""
         self.sink.write(b"[]\n" if self._between == b"[\n" else b"\n]\n")

@@ -80,7 +80,6 @@ class Summary:
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong with the run itself."""
         return self.truncated or bool(self.internal_errors or self.nothing or self.shortfalls)
 
     @property
@@ -90,7 +89,6 @@ class Summary:
 
     @property
     def counted(self) -> str:
-        """The findings in words."""
         return counted(self.counts, self.failing, self.fail_on, self.causes)
 
     def breaks(self, severity: Severity, confidence: Confidence) -> bool:
@@ -168,7 +166,6 @@ def place(finding: Finding, painter: Painter) -> str:
 
 
 def message(finding: Finding, painter: Painter) -> str:
-    """What is wrong, safe to show."""
     return painter.name(finding.message, MAX_MESSAGE)
 
 

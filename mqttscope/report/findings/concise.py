@@ -25,7 +25,6 @@ class Concise:
         self.painter = Painter(view)
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
         if suppressed is None:
             self.sink.write(encoded(self.lines(shown)))
 
@@ -50,5 +49,4 @@ class Concise:
         return text.texts()
 
     def close(self, summary: Summary) -> None:
-        """Write the end."""
         self.sink.write(encoded(lines(summary, self.painter)))

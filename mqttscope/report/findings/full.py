@@ -68,7 +68,6 @@ class _Nowhere:
 
 
 def _lines(view: View) -> TextLines:
-    """Lines of packets that are shown alone."""
     text = TextLines(_Nowhere(), view)
     text.summary = PacketSummary(view, text.painter, alone=True)
     return text
@@ -144,7 +143,6 @@ class Full:
         """The lines of statements that were broken so far."""
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
         if suppressed is None:
             self.sink.write(encoded([*self.block(shown), ""]))
 
@@ -208,7 +206,6 @@ class Full:
         return text.texts()
 
     def close(self, summary: Summary) -> None:
-        """Write the end."""
         self.sink.write(encoded(lines(summary, self.painter)))
 
 

@@ -209,12 +209,10 @@ def _attributes(**numbers: int) -> str:
 
 
 def attribute(told: str) -> str:
-    """The value of an attribute, in quotation marks."""
     return quoteattr(_legal(told))
 
 
 def content(told: str) -> str:
-    """The content of an element."""
     return escape_xml("\n".join(map(_legal, told.split("\n"))))
 
 

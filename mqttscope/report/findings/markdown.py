@@ -120,7 +120,6 @@ class Markdown:
         self.sink.write("".join(out).rstrip("\n").encode() + b"\n")
 
     def _note(self, code: str, row: _Rule) -> str:
-        """All notes of a rule as one line."""
         first = row.shown[0].rstrip("\n").removeprefix("* ").replace("<br>", ", ")
         more = f" (and {row.count - 1:,} more)" if row.count > 1 else ""
         return f"* **{code}** {row.slug}: {first}{more}\n"

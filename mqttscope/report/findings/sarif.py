@@ -71,7 +71,6 @@ class Sarif:
         self._between = head()
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one result."""
         self.sink.write(self._between + line(self.result(shown, suppressed)))
         self._between = b",\n"
 
@@ -146,7 +145,6 @@ class Sarif:
         return places
 
     def close(self, summary: Summary) -> None:
-        """Write the end of the log."""
         opening = self._between if self._between != b",\n" else b"\n"
         rest = {"invocations": [self._invocation(summary)], "properties": summary_view(summary)}
         self.sink.write(opening + b"],\n" + line(rest)[1:] + b"]}\n")
@@ -196,7 +194,6 @@ class Sarif:
 
 
 def line_of(told: str) -> bytes:
-    """A JSON string."""
     return b'"' + told.encode() + b'"'
 
 
@@ -208,7 +205,6 @@ def plain(told: str) -> str:
 
 
 def physical(capture: str, frame: int) -> dict[str, Any]:
-    """A frame of a capture."""
     return {"artifactLocation": {"uri": uri(capture)}, "region": {"startLine": max(1, frame)}}
 
 

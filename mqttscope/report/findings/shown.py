@@ -78,12 +78,10 @@ class ShownFinding:
 
     @property
     def clients(self) -> int:
-        """How many clients it is about."""
         return max(self._as_found.clients, 0 if self._group is None else len(self._group.clients))
 
     @property
     def last_ns(self) -> int:
-        """Time of the last of its findings."""
         return self._as_found.timestamp_ns if self._group is None else self._group.last_ns
 
     @property
@@ -115,7 +113,6 @@ class ShownFinding:
 
     @property
     def finding(self) -> Finding:
-        """The finding itself."""
         return self._concealed.finding
 
     @property
@@ -174,7 +171,6 @@ def _decoded(raw: bytes, missing: int, version: ProtocolVersion, *, whole: bool)
 
 
 def _short(iso: str) -> str:
-    """A time to the millisecond."""
     return re.sub(r"(\.\d{3})\d{6}", r"\1", iso)
 
 

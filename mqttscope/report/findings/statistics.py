@@ -32,7 +32,6 @@ class _Row:
 
     @property
     def number_of_clients(self) -> int:
-        """Clients that are told apart."""
         return max(len(self.clients), self.together)
 
 
@@ -117,7 +116,6 @@ class JsonStatistics(Statistics):
 
 
 def make_statistics(name: str, sink: Sink, view: View) -> Entrance:
-    """The statistics in a format."""
     if name in ("json", "jsonl"):
         return Entrance(JsonStatistics(sink, view, lines=name == "jsonl"), view)
     return Entrance(Statistics(sink, view), view)

@@ -371,7 +371,6 @@ def moment(timestamp_ns: int | None) -> str:
 
 
 def named(group: str | None, kind: str) -> str:
-    """The name of a group."""
     if group is None:
         return NAMELESS[kind]
     return group or "(empty)"
@@ -393,7 +392,6 @@ WAYS = {
 
 
 def way(row: EndingRow) -> str:
-    """How some connections ended, and by whom."""
     return WAYS.get(row.how, row.how).format(by=f" by {row.by}" if row.by else "")
 
 

@@ -36,12 +36,10 @@ def _read(name: str) -> str:
 
 
 def style() -> str:
-    """The style of all pages."""
     return _read("style.css")
 
 
 def script() -> str:
-    """The script of pages with rows."""
     return _read("page.js")
 
 
@@ -100,7 +98,6 @@ class PageWriter:
         self._begun = False
 
     def begin(self, title: str) -> None:
-        """Write the head, once."""
         if not self._begun:
             self._begun = True
             self.sink.write(opening(f"mqttscope: {title}", runs=True).encode("utf-8", "replace"))

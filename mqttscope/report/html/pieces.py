@@ -64,17 +64,14 @@ def legend(kinds: Iterable[str], name: Callable[[str], str] = str) -> str:
 
 
 def amounts(told: Iterable[str]) -> str:
-    """Numbers that a page begins with."""
     return '<ul class="amounts">' + "".join(f"<li>{safe(one)}</li>" for one in told) + "</ul>"
 
 
 def note(told: str) -> str:
-    """A sentence below a table or a chart."""
     return f'<p class="note">{safe(told)}</p>' if told else ""
 
 
 def doubt(told: str) -> str:
-    """A sentence that a reader must not miss."""
     return f'<p class="doubt">{safe(told)}</p>' if told else ""
 
 

@@ -28,11 +28,9 @@ class ReplayJson:
         self.view = view
 
     def feed(self, difference: Difference) -> None:
-        """Write one difference."""
         self._write(self.difference(difference))
 
     def close(self, found: Verification) -> None:
-        """Write the counts."""
         for tally in found.tallies:
             self._write(self.connection(tally))
         self._write(totals(found))

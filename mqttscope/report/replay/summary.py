@@ -70,11 +70,9 @@ class Outcome:
     verification: Verification | None = None
 
     def noted(self, kind: NoteKind) -> list[tuple[str, int]]:
-        """Notes of one kind, the most frequent first."""
         return [(note.text, count) for note, count in self.notes.most_common() if note.kind is kind]
 
     def add_notes(self, notes: Iterable[tuple[Note, int]]) -> None:
-        """Count the notes of a connection."""
         for note, count in notes:
             self.notes[note] += count
 
@@ -115,12 +113,10 @@ class Outcome:
 
     @property
     def pairs(self) -> Sequence[tuple[Script, Script | None]]:
-        """Each recorded connection with its live one."""
         return list(zip(self.recorded, self.live, strict=True))
 
     @property
     def performed(self) -> int:
-        """Connections that were made."""
         return sum(one is not None for one in self.live)
 
 
@@ -447,7 +443,6 @@ class ServedOutcome:
 
 
 def _never(serving: ServerRun) -> list[Script]:
-    """Recorded connections that nobody was given."""
     given = {id(one.recorded) for one in serving.served}
     return [script for script in serving.scripts if id(script) not in given]
 

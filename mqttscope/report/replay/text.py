@@ -80,7 +80,6 @@ class Limited:
 
 
 def left_out(count: int, what: str) -> str:
-    """The sentence about what a limit left out."""
     return f"and {plural(count, f'more {what}')}, left out by --limit; --format jsonl has all of them"
 
 
